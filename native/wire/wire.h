@@ -1,0 +1,207 @@
+/* The bytes that the shim (C) and the agent (Python) share.
+ *
+ * This file is the only truth about them: src/moiety/wire repeats every type here
+ * and tests/unit/wire compares each size and offset with what a compiler makes of
+ * this header.
+ *
+ * Transport: one AF_UNIX SOCK_SEQPACKET connection for each process. One packet is
+ * one message; it begins with struct mw_header. All integers are little endian, all
+ * structs are naturally aligned without hidden padding. Unused bytes are zero.
+ *
+ * Compatibility: mw_header, mw_hello up to `version`, and mw_refused keep their
+ * layout in every version, so that two programs of different versions can still tell
+ * each other so in a sentence.
+ *
+ * Vocabulary: a client is one process with the shim in it; a GPU is named by the
+ * index that the agent gave it in MW_ATTACHED.
+ */
+#ifndef MOIETY_WIRE_H
+#define MOIETY_WIRE_H
+
+#include <stdint.h>
+
+#define MW_MAGIC 0x5459494du /* "MIYT" as bytes on the wire */
+#define MW_VERSION 1u
+#define MW_NAME_BYTES 64u    /* names are UTF-8, cut and zero padded */
+#define MW_TEXT_BYTES 240u   /* a sentence for a human */
+#define MW_UUID_BYTES 16u
+#define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
+#define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
+#define MW_LEASE_BYTES 4096u /* size of the lease page's memfd */
+
+/* Direction in the comment: > client to agent, < agent to client. */
+enum mw_type {
+    MW_HELLO = 1,      /* > first message; carries the counters' memfd */
+    MW_WELCOME = 2,    /* < answer; carries the lease page's memfd */
+    MW_REFUSED = 3,    /* < a refusal of the message with the same serial */
+    MW_ATTACH = 4,     /* > before the first context on a GPU is created */
+    MW_ATTACHED = 5,   /* < room for the context is there */
+    MW_CONTEXT = 6,    /* > the context exists */
+    MW_DETACH = 7,     /* > the last context on that GPU is gone, with its memory */
+    MW_ALLOC = 8,      /* > may this many bytes more be allocated? */
+    MW_ALLOCATED = 9,  /* < yes, and there is room for them */
+    MW_FREE = 10,      /* > bytes were freed */
+    MW_WANT = 11,      /* > a thread stands at the closed gate */
+    MW_ROOM = 12,      /* < this many bytes more may be made resident */
+    MW_RESTORED = 13,  /* > every byte is resident */
+    MW_GRANT = 14,     /* < the lease word is open */
+    MW_REVOKE = 15,    /* < the lease word is closed: drain */
+    MW_RESIDENT = 16,  /* > how much is resident now on one GPU */
+    MW_DRAINED = 17,   /* > nothing of ours runs any more (follows MW_RESIDENT for each GPU) */
+    MW_EVICT = 18,     /* < move out this many bytes */
+    MW_EVICTED = 19,   /* > moved out so many; the flag tells the last of one order */
+    MW_WATCH = 20,     /* < tell when nothing was submitted for so long; 0 = stop */
+    MW_IDLE = 21,      /* > nothing was submitted for so long */
+    MW_PINNED = 22,    /* > from now on nothing of this client can leave */
+};
+
+/* mw_hello.flags */
+#define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
+#define MW_HELLO_HOLDING 2u /* and holds a lease now: the word must be open in the new page */
+#define MW_HELLO_PINNED 4u  /* and is pinned */
+
+/* mw_alloc.flags */
+#define MW_ALLOC_PINNED 1u /* these bytes can never leave: residue */
+
+/* mw_evicted.flags */
+#define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
+#define MW_EVICTED_FAILED 2u /* host memory or the driver refused: fewer bytes than asked */
+
+/* mw_refused.code */
+enum mw_refusal {
+    MW_REFUSAL_VERSION = 1,  /* the other side speaks another version */
+    MW_REFUSAL_PROTOCOL = 2, /* a message that makes no sense here */
+    MW_REFUSAL_LIMIT = 3,    /* above the tenant's memory limit */
+    MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
+    MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
+    MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+};
+
+struct mw_header {
+    uint16_t type;   /* enum mw_type */
+    uint16_t bytes;  /* of the whole message, this header included */
+    uint32_t serial; /* a reply repeats the request's; 0 where no reply is due */
+};
+
+struct mw_hello {
+    struct mw_header header;
+    uint32_t magic;
+    uint16_t version;
+    uint16_t flags;
+    uint32_t pid; /* as the client sees itself; for messages only, never for identity */
+    uint32_t epoch; /* of the last lease, when resumed */
+    char program[MW_NAME_BYTES];
+};
+
+struct mw_welcome {
+    struct mw_header header;
+    uint32_t version;
+    uint32_t tenant; /* the agent's number for this process */
+    uint32_t epoch;  /* of the lease page as it is now */
+    uint32_t reserved;
+};
+
+struct mw_refused {
+    struct mw_header header;
+    uint32_t code;                 /* enum mw_refusal */
+    uint32_t version;              /* the sender's MW_VERSION */
+    char text[MW_TEXT_BYTES];
+};
+
+struct mw_attach {
+    struct mw_header header;
+    uint8_t uuid[MW_UUID_BYTES];   /* cuDeviceGetUuid */
+    uint64_t total_bytes;          /* cuDeviceTotalMem of the real driver */
+    uint64_t allocated_bytes;      /* 0 unless resumed */
+    uint64_t resident_bytes;       /* 0 unless resumed */
+    uint64_t pinned_bytes;         /* part of both, 0 unless resumed */
+};
+
+struct mw_attached {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t limit_bytes; /* the most it may allocate: what cuDeviceTotalMem reports */
+    uint64_t chunk_bytes; /* the largest chunk to back allocations with */
+};
+
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED */
+struct mw_amount {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t bytes; /* MW_CONTEXT: free bytes the driver lost by it; MW_DETACH: 0 */
+};
+
+struct mw_alloc {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t flags;
+    uint64_t bytes;
+};
+
+struct mw_free {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t flags;          /* MW_ALLOC_PINNED: pinned bytes were freed */
+    uint64_t bytes;          /* as asked for by MW_ALLOC */
+    uint64_t resident_bytes; /* those of them that were resident */
+};
+
+struct mw_evicted {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t flags;
+    uint64_t bytes;          /* moved out since the last MW_EVICTED */
+    uint64_t resident_bytes; /* what is left on the GPU */
+};
+
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+struct mw_lease_note {
+    struct mw_header header;
+    uint32_t epoch; /* MW_WANT: 0 */
+    uint32_t reserved;
+};
+
+struct mw_watch {
+    struct mw_header header;
+    uint64_t idle_us;
+};
+
+struct mw_pinned {
+    struct mw_header header;
+    char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+/* The lease page: written by the agent alone, read by every gated call. */
+struct mw_lease {
+    uint32_t word; /* epoch << 1 | open */
+    uint32_t reserved;
+};
+#define MW_LEASE_OPEN 1u
+
+/* One for each thread that passed the gate; written by that thread alone. */
+struct mw_slot {
+    uint32_t depth;    /* calls of this thread that are inside the driver */
+    uint32_t blocked;  /* it waits inside a synchronising call */
+    uint64_t passes;   /* gated calls so far */
+    uint32_t tid;      /* 0: free */
+    uint32_t reserved[11];
+};
+
+/* The counters' memfd: written by the client, read by the agent with pread. */
+struct mw_counters {
+    uint64_t handoffs;       /* leases granted */
+    uint64_t drained_ns;     /* spent in draining */
+    uint64_t evicted_bytes;
+    uint64_t evicted_ns;
+    uint64_t restored_bytes;
+    uint64_t restored_ns;
+    uint64_t waited_ns;      /* threads at the closed gate, summed */
+    uint64_t unknown_calls;  /* calls of entry points that the shim has no entry for */
+    uint64_t closed_passes;  /* launches seen after a revoke was answered: always 0 */
+    uint64_t reserved[7];
+    struct mw_slot slots[MW_SLOTS_MAX];
+};
+
+#endif

@@ -1,0 +1,172 @@
+"""What the arbiter is told: one frozen record for each thing that can happen on a node's GPUs.
+
+A tenant is one process, named by the agent's number for it; a GPU by the agent's index.
+Bytes are bytes of GPU memory; times are seconds on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A process said hello. It holds no lease, unless `holding` (it outlived its agent)."""
+
+    tenant: int
+    holding: bool = False
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A process is gone, and its memory with it: any state, any moment."""
+
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A process is about to create its first context on a GPU.
+
+    `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
+    same `serial` once there is room for it, or by `Refused`. The last three are non-zero only
+    for a process that outlived its agent.
+    """
+
+    tenant: int
+    gpu: int
+    serial: int
+    residue_bytes: int
+    limit_bytes: int
+    allocated_bytes: int = 0
+    resident_bytes: int = 0
+    pinned_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a process' context really takes on a GPU (NVML), in place of the estimate."""
+
+    tenant: int
+    gpu: int
+    residue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A process has no context on a GPU any more; whatever it had there is freed."""
+
+    tenant: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A process wants to allocate; answered by `Admitted` or `Refused` with the same serial."""
+
+    tenant: int
+    gpu: int
+    serial: int
+    bytes: int
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A process freed `bytes`, of which `resident_bytes` were on the GPU."""
+
+    tenant: int
+    gpu: int
+    bytes: int
+    resident_bytes: int
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A thread of the process stands at the closed gate."""
+
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Every byte of the process is resident."""
+
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """The process counted how much of it is on a GPU (sent before `Drained`)."""
+
+    tenant: int
+    gpu: int
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The process has nothing running any more, as the revoke with this epoch asked."""
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A step of an `Evict` order was carried out; `last` ends the order, `failed` cut it short."""
+
+    tenant: int
+    gpu: int
+    bytes: int
+    resident_bytes: int
+    last: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A watched holder has submitted nothing for as long as `Watch` said."""
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """From now on nothing of the process can leave the GPU."""
+
+    tenant: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Whoever outlived the last agent has reconnected, or had the time to: decide from now on."""
+
+
+Event = (
+    Joined
+    | Left
+    | Attached
+    | Measured
+    | Detached
+    | Asked
+    | Freed
+    | Wanted
+    | Restored
+    | Residency
+    | Drained
+    | Evicted
+    | Idle
+    | Pinned
+    | Tick
+    | Settled
+)

@@ -1,0 +1,42 @@
+"""The knobs of the arbiter, with their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """One GPU as the arbiter sees it.
+
+    `total_bytes` is the card's memory less the headroom that nobody may use;
+    `capacity_bytes` is the most that tenants' evictable data may take of it (`--capacity`
+    lowers it). Contexts and other residue come out of what lies between the two first, then
+    out of the capacity.
+    """
+
+    gpu: int
+    total_bytes: int
+    capacity_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the arbiter decides. Times in seconds, rates in bytes a second."""
+
+    arena_bytes: int
+    """host memory for evicted bytes, all GPUs together"""
+    turn_min_s: float = 0.1
+    """no turn is shorter, unless its holder goes idle"""
+    turn_factor: float = 9.0
+    """turn = max(turn_min, factor x measured hand-off): hand-offs cost at most 1/(1 + factor)"""
+    idle_min_s: float = 0.02
+    """how long a holder with data to move is silent before it counts as idle"""
+    idle_free_s: float = 0.001
+    """the same when nothing would have to move"""
+    link_bytes_per_s: float = 10e9
+    """assumed until hand-offs were measured"""
+    revoke_deadline_s: float = 10.0
+    """a drain that takes longer is reported"""
+    overdue_kill: bool = False
+    """and its process is killed"""
