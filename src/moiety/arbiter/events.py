@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A process said hello. It holds no lease, unless `holding` (it outlived its agent)."""
+    """A process said hello. It holds no lease, unless `holding` (it outlived its agent).
+
+    `epoch` is that of its last lease; the next one it gets has a higher one.
+    """
 
     tenant: int
     holding: bool = False
+    epoch: int = 0
     pinned: bool = False
 
 

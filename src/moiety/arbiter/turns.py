@@ -1,0 +1,40 @@
+"""How long a turn lasts, and how long a silence counts as idle, from what hand-offs cost."""
+
+from __future__ import annotations
+
+from moiety.arbiter.settings import Settings
+from moiety.arbiter.tenant import Tenant
+
+_SMOOTHING = 0.3
+"""weight of the newest measurement of the link"""
+_MEASURABLE_BYTES = 16 << 20
+"""smaller moves say more about messages than about the link"""
+
+
+class Turns:
+    """Learns the rate of hand-offs and derives turn lengths from it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._link_bytes_per_s = settings.link_bytes_per_s
+
+    def moved(self, tenant: Tenant, now_s: float) -> None:
+        """Record that `tenant` is there now: it came from its `since_s` on."""
+        tenant.handoff_s = now_s - tenant.since_s
+        if tenant.coming_bytes >= _MEASURABLE_BYTES and tenant.handoff_s > 0:
+            rate = tenant.coming_bytes / tenant.handoff_s
+            self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+
+    def turn_s(self, tenant: Tenant) -> float:
+        """Turn length: long enough that its own hand-off stays a small part of it."""
+        return max(self._settings.turn_min_s, self._settings.turn_factor * tenant.handoff_s)
+
+    def idle_s(self, move_bytes: int) -> float:
+        """Silence after which a holder gives way when `move_bytes` would have to move.
+
+        As long as this hand-off and the one back cost: at most twice the best that could be
+        done by somebody who knows the future (the ski-rental bound).
+        """
+        if move_bytes == 0:
+            return self._settings.idle_free_s
+        return max(self._settings.idle_min_s, 2 * move_bytes / self._link_bytes_per_s)

@@ -1,0 +1,89 @@
+"""Frozen pictures of the arbiter's state, for `ps` and `status`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.states import State
+from moiety.arbiter.tenant import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class TenantGpuView:
+    """A tenant's bytes on one GPU."""
+
+    allocated_bytes: int
+    resident_bytes: int
+    residue_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """One tenant."""
+
+    tenant: int
+    state: str
+    waiting_since_s: float | None
+    reason: str
+    held_s: float
+    turns: int
+    pinned: bool = False
+    gpus: dict[int, TenantGpuView] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """One GPU; `free_bytes` is what is neither resident nor promised."""
+
+    gpu: int
+    capacity_bytes: int
+    resident_bytes: int
+    allocated_bytes: int
+    free_bytes: int
+    residue_bytes: int
+    holders: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+
+def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
+    """A picture of one tenant at `now_s`."""
+    held = tenant.state in (State.HOLDING, State.DRAINING)
+    waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
+    reason = tenant.blocked_by if waits else ""
+    if tenant.state is State.COMING:
+        reason = "its memory is being restored"
+    return TenantView(
+        tenant=tenant.number,
+        state=tenant.state.value,
+        waiting_since_s=tenant.since_s if waits and not held else None,
+        reason=reason,
+        held_s=tenant.held_s + (now_s - tenant.since_s if held else 0.0),
+        turns=tenant.turns,
+        pinned=tenant.pinned,
+        gpus={
+            gpu: TenantGpuView(
+                allocated_bytes=on.allocated_bytes,
+                resident_bytes=on.charged_bytes,
+                residue_bytes=on.residue_bytes,
+                limit_bytes=on.limit_bytes,
+            )
+            for gpu, on in tenant.gpus.items()
+        },
+    )
+
+
+def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
+    """A picture of one GPU."""
+    on = list(ledger.on(gpu))
+    return GpuView(
+        gpu=gpu,
+        capacity_bytes=ledger.capacity_bytes(gpu),
+        resident_bytes=sum(e.charged_bytes for _, e in on),
+        allocated_bytes=sum(e.allocated_bytes for _, e in on),
+        free_bytes=ledger.free_bytes(gpu),
+        residue_bytes=sum(e.residue_bytes for _, e in on),
+        holders=tuple(t.number for t, _ in on if t.state is State.HOLDING),
+        waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
+    )
