@@ -1,0 +1,179 @@
+"""Where every field of `native/wire/wire.h` lies, as tables that the tests hold against a compiler.
+
+A layout lists (field, code) in the header's order; the codes are those of `struct`, and `x`
+pads out the bytes that are reserved. Everything is little endian and naturally aligned.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+from typing import Final
+
+MAGIC: Final = 0x5459494D
+VERSION: Final = 1
+NAME_BYTES: Final = 64
+TEXT_BYTES: Final = 240
+UUID_BYTES: Final = 16
+GPUS_MAX: Final = 32
+SLOTS_MAX: Final = 1024
+LEASE_BYTES: Final = 4096
+LEASE_OPEN: Final = 1
+
+
+class Type(IntEnum):
+    """What a packet is; `enum mw_type`."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    ATTACH = 4
+    ATTACHED = 5
+    CONTEXT = 6
+    DETACH = 7
+    ALLOC = 8
+    ALLOCATED = 9
+    FREE = 10
+    WANT = 11
+    ROOM = 12
+    RESTORED = 13
+    GRANT = 14
+    REVOKE = 15
+    RESIDENT = 16
+    DRAINED = 17
+    EVICT = 18
+    EVICTED = 19
+    WATCH = 20
+    IDLE = 21
+    PINNED = 22
+
+
+class HelloFlag(IntFlag):
+    """`mw_hello.flags`."""
+
+    RESUMED = 1
+    HOLDING = 2
+    PINNED = 4
+
+
+class AllocFlag(IntFlag):
+    """`mw_alloc.flags` and `mw_free.flags`."""
+
+    PINNED = 1
+
+
+class EvictedFlag(IntFlag):
+    """`mw_evicted.flags`."""
+
+    LAST = 1
+    FAILED = 2
+
+
+class Refusal(IntEnum):
+    """Why a request was refused; `enum mw_refusal`."""
+
+    VERSION = 1
+    PROTOCOL = 2
+    LIMIT = 3
+    CAPACITY = 4
+    GPU = 5
+    STOPPING = 6
+
+
+Layout = tuple[tuple[str, str], ...]
+
+HEADER: Final = ("header", "HHI")
+
+LAYOUTS: Final[dict[str, Layout]] = {
+    "mw_header": (("type", "H"), ("bytes", "H"), ("serial", "I")),
+    "mw_hello": (
+        HEADER,
+        ("magic", "I"),
+        ("version", "H"),
+        ("flags", "H"),
+        ("pid", "I"),
+        ("epoch", "I"),
+        ("program", f"{NAME_BYTES}s"),
+    ),
+    "mw_welcome": (
+        HEADER,
+        ("version", "I"),
+        ("tenant", "I"),
+        ("epoch", "I"),
+        ("reserved", "4x"),
+    ),
+    "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
+    "mw_attach": (
+        HEADER,
+        ("uuid", f"{UUID_BYTES}s"),
+        ("total_bytes", "Q"),
+        ("allocated_bytes", "Q"),
+        ("resident_bytes", "Q"),
+        ("pinned_bytes", "Q"),
+    ),
+    "mw_attached": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("limit_bytes", "Q"),
+        ("chunk_bytes", "Q"),
+    ),
+    "mw_amount": (HEADER, ("gpu", "I"), ("reserved", "4x"), ("bytes", "Q")),
+    "mw_alloc": (HEADER, ("gpu", "I"), ("flags", "I"), ("bytes", "Q")),
+    "mw_free": (
+        HEADER,
+        ("gpu", "I"),
+        ("flags", "I"),
+        ("bytes", "Q"),
+        ("resident_bytes", "Q"),
+    ),
+    "mw_evicted": (
+        HEADER,
+        ("gpu", "I"),
+        ("flags", "I"),
+        ("bytes", "Q"),
+        ("resident_bytes", "Q"),
+    ),
+    "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
+    "mw_watch": (HEADER, ("idle_us", "Q")),
+    "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_lease": (("word", "I"), ("reserved", "4x")),
+    "mw_slot": (
+        ("depth", "I"),
+        ("blocked", "I"),
+        ("passes", "Q"),
+        ("tid", "I"),
+        ("reserved", "44x"),
+    ),
+    "mw_counters": (
+        ("handoffs", "Q"),
+        ("drained_ns", "Q"),
+        ("evicted_bytes", "Q"),
+        ("evicted_ns", "Q"),
+        ("restored_bytes", "Q"),
+        ("restored_ns", "Q"),
+        ("waited_ns", "Q"),
+        ("unknown_calls", "Q"),
+        ("closed_passes", "Q"),
+        ("reserved", "56x"),
+        ("slots", f"{SLOTS_MAX * 64}x"),
+    ),
+}
+
+
+def packer(name: str) -> struct.Struct:
+    """The `struct` of one layout; reserved bytes are written as zero and ignored when read."""
+    return struct.Struct("<" + "".join(code for _, code in LAYOUTS[name]))
+
+
+def offsets(name: str) -> dict[str, int]:
+    """Where each field of one layout begins."""
+    found: dict[str, int] = {}
+    codes = "<"
+    for field, code in LAYOUTS[name]:
+        found[field] = struct.calcsize(codes)
+        codes += code
+    return found
+
+
+COUNTERS_BYTES: Final = packer("mw_counters").size

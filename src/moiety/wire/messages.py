@@ -1,0 +1,316 @@
+"""The messages as frozen values, each of which knows its bytes.
+
+One class stands for one struct of `native/wire/wire.h`; where several messages share a struct,
+`type` tells them apart. `serial` is that of the request a reply belongs to, or 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+from moiety.wire.layout import (
+    COUNTERS_BYTES,
+    MAGIC,
+    VERSION,
+    Type,
+    offsets,
+    packer,
+)
+
+
+class ProtocolError(Exception):
+    """A packet that is no message of this protocol; the text says what is wrong with it."""
+
+
+class OtherVersion(ProtocolError):
+    """The packet is a greeting in another version of the protocol."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"the other side speaks protocol version {version}, this one {VERSION}")
+        self.version = version
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What every message has: its type and its serial."""
+
+    type: int
+    serial: int = 0
+
+    LAYOUT: ClassVar[str]
+    TYPES: ClassVar[tuple[Type, ...]]
+    TEXT_BYTES: ClassVar[int] = 0
+    """how long the last field is, if that is text"""
+
+    def encode(self) -> bytes:
+        """The packet to send; text that is too long is cut between two characters."""
+        kind, serial, *rest = msgspec.structs.astuple(self)
+        if self.TEXT_BYTES:
+            rest[-1] = cut(rest[-1], self.TEXT_BYTES)
+        packed: struct.Struct = PACKERS[self.LAYOUT]
+        try:
+            return packed.pack(kind, packed.size, serial, *rest)
+        except struct.error as error:
+            raise ProtocolError(f"{self!r} does not fit its fields: {error}") from None
+
+    @classmethod
+    def unpacked(cls, fields: tuple[Any, ...]) -> Self:
+        """The message whose struct holds these fields."""
+        kind, _, serial, *rest = fields
+        if cls.TEXT_BYTES:
+            rest[-1] = rest[-1].split(b"\0", 1)[0].decode("utf-8", "replace")
+        return cls(kind, serial, *rest)
+
+
+def cut(text: str, limit: int) -> bytes:
+    """As much of `text` as fits into `limit` bytes of UTF-8, up to the first NUL."""
+    encoded = text.split("\0", 1)[0].encode("utf-8", "replace")
+    return encoded[:limit].decode("utf-8", "ignore").encode() if len(encoded) > limit else encoded
+
+
+class Hello(Message, frozen=True):
+    """A process introduces itself (carries the counters' memfd)."""
+
+    LAYOUT = "mw_hello"
+    TYPES = (Type.HELLO,)
+    TEXT_BYTES = 64
+
+    type: int = Type.HELLO
+    serial: int = 0
+    magic: int = MAGIC
+    version: int = VERSION
+    flags: int = 0
+    pid: int = 0
+    epoch: int = 0
+    program: str = ""
+
+
+class Welcome(Message, frozen=True):
+    """The agent's answer (carries the lease page's memfd)."""
+
+    LAYOUT = "mw_welcome"
+    TYPES = (Type.WELCOME,)
+
+    type: int = Type.WELCOME
+    serial: int = 0
+    version: int = VERSION
+    tenant: int = 0
+    epoch: int = 0
+
+
+class Refused(Message, frozen=True):
+    """No, and why."""
+
+    LAYOUT = "mw_refused"
+    TYPES = (Type.REFUSED,)
+    TEXT_BYTES = 240
+
+    type: int = Type.REFUSED
+    serial: int = 0
+    code: int = 0
+    version: int = VERSION
+    text: str = ""
+
+
+class Attach(Message, frozen=True):
+    """A process is about to create its first context on a GPU."""
+
+    LAYOUT = "mw_attach"
+    TYPES = (Type.ATTACH,)
+
+    type: int = Type.ATTACH
+    serial: int = 0
+    uuid: bytes = bytes(16)
+    total_bytes: int = 0
+    allocated_bytes: int = 0
+    resident_bytes: int = 0
+    pinned_bytes: int = 0
+
+
+class Attached(Message, frozen=True):
+    """There is room for the context."""
+
+    LAYOUT = "mw_attached"
+    TYPES = (Type.ATTACHED,)
+
+    type: int = Type.ATTACHED
+    serial: int = 0
+    gpu: int = 0
+    limit_bytes: int = 0
+    chunk_bytes: int = 0
+
+
+class Amount(Message, frozen=True):
+    """So many bytes on one GPU; what about them is the type's."""
+
+    LAYOUT = "mw_amount"
+    TYPES = (
+        Type.CONTEXT,
+        Type.DETACH,
+        Type.ROOM,
+        Type.RESIDENT,
+        Type.EVICT,
+        Type.ALLOCATED,
+    )
+
+    gpu: int = 0
+    bytes: int = 0
+
+
+class Alloc(Message, frozen=True):
+    """May so many bytes more be allocated?"""
+
+    LAYOUT = "mw_alloc"
+    TYPES = (Type.ALLOC,)
+
+    type: int = Type.ALLOC
+    serial: int = 0
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+
+
+class Free(Message, frozen=True):
+    """Bytes were freed."""
+
+    LAYOUT = "mw_free"
+    TYPES = (Type.FREE,)
+
+    type: int = Type.FREE
+    serial: int = 0
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+    resident_bytes: int = 0
+
+
+class Evicted(Message, frozen=True):
+    """Bytes were moved out."""
+
+    LAYOUT = "mw_evicted"
+    TYPES = (Type.EVICTED,)
+
+    type: int = Type.EVICTED
+    serial: int = 0
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+    resident_bytes: int = 0
+
+
+class LeaseNote(Message, frozen=True):
+    """Something about the lease with this epoch; what, is the type's."""
+
+    LAYOUT = "mw_lease_note"
+    TYPES = (
+        Type.WANT,
+        Type.RESTORED,
+        Type.GRANT,
+        Type.REVOKE,
+        Type.DRAINED,
+        Type.IDLE,
+    )
+
+    epoch: int = 0
+
+
+class Watch(Message, frozen=True):
+    """Tell when nothing was submitted for so long; 0 ends it."""
+
+    LAYOUT = "mw_watch"
+    TYPES = (Type.WATCH,)
+
+    type: int = Type.WATCH
+    serial: int = 0
+    idle_us: int = 0
+
+
+class Pinned(Message, frozen=True):
+    """Nothing of this process can leave any more."""
+
+    LAYOUT = "mw_pinned"
+    TYPES = (Type.PINNED,)
+    TEXT_BYTES = 64
+
+    type: int = Type.PINNED
+    serial: int = 0
+    reason: str = ""
+
+
+MESSAGES: Final[tuple[type[Message], ...]] = (
+    Hello,
+    Welcome,
+    Refused,
+    Attach,
+    Attached,
+    Amount,
+    Alloc,
+    Free,
+    Evicted,
+    LeaseNote,
+    Watch,
+    Pinned,
+)
+PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
+_READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
+_HEADER: Final = packer("mw_header")
+_GREETING: Final = struct.Struct("<IH")
+_GREETING_AT: Final = offsets("mw_hello")["magic"]
+
+
+def decode(packet: bytes) -> Message:
+    """The message in one packet; raises ProtocolError for anything else."""
+    if len(packet) < _HEADER.size:
+        raise ProtocolError(f"a packet of {len(packet)} bytes is shorter than a header")
+    kind, size, _ = _HEADER.unpack_from(packet)
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise ProtocolError(f"there is no message of type {kind}")
+    if kind == Type.HELLO:
+        _check_version(packet)
+    packed, cls = reader
+    if size != len(packet) or size != packed.size:
+        raise ProtocolError(
+            f"{Type(kind).name} takes {packed.size} bytes; it says {size} and has {len(packet)}"
+        )
+    return cls.unpacked(packed.unpack(packet))
+
+
+def _check_version(packet: bytes) -> None:
+    """A greeting keeps its start in every version: look there before the size."""
+    if len(packet) < _GREETING_AT + _GREETING.size:
+        raise ProtocolError(f"a greeting of {len(packet)} bytes has no version in it")
+    magic, version = _GREETING.unpack_from(packet, _GREETING_AT)
+    if magic != MAGIC:
+        raise ProtocolError(f"a greeting has {MAGIC:#x} in it, not {magic:#x}: this is no shim")
+    if version != VERSION:
+        raise OtherVersion(version)
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """What a process counted about itself since it started."""
+
+    handoffs: int = 0
+    drained_ns: int = 0
+    evicted_bytes: int = 0
+    evicted_ns: int = 0
+    restored_bytes: int = 0
+    restored_ns: int = 0
+    waited_ns: int = 0
+    unknown_calls: int = 0
+    closed_passes: int = 0
+
+
+_COUNTERS: Final = packer("mw_counters")
+_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+
+
+def decode_counters(page: bytes) -> Counters:
+    """The totals at the start of a counters page (all of it, or its first bytes)."""
+    if len(page) < _COUNTERS_HEAD.size:
+        raise ProtocolError(
+            f"a counters page of {len(page)} bytes is cut short of {COUNTERS_BYTES}"
+        )
+    return Counters(*_COUNTERS_HEAD.unpack_from(page))
