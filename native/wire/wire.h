@@ -53,6 +53,7 @@ enum mw_type {
     MW_WATCH = 20,     /* < tell when nothing was submitted for so long; 0 = stop */
     MW_IDLE = 21,      /* > nothing was submitted for so long */
     MW_PINNED = 22,    /* > from now on nothing of this client can leave */
+    MW_LOOKUP = 23,    /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
 };
 
 /* mw_hello.flags */

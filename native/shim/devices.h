@@ -1,0 +1,59 @@
+/* The GPUs of this process: which are attached with the agent, with which contexts and limits. */
+#ifndef MOIETY_SHIM_DEVICES_H
+#define MOIETY_SHIM_DEVICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/cuda_abi.h"
+#include "wire/wire.h"
+
+#define CONTEXTS_MAX 64
+
+struct device {
+    CUdevice ordinal;
+    bool known;      /* the agent told limit and chunk */
+    bool attached;   /* and made room for a context */
+    uint32_t gpu;    /* the agent's index */
+    uint64_t total_bytes;
+    uint64_t limit_bytes;
+    uint64_t chunk_bytes;
+    CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
+    uint32_t context_count;
+    CUstream stream;        /* of contexts[0], for moving memory */
+    CUcontext stream_context;
+    /* The next three are memory.c's, under its lock. */
+    uint64_t allocated_bytes;
+    uint64_t resident_bytes;
+    uint64_t credit_bytes; /* may be made resident without asking */
+};
+
+/* Looks the device up with the agent, without attaching; NULL when the agent refuses. */
+struct device *device_know(CUdevice ordinal);
+/* Makes room for a context on it. CUDA_SUCCESS, or the error that the program gets. */
+CUresult device_attach(CUdevice ordinal, struct device **device);
+/* The device of the current context, attached. */
+CUresult device_current(struct device **device);
+/* By the agent's index; NULL if this process does not use it. */
+struct device *device_of_gpu(uint32_t gpu);
+/* Loops over the attached ones: start with NULL. */
+struct device *device_next(const struct device *device);
+
+/* A context exists now / is about to go / was not destroyed after all. */
+void device_add_context(struct device *device, CUcontext context);
+bool device_remove_context(CUcontext context, struct device **device);
+/* The last context is gone. */
+void device_detach(struct device *device);
+/* Makes a context of the device current for the calling thread; pop it afterwards. */
+bool device_push(struct device *device);
+void device_pop(void);
+/* A stream for moving memory, which never takes part in captures; NULL if none can be made. */
+CUstream device_stream(struct device *device);
+/* Waits until nothing of this process runs on the device. */
+void device_drain(struct device *device);
+
+/* Control thread, after a new agent was found: tells it what this process has. */
+void device_attach_again(struct device *device, uint64_t pinned_bytes);
+void device_after_fork(void);
+
+#endif

@@ -1,0 +1,219 @@
+#include "shim/gate.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/link.h"
+#include "shim/lock.h"
+#include "shim/real.h"
+#include "shim/say.h"
+
+static const uint32_t always_open = MW_LEASE_OPEN;
+/* Written by threads that never reached a gate with an agent behind it, and by forked children. */
+static struct mw_counters unread;
+
+struct gate gate = {.word = &always_open};
+__thread struct mw_slot *gate_slot;
+
+static struct mw_counters *counters = &unread;
+static _Atomic uint32_t slots_used;
+static struct lock slots_lock;
+static _Atomic uint32_t sequence;
+static _Atomic uint32_t wanted;
+static _Atomic uint32_t captures;
+static int key_made;
+static unsigned key;
+
+/* The last slot is shared by all threads beyond the number of slots; it is counted atomically. */
+#define OVERFLOW_SLOT (MW_SLOTS_MAX - 1)
+
+static void give_back_slot(void *value)
+{
+    struct mw_slot *slot = value;
+    gate_slot = NULL;
+    __atomic_store_n(&slot->blocked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->depth, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->tid, 0, __ATOMIC_RELEASE);
+}
+
+void gate_init(struct mw_counters *shared)
+{
+    LOCK_SCOPE(&slots_lock);
+    counters = shared ? shared : &unread;
+    if (!key_made && real_threads.key_create) {
+        key_made = real_threads.key_create(&key, give_back_slot) == 0;
+    }
+    gate.fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0;
+}
+
+int gate_map_lease(int memfd)
+{
+    void *old = gate.word == &always_open ? NULL : (void *)(uintptr_t)gate.word;
+    void *page =
+        mmap(old, MW_LEASE_BYTES, PROT_READ, MAP_SHARED | (old ? MAP_FIXED : 0), memfd, 0);
+    if (page == MAP_FAILED) {
+        return -errno;
+    }
+    madvise(page, MW_LEASE_BYTES, MADV_DONTFORK);
+    gate.word = page;
+    return 0;
+}
+
+struct mw_slot *gate_new_slot(void)
+{
+    struct mw_slot *slot = NULL;
+    lock_take(&slots_lock);
+    uint32_t used = atomic_load(&slots_used);
+    for (uint32_t i = 0; i < OVERFLOW_SLOT && key_made; i++) {
+        if (__atomic_load_n(&counters->slots[i].tid, __ATOMIC_ACQUIRE) == 0) {
+            slot = &counters->slots[i];
+            __atomic_store_n(&slot->tid, (uint32_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+            if (i >= used) {
+                atomic_store(&slots_used, i + 1);
+            }
+            break;
+        }
+    }
+    lock_drop(&slots_lock);
+    if (slot) {
+        gate_slot = slot;
+        real_threads.set_specific(key, slot);
+        return gate_enter();
+    }
+    slot = &counters->slots[OVERFLOW_SLOT];
+    __atomic_store_n(&slot->tid, UINT32_MAX, __ATOMIC_RELAXED);
+    for (;;) {
+        __atomic_fetch_add(&slot->depth, 1, __ATOMIC_SEQ_CST);
+        if (gate_is_open() || atomic_load(&captures)) {
+            __atomic_fetch_add(&slot->passes, 1, __ATOMIC_RELAXED);
+            return slot;
+        }
+        __atomic_fetch_sub(&slot->depth, 1, __ATOMIC_SEQ_CST);
+        uint32_t seen = atomic_load(&sequence);
+        if (atomic_exchange(&wanted, 1) == 0) {
+            link_note(MW_WANT, 0);
+        }
+        if (!gate_is_open()) {
+            futex_wait(&sequence, seen, 1000);
+        }
+    }
+}
+
+void gate_overflow_leave(struct mw_slot *slot)
+{
+    __atomic_fetch_sub(&slot->depth, 1, __ATOMIC_SEQ_CST);
+}
+
+bool gate_is_open(void)
+{
+    return (__atomic_load_n(gate.word, __ATOMIC_SEQ_CST) & MW_LEASE_OPEN) != 0;
+}
+
+void gate_wait(struct mw_slot *slot)
+{
+    uint64_t began = now_ns();
+    int kept = errno;
+    while (!atomic_load(&captures)) {
+        __atomic_store_n(&slot->depth, 0, __ATOMIC_SEQ_CST);
+        uint32_t seen = atomic_load(&sequence);
+        if (!gate_is_open()) {
+            if (atomic_exchange(&wanted, 1) == 0) {
+                link_note(MW_WANT, 0);
+            }
+            if (!gate_is_open()) {
+                futex_wait(&sequence, seen, 1000);
+            }
+        }
+        __atomic_store_n(&slot->depth, 1, __ATOMIC_SEQ_CST);
+        atomic_thread_fence(memory_order_seq_cst);
+        if (gate_is_open()) {
+            break;
+        }
+    }
+    __atomic_fetch_add(&counters->waited_ns, now_ns() - began, __ATOMIC_RELAXED);
+    errno = kept;
+}
+
+static bool is_empty(void)
+{
+    uint32_t used = atomic_load(&slots_used);
+    for (uint32_t i = 0; i < used; i++) {
+        if (__atomic_load_n(&counters->slots[i].depth, __ATOMIC_ACQUIRE)) {
+            return false;
+        }
+    }
+    return __atomic_load_n(&counters->slots[OVERFLOW_SLOT].depth, __ATOMIC_ACQUIRE) == 0 &&
+           atomic_load(&captures) == 0;
+}
+
+bool gate_await_empty(void)
+{
+    if (!gate.fenced) {
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned round = 0; !is_empty(); round++) {
+        if (round < 64) {
+            sched_yield();
+            continue;
+        }
+        struct timespec pause = {0, round < 256 ? 20000 : 200000};
+        nanosleep(&pause, NULL);
+        if (gate_is_open()) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void gate_wake(void)
+{
+    atomic_fetch_add(&sequence, 1);
+    futex_wake_all(&sequence);
+}
+
+void gate_forget_want(void) { atomic_store(&wanted, 0); }
+
+bool gate_is_wanted(void) { return atomic_load(&wanted) != 0; }
+
+uint64_t gate_passes(uint32_t *inside)
+{
+    uint64_t sum = 0;
+    uint32_t busy = 0;
+    uint32_t used = atomic_load(&slots_used);
+    for (uint32_t i = 0; i <= used; i++) {
+        const struct mw_slot *slot = &counters->slots[i < used ? i : OVERFLOW_SLOT];
+        sum += __atomic_load_n(&slot->passes, __ATOMIC_RELAXED);
+        busy += __atomic_load_n(&slot->depth, __ATOMIC_RELAXED) +
+                __atomic_load_n(&slot->blocked, __ATOMIC_RELAXED);
+    }
+    *inside = busy;
+    return sum;
+}
+
+void gate_capture_began(void) { atomic_fetch_add(&captures, 1); }
+
+void gate_capture_ended(void)
+{
+    uint32_t open = atomic_load(&captures);
+    while (open && !atomic_compare_exchange_weak(&captures, &open, open - 1)) {
+    }
+    gate_wake();
+}
+
+bool gate_in_capture(void) { return atomic_load(&captures) != 0; }
+
+void gate_after_fork(void)
+{
+    counters = &unread;
+    gate.word = &always_open;
+    gate_slot = NULL;
+    atomic_store(&slots_used, 0);
+    atomic_store(&captures, 0);
+    key_made = 0;
+}

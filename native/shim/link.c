@@ -1,0 +1,218 @@
+#include "shim/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shim/lock.h"
+
+static struct lock lock;
+static int fd = -1;
+static uint32_t last_serial;
+static struct link_request *queue;
+
+static int receive_welcome(int socket, union link_message *answer, int *lease_fd)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {answer, sizeof(*answer)};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof(control)};
+    ssize_t n;
+    do {
+        n = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n < (ssize_t)sizeof(struct mw_header)) {
+        return n < 0 ? -errno : -ECONNRESET;
+    }
+    struct cmsghdr *c = CMSG_FIRSTHDR(&packet);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+        memcpy(lease_fd, CMSG_DATA(c), sizeof(int));
+    }
+    if (answer->header.type == MW_WELCOME && *lease_fd >= 0) {
+        return 0;
+    }
+    return -EPROTO;
+}
+
+static int say_hello(int socket, const struct mw_hello *hello, int memfd)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec part = {(void *)(uintptr_t)hello, sizeof(*hello)};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&packet);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &memfd, sizeof(int));
+    return sendmsg(socket, &packet, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int link_open(const char *path, const struct mw_hello *hello, int memfd, union link_message *answer,
+              int *lease_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memset(answer, 0, sizeof(*answer));
+    *lease_fd = -1;
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return -ENAMETOOLONG;
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (made < 0) {
+        return -errno;
+    }
+    int error = connect(made, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+    if (!error) {
+        error = say_hello(made, hello, memfd);
+    }
+    if (!error) {
+        error = receive_welcome(made, answer, lease_fd);
+    }
+    if (error) {
+        if (*lease_fd >= 0) {
+            close(*lease_fd);
+        }
+        close(made);
+        return error;
+    }
+    LOCK_SCOPE(&lock);
+    fd = made;
+    return 0;
+}
+
+void link_close(void)
+{
+    LOCK_SCOPE(&lock);
+    if (fd >= 0) {
+        close(fd);
+        fd = -1;
+    }
+}
+
+int link_fd(void) { return fd; }
+
+static void send_locked(void *message, size_t bytes)
+{
+    ssize_t n = -1;
+    while (fd >= 0 && n < 0) {
+        n = send(fd, message, bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR) {
+            return; /* the control thread sees the same, and starts over */
+        }
+    }
+}
+
+void link_send(void *message, size_t bytes, enum mw_type type)
+{
+    struct mw_header *header = message;
+    header->type = (uint16_t)type;
+    header->bytes = (uint16_t)bytes;
+    int kept = errno;
+    lock_take(&lock);
+    send_locked(message, bytes);
+    lock_drop(&lock);
+    errno = kept;
+}
+
+void link_note(enum mw_type type, uint32_t epoch)
+{
+    struct mw_lease_note note = {.epoch = epoch};
+    link_send(&note, sizeof(note), type);
+}
+
+void link_amount(enum mw_type type, uint32_t gpu, uint64_t bytes)
+{
+    struct mw_amount amount = {.gpu = gpu, .bytes = bytes};
+    link_send(&amount, sizeof(amount), type);
+}
+
+void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
+{
+    struct mw_header *header = &request->message.header;
+    int kept = errno;
+    atomic_store(&request->answered, 0);
+    lock_take(&lock);
+    header->type = (uint16_t)type;
+    header->bytes = (uint16_t)bytes;
+    header->serial = ++last_serial ? last_serial : ++last_serial;
+    request->next = queue;
+    queue = request;
+    send_locked(&request->message, bytes);
+    lock_drop(&lock);
+    while (!atomic_load(&request->answered)) {
+        futex_wait(&request->answered, 0, -1);
+    }
+    errno = kept;
+}
+
+int link_receive(union link_message *message, int timeout_ms)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int n = poll(&ready, 1, timeout_ms);
+    if (n <= 0) {
+        return n < 0 && errno != EINTR ? -errno : 0;
+    }
+    memset(message, 0, sizeof(*message));
+    ssize_t got = recv(ready.fd, message, sizeof(*message), MSG_DONTWAIT);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    }
+    if (got < (ssize_t)sizeof(struct mw_header) || message->header.bytes != got) {
+        return -ECONNRESET;
+    }
+    return 1;
+}
+
+struct link_request *link_take(uint32_t serial)
+{
+    LOCK_SCOPE(&lock);
+    for (struct link_request **at = &queue; *at; at = &(*at)->next) {
+        if ((*at)->message.header.serial == serial) {
+            struct link_request *found = *at;
+            *at = found->next;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+void link_answer(struct link_request *request, const union link_message *answer)
+{
+    request->message = *answer;
+    atomic_store(&request->answered, 1);
+    futex_wake_all(&request->answered);
+}
+
+void link_ask_again(void (*renew)(union link_message *question))
+{
+    LOCK_SCOPE(&lock);
+    for (struct link_request *r = queue; r; r = r->next) {
+        renew(&r->message);
+        send_locked(&r->message, r->message.header.bytes);
+    }
+}
+
+void link_after_fork(void)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+    fd = -1;
+    queue = NULL;
+    atomic_store(&lock.word, 0);
+}

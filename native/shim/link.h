@@ -1,0 +1,63 @@
+/* The connection to the agent: packets out from any thread, packets in for the control thread. */
+#ifndef MOIETY_SHIM_LINK_H
+#define MOIETY_SHIM_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/* Room for any message of this version. */
+union link_message {
+    struct mw_header header;
+    struct mw_hello hello;
+    struct mw_welcome welcome;
+    struct mw_refused refused;
+    struct mw_attach attach;
+    struct mw_attached attached;
+    struct mw_amount amount;
+    struct mw_alloc alloc;
+    struct mw_free free;
+    struct mw_evicted evicted;
+    struct mw_lease_note note;
+    struct mw_watch watch;
+    struct mw_pinned pinned;
+    unsigned char bytes[512];
+};
+
+/* What a thread that asked something waits for. */
+struct link_request {
+    union link_message message; /* the question, then the answer */
+    struct link_request *next;
+    _Atomic uint32_t answered;
+};
+
+/* Connects to the socket at `path`; says hello with `hello` and `memfd`. 0 and the welcome in
+ * *answer with its descriptor in *lease_fd, or a negative errno (-EPROTO: refused, in *answer). */
+int link_open(const char *path, const struct mw_hello *hello, int memfd, union link_message *answer,
+              int *lease_fd);
+/* Closes the connection, if there is one. Requests stay queued. */
+void link_close(void);
+int link_fd(void);
+
+/* Sends a message; lost without a word when there is no connection, since a new agent is told
+ * the whole state anyway. */
+void link_send(void *message, size_t bytes, enum mw_type type);
+void link_note(enum mw_type type, uint32_t epoch);
+void link_amount(enum mw_type type, uint32_t gpu, uint64_t bytes);
+
+/* Asks and sleeps until the control thread delivers the answer, into request->message. */
+void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
+/* Control thread: the next message; 1, 0 when none came within timeout_ms, or a negative errno
+ * when the connection is gone. */
+int link_receive(union link_message *message, int timeout_ms);
+/* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
+struct link_request *link_take(uint32_t serial);
+void link_answer(struct link_request *request, const union link_message *answer);
+/* Control thread: sends the questions again whose answers were lost with the last agent, each
+ * after `renew` had a look at it. */
+void link_ask_again(void (*renew)(union link_message *question));
+void link_after_fork(void);
+
+#endif

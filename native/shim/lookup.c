@@ -1,0 +1,84 @@
+/* How programs find the driver's functions, and where they find ours instead.
+ *
+ * The driver (or libc) is always asked first; what it returned decides what is wrapped, so a
+ * program gets exactly the version and the stream flavour that it would have got.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "shim/real.h"
+#include "shim/trampoline.h"
+
+#if defined(__clang__) && __has_attribute(musttail)
+#define TAIL_CALL __attribute__((musttail)) return
+#else
+#define TAIL_CALL return /* gcc at -O2 makes a jump of it */
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void *dlsym(void *restrict handle, const char *restrict name);
+EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
+
+static bool is_driver_call(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+static void *substitute(const char *name, void *found)
+{
+    if (real_is_ours(found)) {
+        return real_load() ? found : NULL; /* without us the program would not have found it */
+    }
+    if (!real_load() || !real_is_drivers(found)) {
+        return found;
+    }
+    void *wrapped = real_wrapped(found);
+    return wrapped ? wrapped : trampoline_for(name, found);
+}
+
+/* RTLD_NEXT and RTLD_DEFAULT depend on who calls: names that are none of ours are passed on by a
+ * jump, so that libc still sees the program as its caller. */
+void *dlsym(void *restrict handle, const char *restrict name)
+{
+    if (__builtin_expect(!name || !is_driver_call(name), 1)) {
+        TAIL_CALL real_dlsym()(handle, name);
+    }
+    void *found = real_dlsym()(handle, name);
+    return found ? substitute(name, found) : NULL;
+}
+
+void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version)
+{
+    if (__builtin_expect(!name || !is_driver_call(name), 1)) {
+        TAIL_CALL real_dlvsym()(handle, name, version);
+    }
+    void *found = real_dlvsym()(handle, name, version);
+    return found ? substitute(name, found) : NULL;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, cuuint64_t flags)
+{
+    if (!real_load()) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    CUresult result = REAL(cuGetProcAddress)(symbol, function, cuda_version, flags);
+    if (result == CUDA_SUCCESS && symbol && function && *function) {
+        *function = substitute(symbol, *function);
+    }
+    return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int cuda_version,
+                             cuuint64_t flags, CUdriverProcAddressQueryResult *symbol_status)
+{
+    if (!real_load()) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    CUresult result =
+        REAL(cuGetProcAddress_v2)(symbol, function, cuda_version, flags, symbol_status);
+    if (result == CUDA_SUCCESS && symbol && function && *function) {
+        *function = substitute(symbol, *function);
+    }
+    return result;
+}

@@ -1,0 +1,298 @@
+#include "shim/real.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/entrypoints.h"
+#include "shim/lock.h"
+
+static CUresult not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
+static CUresult not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+void *real_entries[ENTRY_COUNT];
+struct real_threads real_threads;
+
+static const char *const names[ENTRY_COUNT] = {
+#define CUDA_CALL(name, parameters, arguments) #name,
+#define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
+#define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
+#include "cuda/cuda_calls.def"
+};
+
+/* Our functions, NULL where the driver's own is handed out. */
+#define OURS_OWN(name) (void *)name,
+#define OURS_GATED(name) (void *)name,
+#define OURS_PIN(name) (void *)name,
+#define OURS_SYNC(name) (void *)name,
+#define OURS_QUERY(name) (void *)name,
+#define OURS_PASS(name) NULL,
+#define OURS__(class, name) OURS_##class(name)
+#define OURS_(class, name) OURS__(class, name)
+static void *const ours[ENTRY_COUNT] = {
+#define CUDA_CALL(name, parameters, arguments) OURS_(CLASS_##name, name)
+#define CUDA_CALL_DS(name, parameters, arguments) \
+    OURS_(CLASS_##name, name) OURS_(CLASS_##name, name##_ptds)
+#define CUDA_CALL_SZ(name, parameters, arguments) \
+    OURS_(CLASS_##name, name) OURS_(CLASS_##name, name##_ptsz)
+#include "cuda/cuda_calls.def"
+};
+
+struct pair {
+    void *theirs;
+    void *ours;
+};
+static struct pair pairs[ENTRY_COUNT]; /* sorted by theirs */
+static size_t pair_count;
+static bool loaded;
+static uintptr_t driver_begin, driver_end;
+static struct lock load_lock;
+
+/* ---- libc's dlsym, found without dlsym ---- */
+
+struct symbols {
+    const ElfW(Sym) * table;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const uint32_t *hash;
+    ElfW(Addr) base;
+};
+
+static uint32_t gnu_hash_of(const char *name)
+{
+    uint32_t h = 5381;
+    for (; *name; name++) {
+        h = h * 33 + (unsigned char)*name;
+    }
+    return h;
+}
+
+static void *find_in_gnu_hash(const struct symbols *in, const char *name)
+{
+    uint32_t buckets = in->gnu_hash[0];
+    uint32_t first = in->gnu_hash[1];
+    uint32_t bloom_words = in->gnu_hash[2];
+    const uint32_t *bucket = in->gnu_hash + 4 + (size_t)bloom_words * (sizeof(ElfW(Addr)) / 4);
+    const uint32_t *chain = bucket + buckets;
+    uint32_t h = gnu_hash_of(name);
+    uint32_t i = buckets ? bucket[h % buckets] : 0;
+    if (i < first) {
+        return NULL;
+    }
+    for (;; i++) {
+        uint32_t c = chain[i - first];
+        const ElfW(Sym) *symbol = &in->table[i];
+        if ((c | 1u) == (h | 1u) && symbol->st_value && !strcmp(in->strings + symbol->st_name, name)) {
+            return (void *)(in->base + symbol->st_value);
+        }
+        if (c & 1u) {
+            return NULL;
+        }
+    }
+}
+
+static void *find_in_hash(const struct symbols *in, const char *name)
+{
+    for (uint32_t i = 0; i < in->hash[1]; i++) { /* nchain = number of symbols */
+        const ElfW(Sym) *symbol = &in->table[i];
+        if (symbol->st_value && !strcmp(in->strings + symbol->st_name, name)) {
+            return (void *)(in->base + symbol->st_value);
+        }
+    }
+    return NULL;
+}
+
+struct wanted {
+    const char *name;
+    void *found;
+};
+
+static int look_into(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct wanted *wanted = data;
+    struct symbols in = {.base = info->dlpi_addr};
+    const char *base = strrchr(info->dlpi_name, '/');
+    base = base ? base + 1 : info->dlpi_name;
+    (void)size;
+    if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0 &&
+        strncmp(base, "libc-", 5) != 0 && strncmp(base, "libdl-", 6) != 0) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) {
+            continue;
+        }
+        const ElfW(Dyn) *d = (void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        for (; d->d_tag != DT_NULL; d++) {
+            /* glibc relocates these in place; other loaders leave them relative */
+            ElfW(Addr) at = d->d_un.d_ptr;
+            at += at < info->dlpi_addr ? info->dlpi_addr : 0;
+            if (d->d_tag == DT_SYMTAB) in.table = (void *)at;
+            if (d->d_tag == DT_STRTAB) in.strings = (void *)at;
+            if (d->d_tag == DT_GNU_HASH) in.gnu_hash = (void *)at;
+            if (d->d_tag == DT_HASH) in.hash = (void *)at;
+        }
+    }
+    if (in.table && in.strings) {
+        wanted->found = in.gnu_hash ? find_in_gnu_hash(&in, wanted->name)
+                        : in.hash   ? find_in_hash(&in, wanted->name)
+                                    : NULL;
+    }
+    return wanted->found != NULL;
+}
+
+static void *find_in_libc(const char *name)
+{
+    struct wanted wanted = {.name = name};
+    dl_iterate_phdr(look_into, &wanted);
+    return wanted.found;
+}
+
+dlsym_fn *real_dlsym(void)
+{
+    static dlsym_fn *found;
+    if (!found) {
+        found = (dlsym_fn *)find_in_libc("dlsym");
+    }
+    return found;
+}
+
+dlvsym_fn *real_dlvsym(void)
+{
+    static dlvsym_fn *found;
+    if (!found) {
+        found = (dlvsym_fn *)find_in_libc("dlvsym");
+    }
+    return found;
+}
+
+/* ---- the driver ---- */
+
+static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
+{
+    const char *base = strrchr(info->dlpi_name, '/');
+    base = base ? base + 1 : info->dlpi_name;
+    (void)size;
+    if (strncmp(base, "libcuda.so", 10) != 0) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD) {
+            uintptr_t begin = info->dlpi_addr + p->p_vaddr;
+            if (!driver_begin || begin < driver_begin) driver_begin = begin;
+            if (begin + p->p_memsz > driver_end) driver_end = begin + p->p_memsz;
+        }
+    }
+    *(const char **)data = info->dlpi_name;
+    return 1;
+}
+
+static int by_theirs(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct pair *)a)->theirs;
+    uintptr_t y = (uintptr_t)((const struct pair *)b)->theirs;
+    return x < y ? -1 : x > y;
+}
+
+static void load_entries(void *library)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++) {
+        void *theirs = real_dlsym()(library, names[i]);
+        real_entries[i] = theirs ? theirs : (void *)not_supported;
+        if (theirs) {
+            pairs[pair_count++] = (struct pair){theirs, ours[i] ? ours[i] : theirs};
+        }
+    }
+    qsort(pairs, pair_count, sizeof(pairs[0]), by_theirs);
+}
+
+bool real_load(void)
+{
+    if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
+        return true;
+    }
+    LOCK_SCOPE(&load_lock);
+    if (loaded) {
+        return true;
+    }
+    const char *path = NULL;
+    dl_iterate_phdr(find_driver, &path);
+    if (!path || !real_dlsym()) {
+        return false;
+    }
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD); /* kept: the driver never goes away */
+    if (!library) {
+        return false;
+    }
+    load_entries(library);
+    /* The programs' own handles, not ours: libpthread may not be among our dependencies. */
+    real_threads.create = real_dlsym()(RTLD_DEFAULT, "pthread_create");
+    real_threads.key_create = real_dlsym()(RTLD_DEFAULT, "pthread_key_create");
+    real_threads.set_specific = real_dlsym()(RTLD_DEFAULT, "pthread_setspecific");
+    __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool real_is_complete(const char **missing)
+{
+    static const enum entry needed[] = {
+        ENTRY_cuMemAddressReserve, ENTRY_cuMemAddressFree,     ENTRY_cuMemCreate,
+        ENTRY_cuMemRelease,        ENTRY_cuMemMap,             ENTRY_cuMemUnmap,
+        ENTRY_cuMemSetAccess,      ENTRY_cuMemcpyDtoHAsync_v2, ENTRY_cuMemcpyHtoDAsync_v2,
+        ENTRY_cuCtxPushCurrent_v2, ENTRY_cuCtxPopCurrent_v2,   ENTRY_cuCtxGetDevice,
+        ENTRY_cuDeviceGetUuid,     ENTRY_cuStreamSynchronize,
+    };
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (real_entries[needed[i]] == (void *)not_supported) {
+            *missing = names[needed[i]];
+            return false;
+        }
+    }
+    return real_threads.create && real_threads.key_create && real_threads.set_specific;
+}
+
+void *real_wrapped(void *function)
+{
+    size_t low = 0;
+    size_t high = pair_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (pairs[middle].theirs == function) {
+            return pairs[middle].ours;
+        }
+        if ((uintptr_t)pairs[middle].theirs < (uintptr_t)function) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+bool real_is_ours(const void *function)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++) {
+        if (ours[i] && ours[i] == function) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool real_is_drivers(const void *function)
+{
+    return loaded && (uintptr_t)function >= driver_begin && (uintptr_t)function < driver_end;
+}
+
+/* A program linked with the driver calls it without any lookup that we would see. */
+__attribute__((constructor)) static void real_begin(void)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++) {
+        real_entries[i] = (void *)not_initialized;
+    }
+    real_load();
+}

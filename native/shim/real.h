@@ -1,0 +1,51 @@
+/* The real driver: its library, its functions, and which function of ours stands for which. */
+#ifndef MOIETY_SHIM_REAL_H
+#define MOIETY_SHIM_REAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cuda/cuda_calls.h"
+
+#define CUDA_CALL(name, parameters, arguments) ENTRY_##name,
+#define CUDA_CALL_DS(name, parameters, arguments) ENTRY_##name, ENTRY_##name##_ptds,
+#define CUDA_CALL_SZ(name, parameters, arguments) ENTRY_##name, ENTRY_##name##_ptsz,
+enum entry {
+#include "cuda/cuda_calls.def"
+    ENTRY_COUNT
+};
+
+/* The driver's function, for calling it: REAL(cuMemCreate)(...). Before the driver is loaded
+ * every one of them returns CUDA_ERROR_NOT_INITIALIZED, and one that the driver lacks
+ * CUDA_ERROR_NOT_SUPPORTED. */
+extern void *real_entries[ENTRY_COUNT];
+#define REAL(name) ((__typeof__(&name))real_entries[ENTRY_##name])
+
+/* What the shim needs of libpthread, looked up at run time: before glibc 2.34 it is a library
+ * of its own, which every program that loads the driver has loaded as well. */
+struct real_threads {
+    int (*create)(unsigned long *thread, const void *attributes, void *(*body)(void *), void *arg);
+    int (*key_create)(unsigned *key, void (*destructor)(void *));
+    int (*set_specific)(unsigned key, const void *value);
+};
+extern struct real_threads real_threads;
+
+typedef void *dlsym_fn(void *handle, const char *name);
+typedef void *dlvsym_fn(void *handle, const char *name, const char *version);
+/* libc's own lookups, which ours stand in front of. */
+dlsym_fn *real_dlsym(void);
+dlvsym_fn *real_dlvsym(void);
+
+/* Finds the driver among the libraries of this process; false when it is not loaded. */
+bool real_load(void);
+/* Whether the driver has everything that eviction needs; names the first that is missing. */
+bool real_is_complete(const char **missing);
+/* Our function for a function of the driver; the same pointer when it is passed through, NULL
+ * when the tables do not know it. */
+void *real_wrapped(void *function);
+/* Whether `function` is one of ours. */
+bool real_is_ours(const void *function);
+/* Whether `function` is in the driver's library, known or not. */
+bool real_is_drivers(const void *function);
+
+#endif

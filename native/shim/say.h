@@ -1,0 +1,13 @@
+/* Sentences for the person in front of the program, on stderr; MOIETY_QUIET=1 silences them. */
+#ifndef MOIETY_SHIM_SAY_H
+#define MOIETY_SHIM_SAY_H
+
+#include <stdint.h>
+
+/* "moiety: <what>" and, if hint is given, "  try: <hint>". One write, so lines never mix. */
+void say(const char *hint, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Nanoseconds on CLOCK_MONOTONIC. */
+uint64_t now_ns(void);
+
+#endif
