@@ -1,0 +1,14 @@
+"""`python -m moiety.agent`: an agent in this process, without the command line around it."""
+
+from __future__ import annotations
+
+import sys
+
+from moiety.agent.service import main
+from moiety.model.errors import MoietyError
+
+try:
+    sys.exit(main(sys.argv[1:]))
+except MoietyError as error:
+    print(f"{error.what}\n{error.hint}", file=sys.stderr)
+    sys.exit(error.exit_code)

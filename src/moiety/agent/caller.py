@@ -1,0 +1,157 @@
+"""How a command talks to the agent, and starts one. Blocking, small, quick to import."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from moiety.agent import locks, requests
+from moiety.agent.directory import Directory, prepare
+from moiety.model import errors
+from moiety.version import __version__
+
+START_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 20.0
+RESTART_TIMEOUT_S = 5.0
+"""how long a killed agent may take to be back"""
+
+A = TypeVar("A", bound=requests.Answer)
+
+
+class Call:
+    """A conversation with the agent; use it as a context manager."""
+
+    def __init__(self, directory: Directory) -> None:
+        """Connect and greet; raises NoAgent or AgentVersion."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.settimeout(ANSWER_TIMEOUT_S)
+        try:
+            sock.connect(str(directory.control))
+        except OSError as error:
+            sock.close()
+            if error.errno in (errno.EACCES, errno.EPERM):
+                raise errors.AgentNotYours(directory=str(directory.path)) from None
+            raise errors.NoAgent(directory=str(directory.path)) from None
+        self._sock = sock
+        self._file = sock.makefile("rb")
+        self.directory = directory
+        try:
+            self.agent = self.ask(requests.Hello(product=__version__), requests.Here)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: requests.Request, answer: type[A]) -> A:
+        """One question, one answer; raises what the agent raised."""
+        try:
+            self._sock.sendall(requests.encode(request) + b"\n")
+            line = self._file.readline()
+        except OSError as error:
+            raise errors.AgentSilent(problem=error.strerror or str(error)) from None
+        if not line:
+            raise errors.AgentSilent(problem="it closed the connection")
+        return read_answer(line, answer)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._file.close()
+        self._sock.close()
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def read_answer(line: bytes, answer: type[A]) -> A:
+    """The answer of this type in one line; raises the error that is there instead."""
+    try:
+        found = requests.decode_answer(line)
+    except msgspec.MsgspecError as error:
+        raise errors.AgentSilent(problem=f"it answered in an unknown way: {error}") from None
+    if isinstance(found, requests.Failed):
+        raise errors.from_parts(found.kind, found.what, found.hint, found.exit_code)
+    if not isinstance(found, answer):
+        raise errors.AgentSilent(problem=f"it answered {type(found).__name__}")
+    return found
+
+
+def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
+    """The agent of this directory; one is started, with these arguments, if there is none."""
+    try:
+        return Call(directory)
+    except errors.NoAgent:
+        pass
+    prepare(directory)
+    with open(directory.start_lock, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return Call(directory)
+        except errors.NoAgent:
+            pass
+        if locks.is_held(directory.supervisor_lock):
+            return _wait_for(directory, RESTART_TIMEOUT_S)
+        start(directory, arguments)
+        return _wait_for(directory, RESTART_TIMEOUT_S)
+
+
+def start(directory: Directory, arguments: Sequence[str]) -> None:
+    """Start an agent in the background and wait until it is ready; raises what stopped it."""
+    prepare(directory)
+    ready, theirs = os.pipe()
+    command = [sys.executable, "-m", "moiety.agent.supervisor"]
+    command += [str(directory.supervisor_lock), str(theirs), *arguments]
+    with open(directory.log, "ab") as log:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs],
+            start_new_session=True,
+            cwd="/",
+            env=_environment(),
+        )
+    os.close(theirs)
+    with os.fdopen(ready, "rb") as pipe:
+        if not select.select([pipe], [], [], START_TIMEOUT_S)[0]:
+            raise errors.AgentSilent(problem=f"it was not ready after {START_TIMEOUT_S:.0f} s")
+        line = pipe.readline()
+    if not line:
+        raise errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
+    read_answer(line, requests.Done)
+
+
+def _environment() -> dict[str, str]:
+    """The agent's: it lives in another directory and must not be preloaded itself."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MOIETY_SOCKET")}
+    source = str(Path(__file__).resolve().parents[2])
+    known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
+    environment["PYTHONPATH"] = ":".join([source, *(p for p in known if p != source)])
+    for name in ("MOIETY_DIR", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "MOIETY_LOCK_DIR"):
+        if name in environment:
+            environment[name] = os.path.abspath(environment[name])
+    return environment
+
+
+def _wait_for(directory: Directory, timeout_s: float) -> Call:
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return Call(directory)
+        except errors.NoAgent:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(0.02)

@@ -1,0 +1,53 @@
+"""What the agent knows of one process with the shim in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from moiety.agent.connection import Connection
+from moiety.agent.lease_page import LeasePage
+from moiety.wire.messages import Counters, decode_counters
+
+REQUESTS_MAX = 4096
+"""unanswered requests of one process; each thread can wait for one"""
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One process, from its greeting until it is gone. `number` is the arbiter's tenant."""
+
+    number: int
+    workload: str
+    pid: int
+    started: int
+    pidfd: int
+    program: str
+    connection: Connection
+    page: LeasePage
+    limit_bytes: int | None
+    resumed: bool = False
+    pinned: str = ""
+    """the call that pinned it"""
+    gpus: set[int] = field(default_factory=set)
+    attaching: dict[int, int] = field(default_factory=dict)
+    """GPU by the serial of the request that is not answered"""
+    allocating: dict[int, int] = field(default_factory=dict)
+    overdue_s: float | None = None
+    """how long it had not drained when that was last reported"""
+
+    def __str__(self) -> str:
+        return f"{self.program} (pid {self.pid})"
+
+    def counters(self) -> Counters:
+        """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
+        fd = self.connection.counters_fd
+        return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
+
+    def dispose(self) -> None:
+        """Let go of everything that the kernel keeps for it here."""
+        self.connection.close()
+        self.page.dispose()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1

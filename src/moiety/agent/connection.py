@@ -1,0 +1,155 @@
+"""One SEQPACKET connection to a process with the shim in it; it never blocks the agent."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import fcntl
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from moiety.wire.layout import COUNTERS_BYTES
+
+PACKET_BYTES = 4096
+PACKETS_A_TURN = 64
+"""after so many packets of one process the others get a look in"""
+QUEUE_MAX = 256
+"""packets that a process may leave unread beyond what its socket takes"""
+
+
+class Connection:
+    """Packets to and from one process.
+
+    `on_packet(packet)` is called for each packet, `on_end(reason)` once: with an empty reason
+    when the other side closed it.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        on_packet: Callable[[bytes], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        sock.setblocking(False)
+        self._loop = loop
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._on_packet = on_packet
+        self._on_end = on_end
+        self._queue: deque[bytes] = deque()
+        self._first = True
+        self._closed = False
+        self._last_words = False
+        self.counters_fd = -1
+        """the memfd that came with the first packet, if it was a fit one"""
+        loop.add_reader(self._fd, self._readable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed
+
+    def send(self, packet: bytes, fd: int = -1) -> None:
+        """Send now, or queue; a process that does not read loses its connection."""
+        if self._closed or self._last_words:
+            return
+        if not self._queue:
+            try:
+                if fd >= 0:
+                    socket.send_fds(self._sock, [packet], [fd])
+                else:
+                    self._sock.send(packet)
+                return
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                self._loop.call_soon(self._end, f"it cannot be written to: {error.strerror}")
+                return
+        if fd >= 0 or len(self._queue) >= QUEUE_MAX:
+            self._loop.call_soon(self._end, "it does not read what it is sent")
+            return
+        if not self._queue:
+            self._loop.add_writer(self._fd, self._writable)
+        self._queue.append(packet)
+
+    def send_last(self, packet: bytes) -> None:
+        """Send a refusal and hang up."""
+        self.send(packet)
+        self._last_words = True
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, without `on_end`; what is queued is lost."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._queue.clear()
+        self._sock.close()
+        if self.counters_fd >= 0:
+            os.close(self.counters_fd)
+            self.counters_fd = -1
+
+    def _readable(self) -> None:
+        for _ in range(PACKETS_A_TURN):
+            try:
+                packet = self._receive_first() if self._first else self._sock.recv(PACKET_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._end(f"it cannot be read from: {error.strerror}")
+                return
+            if not packet:
+                self._end("")
+                return
+            self._on_packet(packet)
+            if self._closed:
+                return
+
+    def _receive_first(self) -> bytes:
+        """The first packet brings a descriptor; later ones never do, the kernel drops those."""
+        room = array.array("i", [-1] * 4)
+        packet, ancillary, _, _ = self._sock.recvmsg(
+            PACKET_BYTES, socket.CMSG_SPACE(4 * room.itemsize), socket.MSG_CMSG_CLOEXEC
+        )
+        self._first = False
+        fds = array.array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        for fd in fds:
+            if self.counters_fd < 0 and is_fit(fd):
+                self.counters_fd = fd
+            else:
+                os.close(fd)
+        return packet
+
+    def _writable(self) -> None:
+        while self._queue:
+            try:
+                self._sock.send(self._queue[0])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._end(f"it cannot be written to: {error.strerror}")
+                return
+            self._queue.popleft()
+        self._loop.remove_writer(self._fd)
+
+    def _end(self, reason: str) -> None:
+        if not self._closed:
+            self.close()
+            self._on_end(reason)
+
+
+def is_fit(fd: int) -> bool:
+    """Whether a descriptor can be read as a counters page: a memfd that cannot shrink."""
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        return bool(seals & fcntl.F_SEAL_SHRINK) and os.fstat(fd).st_size >= COUNTERS_BYTES
+    except OSError:
+        return False

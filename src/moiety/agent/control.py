@@ -1,0 +1,179 @@
+"""The control socket: commands ask, the agent answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from moiety.agent import processes, requests
+from moiety.agent.directory import Directory
+from moiety.agent.node import Node
+from moiety.agent.options import Options
+from moiety.agent.report import gpu_rows, process_rows
+from moiety.agent.workloads import Workloads
+from moiety.devices.native import is_simulated
+from moiety.devices.seam import Usage
+from moiety.model.errors import (
+    AgentBusy,
+    AgentVersion,
+    BadRequest,
+    CapacityMismatch,
+    LimitAboveCapacity,
+    MoietyError,
+)
+from moiety.model.units import format_bytes
+from moiety.wire.layout import VERSION
+
+
+@dataclass(slots=True)
+class Control:
+    """Answers commands of one agent; `stop` ends the agent."""
+
+    directory: Directory
+    node: Node
+    workloads: Workloads
+    options: Options
+    product: str
+    stop: Callable[[str], None]
+    began_s: float
+    server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen."""
+        path = self.directory.control
+        path.unlink(missing_ok=True)
+        self.server = await asyncio.start_unix_server(
+            self._converse, path=str(path), limit=requests.LINE_MAX
+        )
+        os.chmod(path, 0o600)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self.server:
+            self.server.close()
+        self.directory.control.unlink(missing_ok=True)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sock: socket.socket = writer.get_extra_info("socket")
+        try:
+            peer = processes.peer_of(sock)
+            if not processes.may_use(peer, os.getuid()):
+                return
+            greeted = False
+            while line := await reader.readline():
+                answer = await self._answer_line(line, peer, greeted)
+                greeted = greeted or isinstance(answer, requests.Here)
+                writer.write(requests.encode(answer) + b"\n")
+                await writer.drain()
+                if not greeted:
+                    return
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass  # it hung up, its line has no end, or the agent ends
+        finally:
+            writer.close()
+
+    async def _answer_line(
+        self, line: bytes, peer: processes.Peer, greeted: bool
+    ) -> requests.Answer:
+        try:
+            try:
+                request = requests.decode_request(line)
+            except msgspec.MsgspecError as error:
+                raise BadRequest(problem=str(error)) from None
+            if not greeted and not isinstance(request, requests.Hello):
+                raise BadRequest(problem="the first line must be a greeting")
+            return await self._answer(request, peer)
+        except MoietyError as error:
+            return failed(error)
+        except Exception as error:
+            self.node.log.exception("request failed", line=line[:200].decode("utf-8", "replace"))
+            return failed(BadRequest(problem=f"the agent failed on it: {error}"))
+
+    async def _answer(self, request: Any, peer: processes.Peer) -> requests.Answer:
+        match request:
+            case requests.Hello():
+                return self._greet(request)
+            case requests.CreateWorkload():
+                return self._create(request, peer)
+            case requests.Status():
+                return await self._status()
+            case requests.Ps():
+                return requests.Processes(rows=process_rows(self.node))
+            case requests.Stop():
+                if self.node.clients and not request.force:
+                    raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])
+                self.stop("asked to")
+                return requests.Done()
+            case _:
+                return requests.Done()
+
+    def _greet(self, hello: requests.Hello) -> requests.Here:
+        if hello.product != self.product or hello.wire != VERSION:
+            raise AgentVersion(agent=self.product, own=hello.product)
+        return requests.Here(
+            product=self.product,
+            wire=VERSION,
+            pid=os.getpid(),
+            capacity_bytes=self.options.capacity_bytes,
+            simulated=is_simulated(),
+        )
+
+    def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
+        wanted = request.capacity_bytes
+        if wanted is not None and wanted != self.options.capacity_bytes:
+            raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
+        limit = request.memory_limit_bytes
+        possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
+        if limit is not None and limit > possible:
+            raise LimitAboveCapacity(limit=limit, possible=possible)
+        workload = self.workloads.create(
+            peer,
+            program=request.program,
+            argv=request.argv,
+            cwd=request.cwd,
+            memory_limit_bytes=limit,
+        )
+        self.node.log.info(
+            "workload", workload=workload.record.id, program=request.program, pid=peer.pid,
+            limit=format_bytes(limit) if limit else None,
+        )
+        return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))
+
+    async def _status(self) -> requests.NodeStatus:
+        loop = asyncio.get_running_loop()
+        usages: dict[int, Usage] = {}
+        driver = ""
+        try:
+            for gpu in self.node.gpus:
+                usages[gpu] = await loop.run_in_executor(None, self.node.devices.usage, gpu)
+            driver = self.node.devices.driver_version
+        except Exception as error:  # whatever NVML raises: the rest of the status is still true
+            self.node.log.warning("GPU not readable", error=str(error))
+        return requests.NodeStatus(
+            pid=os.getpid(),
+            product=self.product,
+            driver_version=driver,
+            up_s=loop.time() - self.began_s,
+            settled=self.node.settled,
+            simulated=is_simulated(),
+            arena_bytes=self.node.settings.arena_bytes,
+            workloads=len(self.workloads.by_id),
+            tenants=len(self.node.clients),
+            gpus=gpu_rows(self.node, usages),
+        )
+
+
+def failed(error: MoietyError) -> requests.Failed:
+    """An error, in parts."""
+    return requests.Failed(
+        kind=type(error).__name__,
+        what=error.what,
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )

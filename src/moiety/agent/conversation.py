@@ -1,0 +1,275 @@
+"""What a process says, turned into events; nonsense ends the conversation, not the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from moiety.agent import hands, processes
+from moiety.agent.client import REQUESTS_MAX, Client
+from moiety.agent.connection import Connection
+from moiety.agent.lease_page import LeasePage
+from moiety.agent.node import Node
+from moiety.arbiter import events as ev
+from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type
+from moiety.wire.messages import (
+    Alloc,
+    Amount,
+    Attach,
+    Evicted,
+    Free,
+    Hello,
+    LeaseNote,
+    OtherVersion,
+    Pinned,
+    ProtocolError,
+    Refused,
+    Welcome,
+    decode,
+)
+
+ALLOC_PINNED = int(AllocFlag.PINNED)
+
+
+class Conversation:
+    """One connection, from the moment it is accepted."""
+
+    def __init__(
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        *,
+        peer: processes.Peer,
+        workload: str,
+        limit_bytes: int | None,
+    ) -> None:
+        """Listen to `peer`, who came in through the socket of `workload`."""
+        self._node = node
+        self._peer = peer
+        self._workload = workload
+        self._limit_bytes = limit_bytes
+        self._pidfd = processes.pidfd_of(sock, peer.pid)
+        self._client: Client | None = None
+        self._connection = Connection(loop, sock, self._on_packet, self._on_end)
+
+    def _on_packet(self, packet: bytes) -> None:
+        try:
+            message = decode(packet)
+            client = self._client
+            if client is None:
+                if not isinstance(message, Hello):
+                    raise ProtocolError("the first message must be a greeting")
+                self._greet(message)
+            else:
+                says = _SAYS.get(message.type)
+                if says is None:
+                    raise ProtocolError(f"a process does not send {Type(message.type).name}")
+                says(self._node, client, message)
+        except OtherVersion as error:
+            self._hang_up(Refusal.VERSION, str(error))
+        except ProtocolError as error:
+            self._hang_up(Refusal.PROTOCOL, str(error))
+        except Exception:
+            self._node.log.exception("message not understood", packet=packet[:64].hex())
+            self._hang_up(Refusal.PROTOCOL, "the agent failed on this message; see its log")
+
+    def _greet(self, hello: Hello) -> None:
+        """A process introduces itself: give it a number and its lease page."""
+        node = self._node
+        started = processes.start_time(self._peer.pid)
+        if started is None:
+            self._connection.close()
+            self._on_end("")
+            return
+        resumed = bool(hello.flags & HelloFlag.RESUMED)
+        holding = resumed and bool(hello.flags & HelloFlag.HOLDING)
+        pinned = resumed and bool(hello.flags & HelloFlag.PINNED)
+        epoch = hello.epoch if resumed else 0
+        client = Client(
+            number=node.number(),
+            workload=self._workload,
+            pid=self._peer.pid,
+            started=started,
+            pidfd=self._pidfd,
+            program=hello.program or processes.name_of(self._peer.pid),
+            connection=self._connection,
+            page=LeasePage(epoch, is_open=holding),
+            limit_bytes=self._limit_bytes,
+            resumed=resumed,
+            pinned="before the agent started" if pinned else "",
+        )
+        self._client = client
+        self._pidfd = -1
+        welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
+        self._connection.send(welcome.encode(), client.page.fd)
+        node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
+        node.join(client, ev.Joined(client.number, holding, epoch, pinned))
+
+    def _hang_up(self, code: Refusal, text: str) -> None:
+        who = str(self._client) if self._client else f"pid {self._peer.pid}"
+        self._node.log.warning("hung up", client=who, code=code.name.lower(), text=text)
+        self._connection.send_last(Refused(code=code, text=text).encode())
+        self._on_end("")
+
+    def _on_end(self, reason: str) -> None:
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._client is not None:
+            self._node.disconnected(self._client, reason)
+
+
+# What each message means
+
+
+def _attach(node: Node, client: Client, message: Attach) -> None:
+    gpu = node.by_uuid.get(message.uuid)
+    if gpu is None:
+        text = "this agent does not manage that GPU; see moiety status"
+        refused = Refused(serial=message.serial, code=Refusal.GPU, text=text)
+        client.connection.send(refused.encode())
+        return
+    if gpu in client.attaching.values():
+        raise ProtocolError(f"GPU {gpu} is being attached already")
+    if message.allocated_bytes and not client.resumed:
+        raise ProtocolError("a new process cannot have memory already")
+    if gpu in client.gpus:
+        hands.attach(node, client, message.serial, gpu)
+        return
+    _may_ask(client, message.serial)
+    client.attaching[message.serial] = gpu
+    client.gpus.add(gpu)
+    known = node.gpus[gpu]
+    limit = min(client.limit_bytes or known.budget.capacity_bytes, known.budget.capacity_bytes)
+    node.feed(
+        ev.Attached(
+            client.number,
+            gpu,
+            message.serial,
+            residue_bytes=known.residue_bytes,
+            limit_bytes=limit,
+            allocated_bytes=message.allocated_bytes,
+            resident_bytes=message.resident_bytes,
+            pinned_bytes=message.pinned_bytes,
+        )
+    )
+    node.gpus_changed(client)
+
+
+def _context(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.measure(client, message.gpu, message.bytes)
+
+
+def _detach(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    client.gpus.discard(message.gpu)
+    for waiting in (client.attaching, client.allocating):
+        for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
+            del waiting[serial]
+    node.feed(ev.Detached(client.number, message.gpu))
+    node.gpus_changed(client)
+
+
+def _alloc(node: Node, client: Client, message: Alloc) -> None:
+    _know(client, message.gpu)
+    _may_ask(client, message.serial)
+    client.allocating[message.serial] = message.gpu
+    node.feed(
+        ev.Asked(
+            client.number,
+            message.gpu,
+            message.serial,
+            message.bytes,
+            bool(message.flags & ALLOC_PINNED),
+        )
+    )
+
+
+def _free(node: Node, client: Client, message: Free) -> None:
+    _know(client, message.gpu)
+    node.feed(
+        ev.Freed(
+            client.number,
+            message.gpu,
+            message.bytes,
+            message.resident_bytes,
+            bool(message.flags & ALLOC_PINNED),
+        )
+    )
+
+
+def _want(node: Node, client: Client, message: LeaseNote) -> None:
+    del message
+    node.feed(ev.Wanted(client.number))
+
+
+def _restored(node: Node, client: Client, message: LeaseNote) -> None:
+    del message
+    node.feed(ev.Restored(client.number))
+
+
+def _resident(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Residency(client.number, message.gpu, message.bytes))
+
+
+def _drained(node: Node, client: Client, message: LeaseNote) -> None:
+    client.overdue_s = None
+    node.feed(ev.Drained(client.number, message.epoch))
+
+
+def _evicted(node: Node, client: Client, message: Evicted) -> None:
+    _know(client, message.gpu)
+    node.feed(
+        ev.Evicted(
+            client.number,
+            message.gpu,
+            message.bytes,
+            message.resident_bytes,
+            last=bool(message.flags & EvictedFlag.LAST),
+            failed=bool(message.flags & EvictedFlag.FAILED),
+        )
+    )
+
+
+def _idle(node: Node, client: Client, message: LeaseNote) -> None:
+    node.feed(ev.Idle(client.number, message.epoch))
+
+
+def _pinned(node: Node, client: Client, message: Pinned) -> None:
+    client.pinned = message.reason or "unknown"
+    node.log.info("pinned", client=str(client), call=message.reason)
+    node.feed(ev.Pinned(client.number, message.reason))
+
+
+def _know(client: Client, gpu: int) -> None:
+    if gpu not in client.gpus:
+        raise ProtocolError(f"GPU {gpu} is not attached")
+
+
+def _may_ask(client: Client, serial: int) -> None:
+    if serial in client.attaching or serial in client.allocating:
+        raise ProtocolError(f"request {serial} is not answered yet")
+    if len(client.attaching) + len(client.allocating) >= REQUESTS_MAX:
+        raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")
+
+
+_SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
+    int(Type.ATTACH): _attach,
+    int(Type.CONTEXT): _context,
+    int(Type.DETACH): _detach,
+    int(Type.ALLOC): _alloc,
+    int(Type.FREE): _free,
+    int(Type.WANT): _want,
+    int(Type.RESTORED): _restored,
+    int(Type.RESIDENT): _resident,
+    int(Type.DRAINED): _drained,
+    int(Type.EVICTED): _evicted,
+    int(Type.IDLE): _idle,
+    int(Type.PINNED): _pinned,
+}

@@ -1,0 +1,93 @@
+"""The agent's directory: where its sockets, locks, workloads and log lie."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from moiety.model.errors import BadAgentDirectory
+
+SOCKET_PATH_MAX = 107
+"""what fits into sockaddr_un, less the final NUL"""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The paths in one agent's directory."""
+
+    path: Path
+
+    @property
+    def control(self) -> Path:
+        """The socket for commands."""
+        return self.path / "control.sock"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one agent that serves this directory."""
+        return self.path / "agent.lock"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        """Held by the process that starts the agent again when it was killed."""
+        return self.path / "supervisor.lock"
+
+    @property
+    def start_lock(self) -> Path:
+        """Held by a command while it starts an agent."""
+        return self.path / "start.lock"
+
+    @property
+    def log(self) -> Path:
+        """What the agent has to say."""
+        return self.path / "agent.log"
+
+    @property
+    def workloads(self) -> Path:
+        """One directory for each workload."""
+        return self.path / "w"
+
+
+def default_path() -> Path:
+    """$MOIETY_DIR, else a place that belongs to this user alone."""
+    if named := os.environ.get("MOIETY_DIR"):
+        return Path(named).absolute()
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "moiety"
+    return Path(f"/tmp/moiety-{os.getuid()}")
+
+
+def find() -> Directory:
+    """The directory that this environment names, whether or not it exists."""
+    directory = Directory(default_path())
+    check_socket_path(directory.control)
+    return directory
+
+
+def prepare(directory: Directory) -> None:
+    """Create it if need be; raises BadAgentDirectory unless it is ours alone."""
+    path = directory.path
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(path)
+    except OSError as error:
+        raise BadAgentDirectory(path=str(path), problem=error.strerror or str(error)) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
+    if found.st_uid != os.getuid():
+        raise BadAgentDirectory(path=str(path), problem=f"it belongs to user {found.st_uid}")
+    if found.st_mode & 0o077:
+        os.chmod(path, 0o700)
+    directory.workloads.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise BadAgentDirectory if the kernel would not take this path for a socket."""
+    size = len(os.fsencode(path))
+    if size > SOCKET_PATH_MAX:
+        raise BadAgentDirectory(
+            path=str(path),
+            problem=f"a socket's path may have {SOCKET_PATH_MAX} bytes, this one has {size}",
+        )

@@ -1,0 +1,72 @@
+"""The page in which a process reads whether it may submit work."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+
+from moiety.wire.layout import LEASE_BYTES, LEASE_OPEN
+
+F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; the fcntl module has no name for it yet
+
+
+class LeasePage:
+    """One process' lease word: written here, mapped read-only there."""
+
+    def __init__(self, epoch: int = 0, *, is_open: bool = False) -> None:
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        memfd = os.memfd_create("moiety-lease", flags)
+        os.ftruncate(memfd, LEASE_BYTES)
+        self._map = mmap.mmap(memfd, LEASE_BYTES)
+        self._word = ctypes.c_uint32.from_buffer(self._map)
+        self.fd = _sealed(memfd)
+        """what the process gets"""
+        if is_open:
+            self.open(epoch)
+        else:
+            self.close(epoch)
+
+    @property
+    def word(self) -> int:
+        """As the process sees it."""
+        return self._word.value
+
+    @property
+    def epoch(self) -> int:
+        """Of the lease that the word speaks of."""
+        return self._word.value >> 1
+
+    def open(self, epoch: int) -> None:
+        """Let work pass, under this lease. One aligned store."""
+        self._word.value = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
+
+    def close(self, epoch: int) -> None:
+        """Let nothing pass any more. One aligned store."""
+        self._word.value = (epoch << 1) & 0xFFFFFFFF
+
+    def dispose(self) -> None:
+        """Unmap it here; whoever has mapped it keeps the last word written."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            del self._word
+            self._map.close()
+
+
+def _sealed(memfd: int) -> int:
+    """The descriptor, sealed so that nobody else can write; an own read-only one on old kernels."""
+    fixed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    try:
+        fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fixed | F_SEAL_FUTURE_WRITE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    else:
+        return memfd
+    read_only = os.open(f"/proc/self/fd/{memfd}", os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fixed)
+    os.close(memfd)
+    return read_only

@@ -1,0 +1,89 @@
+"""Lock files that say who holds them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+
+class LockHeld(Exception):
+    """Somebody else has the lock; `owner` is what they wrote into it."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        super().__init__(f"{path} is held by {owner or 'an unknown process'}")
+        self.path = path
+        self.owner = owner
+
+
+class FileLock:
+    """An flock'ed file; it is held until `release` or until the process ends."""
+
+    def __init__(self, path: Path, owner: str, mode: int = 0o600) -> None:
+        """Take the lock, leaving `owner` in it; raises LockHeld or OSError."""
+        self.path = path
+        while True:
+            fd = _open(path, mode)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held_by = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+                os.close(fd)
+                raise LockHeld(path, held_by) from None
+            if _is_still(path, fd):
+                break
+            os.close(fd)  # its last holder removed it between open and flock
+        self._fd = fd
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, owner.encode() + b"\n", 0)
+
+    def release(self) -> None:
+        """Remove the file, if we may, and let go."""
+        try:
+            os.unlink(self.path)
+        except OSError:
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process has the lock now."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _open(path: Path, mode: int) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        # In a sticky directory the kernel may forbid O_CREAT on another user's file: without first.
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            pass
+        try:
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            continue
+        os.fchmod(fd, mode)  # the umask must not keep other users out of a shared lock
+        return fd
+
+
+def _is_still(path: Path, fd: int) -> bool:
+    try:
+        named = os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return False
+        raise
+    opened = os.fstat(fd)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

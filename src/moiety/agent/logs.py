@@ -1,0 +1,72 @@
+"""The agent's log: one `key=value` line for each thing, in a file that stays small."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 4 << 20
+
+
+class BoundedFile:
+    """A text file that is moved aside (once, to NAME.1) when it has grown to its limit."""
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._open()
+
+    def write(self, text: str) -> int:
+        """Append; a full disk loses the line, not the agent."""
+        try:
+            if self._size + len(text) > self._max_bytes:
+                os.close(self._fd)
+                os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+                self._open()
+            self._size += os.write(self._fd, text.encode("utf-8", "replace"))
+        except OSError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+
+class Both:
+    """Everything into the file, and onto the terminal of a foreground agent."""
+
+    def __init__(self, file: BoundedFile) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """To both."""
+        sys.stderr.write(text)
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        """To the terminal."""
+        sys.stderr.flush()
+
+
+def open_log(path: Path, *, also_stderr: bool) -> Any:
+    """A structlog logger that writes there."""
+    import structlog
+
+    file = BoundedFile(path)
+    return structlog.wrap_logger(
+        structlog.WriteLogger(Both(file) if also_stderr else file),  # type: ignore[arg-type]
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"]),
+        ],
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,242 @@
+"""The node: its GPUs, the arbiter over them, and the processes that share them.
+
+Everything that happens becomes an event for the arbiter here, and every instruction that comes
+back is carried out (hands.py) before the next event is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from moiety.agent import hands
+from moiety.agent.client import Client
+from moiety.arbiter import events as ev
+from moiety.arbiter.core import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.devices.budget import Budget
+from moiety.devices.seam import Device, Devices, Usage
+
+RECONNECT_S = 2.0
+"""how long a living process may be without a connection before it counts as gone"""
+SETTLE_S = 1.0
+"""how long a new agent waits for those that outlived the last one"""
+
+
+class Timer(Protocol):
+    """Something that can be cancelled."""
+
+    def cancel(self) -> None:
+        """Never call."""
+
+
+class Loop(Protocol):
+    """The part of an event loop that the node needs: time, and being told about descriptors."""
+
+    def time(self) -> float:
+        """Seconds."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call back then."""
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> Any:
+        """Call back whenever the descriptor is readable."""
+
+    def remove_reader(self, fd: int) -> Any:
+        """Stop that."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> Any:
+        """Call back in the loop's own thread."""
+
+
+@dataclass(slots=True)
+class Gpu:
+    """One GPU of this node."""
+
+    device: Device
+    budget: Budget
+    residue_bytes: int
+    """what the next context is expected to take: the last measurement"""
+
+
+class Node:
+    """The one place where the arbiter is asked."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        devices: Devices,
+        gpus: Iterable[tuple[Device, Budget]],
+        settings: Settings,
+        log: Any,
+        *,
+        expected: Iterable[tuple[int, frozenset[int]]] = (),
+    ) -> None:
+        """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        self.loop = loop
+        self.log = log
+        self.devices = devices
+        self.settings = settings
+        self.gpus = {
+            device.index: Gpu(device, budget, budget.residue_bytes) for device, budget in gpus
+        }
+        self.by_uuid = {gpu.device.uuid_bytes: index for index, gpu in self.gpus.items()}
+        self.clients: dict[int, Client] = {}
+        self.on_changed: list[Callable[[Client], None]] = []
+        self.on_left: list[Callable[[Client], None]] = []
+        self._next_number = 1
+        self._grace: dict[int, Timer] = {}
+        self._expected = dict(expected)
+        self.settled = not self._expected
+        self._timer: Timer | None = None
+        self._timer_s = 0.0
+        self._nvml = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+        specs = [
+            GpuSpec(
+                gpu=index,
+                total_bytes=gpu.budget.total_bytes - gpu.budget.headroom_bytes,
+                capacity_bytes=gpu.budget.capacity_bytes,
+            )
+            for index, gpu in self.gpus.items()
+        ]
+        self.arbiter = Arbiter(specs, settings, settled=self.settled)
+        if not self.settled:
+            loop.call_at(loop.time() + SETTLE_S, self._settle, "time is up")
+
+    def feed(self, event: ev.Event) -> None:
+        """Tell the arbiter, do what it wants, and set the clock for what it waits for."""
+        for instruction in self.arbiter.step(self.loop.time(), event):
+            hands.carry_out(self, instruction)
+        deadline_s = self.arbiter.deadline_s
+        if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
+            self._arm(deadline_s)
+
+    def number(self) -> int:
+        """A number for a new tenant."""
+        self._next_number += 1
+        return self._next_number - 1
+
+    # Processes come and go
+
+    def join(self, client: Client, event: ev.Joined) -> None:
+        """A process introduced itself; whatever the same process was before is over."""
+        for other in list(self.clients.values()):
+            if other.pid == client.pid and other.workload == client.workload:
+                self.leave(other, "it reconnected")
+        self.clients[client.number] = client
+        self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
+        self.feed(event)
+        self.gpus_changed(client)
+
+    def gpus_changed(self, client: Client) -> None:
+        """The process has (not) joined a GPU: whoever keeps a record of that is told."""
+        for call in self.on_changed:
+            call(client)
+        self.came_back(client.pid, client.gpus)
+
+    def disconnected(self, client: Client, reason: str) -> None:
+        """The connection is gone; the process may still live, and come back."""
+        if client.number not in self.clients:
+            return
+        if reason:
+            self.log.warning("connection dropped", client=str(client), reason=reason)
+        when_s = self.loop.time() + RECONNECT_S
+        self._grace[client.number] = self.loop.call_at(
+            when_s, self.leave, client, "it lost its connection and did not come back"
+        )
+
+    def leave(self, client: Client, reason: str) -> None:
+        """A process is gone, with everything it had."""
+        if self.clients.pop(client.number, None) is None:
+            return
+        if timer := self._grace.pop(client.number, None):
+            timer.cancel()
+        self.loop.remove_reader(client.pidfd)
+        client.dispose()
+        self.log.info("left", client=str(client), tenant=client.number, reason=reason)
+        for call in self.on_left:
+            call(client)
+        self.feed(ev.Left(client.number))
+        self.came_back(client.pid, None)
+
+    def came_back(self, pid: int, gpus: set[int] | None) -> None:
+        """One that outlived the last agent is here with these GPUs, or (None) is gone."""
+        if self.settled:
+            return
+        needed = self._expected.get(pid)
+        if needed is not None and (gpus is None or needed <= gpus):
+            del self._expected[pid]
+        if not self._expected:
+            self._settle("everybody is back")
+
+    # GPUs are measured
+
+    def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
+        """Find out, beside the loop, what a new context takes."""
+        before = self._resident_bytes(client, gpu)
+
+        def measured(usage: Usage | None) -> None:
+            if client.number not in self.clients or gpu not in client.gpus:
+                return
+            found = usage.processes.get(client.pid) if usage else None
+            if found is None or self._resident_bytes(client, gpu) != before:
+                residue = hint_bytes
+            else:
+                residue = max(0, found - before)
+            if residue:
+                self.gpus[gpu].residue_bytes = residue
+            self.feed(ev.Measured(client.number, gpu, residue))
+
+        def ask() -> None:
+            try:
+                usage = self.devices.usage(gpu)
+            except Exception as error:  # whatever NVML raises: the hint is good enough then
+                self.log.warning("GPU not readable", gpu=gpu, error=str(error))
+                usage = None
+            self.loop.call_soon_threadsafe(measured, usage)
+
+        self._nvml.submit(ask)
+
+    def stop(self) -> None:
+        """Hang up on everybody; the pages keep their last word, so holders run on."""
+        for client in list(self.clients.values()):
+            self.loop.remove_reader(client.pidfd)
+            client.dispose()
+        self.clients.clear()
+        if self._timer:
+            self._timer.cancel()
+        self._nvml.shutdown(wait=False, cancel_futures=True)
+
+    def _resident_bytes(self, client: Client, gpu: int) -> int:
+        for view in self.arbiter.tenants():
+            if view.tenant == client.number and gpu in view.gpus:
+                return view.gpus[gpu].resident_bytes
+        return 0
+
+    def _settle(self, reason: str) -> None:
+        if not self.settled:
+            self.settled = True
+            self.log.info("settled", reason=reason, missing=sorted(self._expected))
+            self.feed(ev.Settled())
+
+    # Time
+
+    def _arm(self, when_s: float) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer_s = when_s
+        self._timer = self.loop.call_at(when_s, self._ticked)
+
+    def _ticked(self) -> None:
+        """The timer may be older than the deadline: then there is nothing to tell yet."""
+        self._timer = None
+        deadline_s = self.arbiter.deadline_s
+        if deadline_s is None:
+            return
+        if self.loop.time() < deadline_s:
+            self._arm(deadline_s)
+        else:
+            self.feed(ev.Tick())
+

@@ -1,0 +1,143 @@
+"""What an agent can be told when it starts: one table for its command line and for the CLI."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moiety.arbiter.settings import Settings
+from moiety.model.units import parse_bytes
+
+ARENA_SHARE: Final = 0.8
+"""of the memory that is available when the agent starts"""
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|ms|s|min|h)?\s*")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How one agent was told to be."""
+
+    capacity_bytes: int | None = None
+    arena_bytes: int | None = None
+    gpus: tuple[int, ...] | None = None
+    idle_exit_s: float = 60.0
+    linger_s: float = 5.0
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """of the arbiter, where they are not the defaults"""
+    ready_fd: int | None = None
+    """who started it waits here for one line: that it is ready, or why not"""
+
+    def arbiter_settings(self) -> Settings:
+        """The arbiter's settings, with host memory for evicted bytes as found on this machine."""
+        arena = self.arena_bytes
+        if arena is None:
+            arena = int(available_bytes() * ARENA_SHARE)
+        return Settings(arena_bytes=arena, **self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One option: `field` is a field of Options, or of the arbiter's Settings."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    metavar: str
+    help: str
+    of_arbiter: bool = False
+
+
+def parse_seconds(text: str) -> float:
+    """50ms, 1.5s, 2min, or plain seconds; raises ValueError."""
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is no duration; write 50ms, 1.5s or 2min")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def parse_gpus(text: str) -> tuple[int, ...]:
+    """0,2 as (0, 2); raises ValueError."""
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+
+
+def parse_factor(text: str) -> float:
+    """A number that is not negative; raises ValueError."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} must be a number from 0 on")
+    return value
+
+
+FLAGS: Final = (
+    Flag("--capacity", "capacity_bytes", parse_bytes, "SIZE", "share out this much of each GPU"),
+    Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
+    Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
+    Flag("--idle-exit", "idle_exit_s", parse_seconds, "TIME", "end when unused so long; 0: never"),
+    Flag("--linger", "linger_s", parse_seconds, "TIME", "forget an ended workload after so long"),
+    Flag("--turn-min", "turn_min_s", parse_seconds, "TIME", "no turn is shorter", True),
+    Flag("--turn-factor", "turn_factor", parse_factor, "N", "turn length / hand-off time", True),
+    Flag("--idle-min", "idle_min_s", parse_seconds, "TIME", "silence that ends a turn", True),
+    Flag("--idle-free", "idle_free_s", parse_seconds, "TIME", "same, if no data has to move", True),
+    Flag("--link", "link_bytes_per_s", parse_bytes, "SIZE", "assumed speed of the link", True),
+    Flag("--revoke-deadline", "revoke_deadline_s", parse_seconds, "TIME", "report drains", True),
+)
+KILL_FLAG: Final = "--overdue-kill"
+KILL_HELP: Final = "kill a program that does not give the GPU back in time"
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options from a command line; raises ValueError with a sentence."""
+    parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
+    for flag in FLAGS:
+        parser.add_argument(flag.name, dest=flag.field)
+    parser.add_argument(KILL_FLAG, dest="overdue_kill", action="store_true")
+    parser.add_argument("--ready-fd", dest="ready_fd", type=int)
+    try:
+        given, rest = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise ValueError(str(error)) from None
+    if rest:
+        raise ValueError(f"the agent does not know {rest[0]!r}")
+    return from_values(vars(given))
+
+
+def from_values(values: dict[str, Any]) -> Options:
+    """Options from the text given for each field (None: not given); raises ValueError."""
+    own: dict[str, Any] = {"ready_fd": values.get("ready_fd")}
+    settings: dict[str, Any] = {}
+    for flag in FLAGS:
+        text = values.get(flag.field)
+        if text is not None:
+            try:
+                value = flag.parse(text)
+            except ValueError as error:
+                raise ValueError(f"{flag.name}: {error}") from None
+            (settings if flag.of_arbiter else own)[flag.field] = value
+    if values.get("overdue_kill"):
+        settings["overdue_kill"] = True
+    return Options(settings=settings, **own)
+
+
+def from_environment() -> list[str]:
+    """What $MOIETY_AGENT_ARGS adds for agents that are started on demand."""
+    return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
+
+
+def available_bytes() -> int:
+    """Host memory that could be used now without swapping."""
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0

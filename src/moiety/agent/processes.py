@@ -1,0 +1,87 @@
+"""Processes as the kernel knows them: identity, state, life and death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+from dataclasses import dataclass
+
+SO_PEERPIDFD = 77
+_CREDENTIALS = struct.Struct("iII")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a Unix socket, as of its connect call."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The kernel's word on who connected."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
+
+
+def pidfd_of(connection: socket.socket, pid: int) -> int:
+    """A descriptor of the connected process that becomes readable when it dies.
+
+    Asks the socket where the kernel can (6.5 and later), so that a number in use again cannot
+    fool us. Raises ProcessLookupError when it is dead already.
+    """
+    try:
+        return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        return os.pidfd_open(pid)
+
+
+def may_use(peer: Peer, owner_uid: int) -> bool:
+    """Whether this user may talk to something of `owner_uid`."""
+    return peer.uid in (owner_uid, 0)
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started (clock ticks since boot), None if there is none or it is dead."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Whether that very process lives, and not another that got its number."""
+    return start_time(pid) == started
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped it: then it cannot give anything back."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in ("T", "t")
+
+
+def name_of(pid: int) -> str:
+    """The short name of a process; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def kill(pidfd: int) -> None:
+    """End the process behind the descriptor; nothing happens if it is dead."""
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the state on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return None

@@ -1,0 +1,90 @@
+"""The state of the node as rows for `moiety status` and `moiety ps`."""
+
+from __future__ import annotations
+
+from moiety.agent import processes
+from moiety.agent.client import Client
+from moiety.agent.node import Node
+from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.arbiter.views import TenantView
+from moiety.devices.seam import Usage
+
+
+def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
+    """One row for each GPU; `usages` are what NVML just said."""
+    rows = []
+    for view in node.arbiter.gpus():
+        gpu = node.gpus[view.gpu]
+        usage = usages.get(view.gpu)
+        rows.append(
+            GpuRow(
+                gpu=view.gpu,
+                uuid=gpu.device.uuid,
+                name=gpu.device.name,
+                total_bytes=gpu.device.total_bytes,
+                used_bytes=usage.used_bytes if usage else None,
+                capacity_bytes=view.capacity_bytes,
+                resident_bytes=view.resident_bytes,
+                allocated_bytes=view.allocated_bytes,
+                residue_bytes=view.residue_bytes,
+                free_bytes=view.free_bytes,
+                utilisation=usage.utilisation if usage else None,
+                holders=list(view.holders),
+                waiting=list(view.waiting),
+            )
+        )
+    return rows
+
+
+def process_rows(node: Node) -> list[ProcessRow]:
+    """One row for each process on each GPU, and one for each process that has none yet."""
+    now_s = node.loop.time()
+    rows = []
+    for view in node.arbiter.tenants():
+        client = node.clients.get(view.tenant)
+        if client is not None:
+            rows += _rows_of(node, client, view, now_s)
+    return rows
+
+
+def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list[ProcessRow]:
+    counters = client.counters()
+    waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
+    rows = []
+    for gpu in sorted(view.gpus) or [None]:
+        on = view.gpus[gpu] if gpu is not None else None
+        rows.append(
+            ProcessRow(
+                tenant=view.tenant,
+                pid=client.pid,
+                program=client.program,
+                workload=client.workload,
+                gpu=gpu,
+                state=_state(client, view),
+                allocated_bytes=on.allocated_bytes if on else 0,
+                resident_bytes=on.resident_bytes if on else 0,
+                residue_bytes=on.residue_bytes if on else 0,
+                limit_bytes=on.limit_bytes if on else client.limit_bytes,
+                handoffs=view.turns,
+                held_s=view.held_s,
+                waited_s=counters.waited_ns / 1e9,
+                waiting_s=waiting_s,
+                reason=_reason(node, view),
+                pinned=client.pinned,
+            )
+        )
+    return rows
+
+
+def _state(client: Client, view: TenantView) -> str:
+    if client.overdue_s is not None:
+        return "overdue (stopped)" if processes.is_stopped(client.pid) else "overdue"
+    if client.connection.closed:
+        return "unconnected"
+    return view.state
+
+
+def _reason(node: Node, view: TenantView) -> str:
+    if view.waiting_since_s is None or not node.settled:
+        return view.reason if node.settled else "the agent waits for those who were here before it"
+    return view.reason

@@ -1,0 +1,158 @@
+"""What commands and the agent say to each other on the control socket: one JSON line each.
+
+The first line is `Hello`, and its layout is kept in every version, like that of its answers
+`Here` and `Failed`: so two versions can still tell each other apart.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moiety.wire.layout import VERSION
+
+LINE_MAX = 4 << 20
+
+
+class Request(msgspec.Struct, frozen=True, tag_field="ask"):
+    """Something a command asks for."""
+
+
+class Hello(Request, frozen=True, tag="hello"):
+    """Who asks; the first line of every conversation."""
+
+    product: str
+    wire: int = VERSION
+
+
+class Ping(Request, frozen=True, tag="ping"):
+    """Are you there? Answered by Done."""
+
+
+class CreateWorkload(Request, frozen=True, tag="create_workload"):
+    """The asking process is about to become this program; answered by Created."""
+
+    program: str
+    argv: list[str]
+    cwd: str
+    memory_limit_bytes: int | None = None
+    capacity_bytes: int | None = None
+    """what the asker wants shared out of each GPU, if that matters to it"""
+
+
+class Status(Request, frozen=True, tag="status"):
+    """How the GPUs are; answered by NodeStatus."""
+
+
+class Ps(Request, frozen=True, tag="ps"):
+    """Who uses them; answered by Processes."""
+
+
+class Stop(Request, frozen=True, tag="stop"):
+    """End the agent; refused while it is used, unless forced."""
+
+    force: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="is"):
+    """What the agent answers."""
+
+
+class Failed(Answer, frozen=True, tag="failed"):
+    """An error, in the parts that the command shows; `kind` is the class in model.errors."""
+
+    kind: str
+    what: str
+    hint: str
+    exit_code: int
+
+
+class Here(Answer, frozen=True, tag="here"):
+    """The answer to Hello."""
+
+    product: str
+    wire: int
+    pid: int
+    capacity_bytes: int | None = None
+    """as it was asked for when the agent was started"""
+    simulated: bool = False
+
+
+class Done(Answer, frozen=True, tag="done"):
+    """Nothing more to say."""
+
+
+class Created(Answer, frozen=True, tag="created"):
+    """A workload; programs find the agent through `socket`."""
+
+    id: str
+    socket: str
+
+
+class GpuRow(msgspec.Struct, frozen=True):
+    """One GPU in `moiety status`."""
+
+    gpu: int
+    uuid: str
+    name: str
+    total_bytes: int
+    used_bytes: int | None
+    capacity_bytes: int
+    resident_bytes: int
+    allocated_bytes: int
+    residue_bytes: int
+    free_bytes: int
+    utilisation: float | None
+    holders: list[int]
+    waiting: list[int]
+
+
+class NodeStatus(Answer, frozen=True, tag="status"):
+    """The agent and its GPUs."""
+
+    pid: int
+    product: str
+    driver_version: str
+    up_s: float
+    settled: bool
+    simulated: bool
+    arena_bytes: int
+    workloads: int
+    tenants: int
+    gpus: list[GpuRow]
+
+
+class ProcessRow(msgspec.Struct, frozen=True):
+    """One process on one GPU in `moiety ps`; `gpu` is None until it attached one."""
+
+    tenant: int
+    pid: int
+    program: str
+    workload: str
+    gpu: int | None
+    state: str
+    allocated_bytes: int
+    resident_bytes: int
+    residue_bytes: int
+    limit_bytes: int | None
+    handoffs: int
+    held_s: float
+    waited_s: float
+    """threads at the closed gate, summed"""
+    waiting_s: float | None
+    """since when it waits for its turn"""
+    reason: str
+    pinned: str
+
+
+class Processes(Answer, frozen=True, tag="ps"):
+    """Everybody who shares the GPUs."""
+
+    rows: list[ProcessRow]
+
+
+AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | Stop
+AnyAnswer = Failed | Here | Done | Created | NodeStatus | Processes
+
+encode = msgspec.json.encode
+decode_request = msgspec.json.Decoder(AnyRequest).decode
+decode_answer = msgspec.json.Decoder(AnyAnswer).decode

@@ -1,0 +1,206 @@
+"""The agent's process: takes the locks, opens the sockets, runs until told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from moiety.version import __version__
+from moiety.agent import requests, workloads
+from moiety.agent.control import Control, failed
+from moiety.agent.directory import Directory, find, prepare
+from moiety.agent.locks import FileLock, LockHeld
+from moiety.agent.logs import open_log
+from moiety.agent.node import Node
+from moiety.agent.options import Options, parse
+from moiety.devices.budget import Budget, budget
+from moiety.devices.native import is_simulated, simgpu_state_dir
+from moiety.devices.nvml import Nvml, NvmlUnavailable
+from moiety.devices.seam import Device, Devices
+from moiety.model.errors import (
+    AgentAlreadyRunning,
+    BadArgument,
+    GpuOwned,
+    MoietyError,
+    NoGpu,
+)
+
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+class Service:
+    """One agent, from its locks to its last packet."""
+
+    def __init__(self, directory: Directory, options: Options) -> None:
+        """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory."""
+        prepare(directory)
+        self._directory = directory
+        self._options = options
+        self._log: Any = None
+        self._locks: list[FileLock] = [_lock_directory(directory)]
+        self._devices: Devices | None = None
+        self._ended: asyncio.Future[str] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    async def run(self, devices: Devices, log: Any) -> None:
+        """Serve until it is stopped, or idle for long enough; raises GpuOwned or NoGpu."""
+        self._devices = devices
+        self._log = log
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, f"got {number.name}")
+        gpus = self._own_gpus(devices)
+        records, survivors = workloads.survivors(self._directory)
+        self._node = node = Node(
+            loop,
+            devices,
+            gpus,
+            self._options.arbiter_settings(),
+            self._log,
+            expected=[(s.pid, s.gpus) for s in survivors],
+        )
+        self._workloads = known = workloads.Workloads(
+            self._directory,
+            node,
+            loop,
+            linger_s=self._options.linger_s,
+            on_empty=self._watch_idleness,
+        )
+        for record in records:
+            known.adopt(record)
+        control = Control(
+            self._directory,
+            node,
+            known,
+            self._options,
+            product=__version__,
+            stop=self._stop,
+            began_s=loop.time(),
+        )
+        await control.open()
+        self._watch_idleness()
+        self._log.info(
+            "ready",
+            pid=os.getpid(),
+            version=__version__,
+            gpus=len(gpus),
+            workloads=len(records),
+            survivors=len(survivors),
+        )
+        tell_ready(self._options.ready_fd, requests.Done())
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        reason = await self._ended
+        self._log.info("ending", reason=reason, clients=len(node.clients))
+        control.close()
+        await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
+        node.stop()
+        known.close()
+
+    def release(self) -> None:
+        """Give the GPUs and the directory back, and leave no files that nobody needs."""
+        for lock in reversed(self._locks):
+            lock.release()
+        self._locks.clear()
+        if self._devices:
+            self._devices.close()
+
+    def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
+        """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""
+        wanted = self._options.gpus
+        found = [d for d in devices.inventory() if wanted is None or d.index in wanted]
+        if not found:
+            raise NoGpu(wanted=wanted)
+        folder = lock_dir()
+        owner = f"pid {os.getpid()}, user {os.getuid()}, directory {self._directory.path}"
+        for device in found:
+            path = folder / f"moiety-gpu-{device.uuid}.lock"
+            try:
+                self._locks.append(FileLock(path, owner, mode=0o666))
+            except LockHeld as held:
+                raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
+        return [(d, budget(d.total_bytes, self._options.capacity_bytes)) for d in found]
+
+    def _stop(self, reason: str) -> None:
+        if self._ended and not self._ended.done():
+            self._ended.set_result(reason)
+
+    def _watch_idleness(self) -> None:
+        """Nobody needs the agent now: if that stays so for long enough, it ends."""
+        if self._idle_timer:
+            self._idle_timer.cancel()
+        idle_s = self._options.idle_exit_s
+        if idle_s > 0:
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(idle_s, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        if not self._workloads.by_id:
+            self._stop("nobody needs it")
+
+
+def lock_dir() -> Path:
+    """Where agents of all users see each other's locks."""
+    if named := os.environ.get("MOIETY_LOCK_DIR"):
+        return Path(named)
+    if is_simulated():
+        folder = simgpu_state_dir()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    system = Path("/run/lock")
+    return system if os.access(system, os.W_OK) else Path("/tmp")
+
+
+def tell_ready(fd: int | None, answer: requests.Answer) -> None:
+    """Tell whoever started this agent, once."""
+    if fd is None:
+        return
+    try:
+        os.write(fd, requests.encode(answer) + b"\n")
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
+    """Run an agent in this process; returns its exit code."""
+    try:
+        options = parse(arguments)
+    except ValueError as error:
+        raise BadArgument(problem=str(error)) from None
+    return serve(options, foreground=foreground)
+
+
+def serve(options: Options, *, foreground: bool) -> int:
+    """Run an agent in this process; raises MoietyError if it cannot start."""
+    service: Service | None = None
+    try:
+        directory = find()
+        service = Service(directory, options)
+        try:
+            devices = Nvml()
+        except NvmlUnavailable as error:
+            raise NoGpu(problem=str(error)) from None
+        log = open_log(directory.log, also_stderr=foreground)
+        asyncio.run(service.run(devices, log))
+    except MoietyError as error:
+        tell_ready(options.ready_fd, failed(error))
+        raise
+    finally:
+        if service:
+            service.release()
+    return 0
+
+
+def _lock_directory(directory: Directory) -> FileLock:
+    try:
+        return FileLock(directory.lock, str(os.getpid()))
+    except LockHeld as held:
+        raise AgentAlreadyRunning(directory=str(directory.path), owner=held.owner) from None

@@ -1,0 +1,94 @@
+"""Keeps one agent alive: starts it again when a signal killed it, and ends when it ends.
+
+This process imports next to nothing, so it is small, and there is little in it that can fail.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+BACKOFF_FIRST_S = 0.05
+BACKOFF_MAX_S = 5.0
+STEADY_S = 10.0
+"""an agent that ran so long is worth starting again at once"""
+
+
+def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sleep) -> int:
+    """Run children made by `start` (which returns a pid) until one exits by itself.
+
+    Returns its exit status. SIGTERM and SIGINT are passed on to the child.
+    """
+    child = 0
+    ending = False
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        nonlocal ending
+        del frame
+        ending = True
+        if child:
+            try:
+                os.kill(child, number)
+            except ProcessLookupError:
+                pass
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, forward)
+    backoff_s = 0.0
+    while True:
+        began_s = time.monotonic()
+        child = start()
+        if ending:  # the signal came while there was no child to pass it to
+            forward(signal.SIGTERM, None)
+        _, status = os.waitpid(child, 0)
+        child = 0
+        if os.WIFEXITED(status):
+            return os.WEXITSTATUS(status)
+        if ending:
+            return 0
+        if time.monotonic() - began_s >= STEADY_S:
+            backoff_s = 0.0
+        sleep(backoff_s)
+        backoff_s = min(BACKOFF_MAX_S, max(BACKOFF_FIRST_S, backoff_s * 2))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m moiety.agent.supervisor LOCK READY_FD AGENT-ARGUMENTS...`"""
+    lock = os.open(arguments[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0  # the other supervisor brings an agent
+    ready_fd = int(arguments[1])
+    command = [sys.executable, "-m", "moiety.agent", *arguments[2:]]
+
+    def start() -> int:
+        nonlocal ready_fd
+        first = ready_fd >= 0
+        child = os.fork()
+        if child == 0:
+            if first:
+                os.set_inheritable(ready_fd, True)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            os.execv(command[0], [*command, *(["--ready-fd", str(ready_fd)] if first else [])])
+        if first:
+            os.close(ready_fd)
+            ready_fd = -1
+        return child
+
+    status = supervise(start)
+    try:
+        os.unlink(arguments[0])
+    except OSError:
+        pass
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

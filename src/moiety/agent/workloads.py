@@ -1,0 +1,252 @@
+"""Workloads: what one `moiety run` started, each with its own socket and its record on disk.
+
+The socket is the identity: whoever connects to it belongs to that workload. The records let an
+agent that follows a killed one find out who is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moiety.agent import processes
+from moiety.agent.client import Client
+from moiety.agent.conversation import Conversation
+from moiety.agent.directory import Directory, check_socket_path
+from moiety.agent.node import SETTLE_S, Node
+
+
+class Record(msgspec.Struct, frozen=True):
+    """workload.json."""
+
+    id: str
+    uid: int
+    root_pid: int
+    root_started: int
+    program: str
+    argv: list[str]
+    cwd: str
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process that was connected to the last agent and still lives."""
+
+    workload: str
+    pid: int
+    gpus: frozenset[int]
+
+
+@dataclass(slots=True, eq=False)
+class Workload:
+    """One workload of this agent."""
+
+    record: Record
+    folder: Path
+    listener: socket.socket
+    root_pidfd: int
+    """-1 once its first process is gone"""
+    clients: set[int] = field(default_factory=set)
+    """tenant numbers"""
+
+
+class Workloads:
+    """Every workload of one agent."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        linger_s: float,
+        on_empty: Any = None,
+    ) -> None:
+        """`linger_s` after its last process is gone, a workload is forgotten."""
+        self._directory = directory
+        self._node = node
+        self._loop = loop
+        self._linger_s = linger_s
+        self._on_empty = on_empty
+        self.by_id: dict[str, Workload] = {}
+        node.on_changed.append(self._changed)
+        node.on_left.append(self._left)
+
+    def create(
+        self,
+        peer: processes.Peer,
+        *,
+        program: str,
+        argv: list[str],
+        cwd: str,
+        memory_limit_bytes: int | None,
+    ) -> Workload:
+        """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
+        started = processes.start_time(peer.pid)
+        if started is None:
+            raise ProcessLookupError(peer.pid)
+        name = secrets.token_hex(4)
+        record = Record(
+            id=name,
+            uid=peer.uid,
+            root_pid=peer.pid,
+            root_started=started,
+            program=program,
+            argv=argv,
+            cwd=cwd,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        folder = self._directory.workloads / name
+        check_socket_path(folder / "shim.sock")
+        (folder / "clients").mkdir(mode=0o700, parents=True)
+        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        return self._open(record)
+
+    def adopt(self, record: Record) -> Workload:
+        """A workload of the last agent: its processes find their socket where it was."""
+        workload = self._open(record)
+        if workload.root_pidfd < 0:
+            self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
+        return workload
+
+    def close(self) -> None:
+        """Stop listening; records of workloads that still live stay for the next agent."""
+        for workload in list(self.by_id.values()):
+            alive = workload.root_pidfd >= 0 or bool(workload.clients)
+            self._close(workload)
+            if not alive:
+                shutil.rmtree(workload.folder, ignore_errors=True)
+
+    def _open(self, record: Record) -> Workload:
+        folder = self._directory.workloads / record.id
+        path = folder / "shim.sock"
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        listener.bind(str(path))
+        os.chmod(path, 0o600)
+        listener.listen(128)
+        listener.setblocking(False)
+        workload = Workload(record, folder, listener, root_pidfd=-1)
+        self.by_id[record.id] = workload
+        self._loop.add_reader(listener.fileno(), self._accept, workload)
+        try:
+            pidfd = os.pidfd_open(record.root_pid)
+        except OSError:
+            pidfd = -1
+        if pidfd >= 0 and processes.is_alive(record.root_pid, record.root_started):
+            workload.root_pidfd = pidfd
+            self._loop.add_reader(pidfd, self._root_ended, workload)
+        elif pidfd >= 0:
+            os.close(pidfd)
+        return workload
+
+    def _accept(self, workload: Workload) -> None:
+        try:
+            sock, _ = workload.listener.accept()
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                self._node.log.warning("accept failed", error=str(error))
+            return
+        peer = processes.peer_of(sock)
+        if not processes.may_use(peer, workload.record.uid):
+            self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            sock.close()
+            return
+        try:
+            Conversation(
+                self._node,
+                self._loop,
+                sock,
+                peer=peer,
+                workload=workload.record.id,
+                limit_bytes=workload.record.memory_limit_bytes,
+            )
+        except OSError:  # it died between connect and now
+            sock.close()
+
+    def _changed(self, client: Client) -> None:
+        workload = self.by_id[client.workload]
+        workload.clients.add(client.number)
+        line = f"{client.started} {' '.join(map(str, sorted(client.gpus)))}\n"
+        write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+
+    def _left(self, client: Client) -> None:
+        workload = self.by_id.get(client.workload)
+        if workload is None:
+            return
+        workload.clients.discard(client.number)
+        (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+        self._linger(workload)
+
+    def _root_ended(self, workload: Workload) -> None:
+        self._loop.remove_reader(workload.root_pidfd)
+        os.close(workload.root_pidfd)
+        workload.root_pidfd = -1
+        self._linger(workload)
+
+    def _linger(self, workload: Workload) -> None:
+        if workload.root_pidfd < 0 and not workload.clients:
+            self._loop.call_later(self._linger_s, self._remove_if_over, workload)
+
+    def _remove_if_over(self, workload: Workload) -> None:
+        current = self.by_id.get(workload.record.id)
+        if current is not workload or workload.root_pidfd >= 0 or workload.clients:
+            return
+        del self.by_id[workload.record.id]
+        self._close(workload)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+        self._node.log.info("workload over", workload=workload.record.id)
+        if not self.by_id and self._on_empty:
+            self._on_empty()
+
+    def _close(self, workload: Workload) -> None:
+        self._loop.remove_reader(workload.listener.fileno())
+        workload.listener.close()
+        if workload.root_pidfd >= 0:
+            self._loop.remove_reader(workload.root_pidfd)
+            os.close(workload.root_pidfd)
+            workload.root_pidfd = -1
+
+
+def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
+    """What the last agent left behind and still lives; the remains of the rest are removed."""
+    records: list[Record] = []
+    found: list[Survivor] = []
+    for folder in sorted(directory.workloads.glob("*")):
+        try:
+            record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
+        except (OSError, msgspec.MsgspecError):
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
+        if living or processes.is_alive(record.root_pid, record.root_started):
+            records.append(record)
+            found += living
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return records, found
+
+
+def _survivor(workload: str, file: Path) -> Survivor | None:
+    try:
+        pid = int(file.name)
+        started, *gpus = map(int, file.read_text().split())
+    except (OSError, ValueError):
+        return None
+    return Survivor(workload, pid, frozenset(gpus)) if processes.is_alive(pid, started) else None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    partial = path.with_name(path.name + ".new")
+    partial.write_bytes(content)
+    os.replace(partial, path)

@@ -1,0 +1,45 @@
+"""How much of a GPU may be shared out, and in what pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+BIG_CARD_BYTES: Final = 16 * GIB
+CONTEXTS_RESERVED: Final = 4
+"""room is kept for so many contexts; more of them eat into the capacity"""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The division of one GPU's memory: headroom | residue reserve | capacity."""
+
+    total_bytes: int
+    headroom_bytes: int
+    """nobody may use it: the driver's own needs and fragmentation"""
+    residue_bytes: int
+    """what one context is expected to take"""
+    capacity_bytes: int
+    """the most that data of all tenants together may take; also a tenant's default limit"""
+    chunk_bytes: int
+    """the largest piece that allocations are backed with"""
+
+
+def budget(total_bytes: int, wanted_capacity_bytes: int | None = None) -> Budget:
+    """The division of a card of this size; a capacity may be lowered, not raised."""
+    headroom = min(256 * MIB, total_bytes // 50)
+    residue = 512 * MIB if total_bytes >= BIG_CARD_BYTES else total_bytes * 3 // 100
+    possible = max(0, total_bytes - headroom - CONTEXTS_RESERVED * residue)
+    capacity = possible if wanted_capacity_bytes is None else min(wanted_capacity_bytes, possible)
+    return Budget(total_bytes, headroom, residue, capacity, chunk_bytes(total_bytes))
+
+
+def chunk_bytes(total_bytes: int) -> int:
+    """64 MiB on big cards; on others a power of two near 1/256 of the card, 2 MiB at least."""
+    if total_bytes >= BIG_CARD_BYTES:
+        return 64 * MIB
+    below = 1 << max(0, (total_bytes // 256).bit_length() - 1)
+    return max(2 * MIB, min(64 * MIB, below))

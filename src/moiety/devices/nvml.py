@@ -1,0 +1,97 @@
+"""The real `Devices`: NVIDIA's management library, or simgpu's stand-in for it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from moiety.devices.native import is_simulated, simgpu_dir
+from moiety.devices.seam import Device, Usage
+
+LIBRARY = "libnvidia-ml.so.1"
+
+
+class NvmlUnavailable(Exception):
+    """NVML cannot be loaded or started; the text says why."""
+
+
+class Nvml:
+    """The GPUs that NVML reports."""
+
+    def __init__(self) -> None:
+        if is_simulated():
+            _load_stand_in()
+        try:
+            import pynvml
+        except ImportError:
+            raise NvmlUnavailable("the Python package nvidia-ml-py is not installed") from None
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise NvmlUnavailable(f"NVML does not start: {error}") from None
+
+    @property
+    def driver_version(self) -> str:
+        """Of the kernel driver."""
+        return _text(self._nvml.nvmlSystemGetDriverVersion())
+
+    def inventory(self) -> list[Device]:
+        """Every GPU, by index."""
+        return [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+
+    def usage(self, index: int) -> Usage:
+        """One GPU now."""
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
+        running = self._optional("nvmlDeviceGetComputeRunningProcesses", handle) or []
+        processes: dict[int, int] = {}
+        for process in running:
+            if process.usedGpuMemory is not None:
+                known = processes.get(process.pid, 0)
+                processes[process.pid] = known + int(process.usedGpuMemory)
+        return Usage(
+            used_bytes=int(memory.used),
+            utilisation=rates.gpu / 100 if rates is not None else None,
+            processes=processes,
+        )
+
+    def close(self) -> None:
+        """Let go of the library."""
+        self._nvml.nvmlShutdown()
+
+    def _device(self, index: int) -> Device:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        mode = self._optional("nvmlDeviceGetComputeMode", handle)
+        mig = self._optional("nvmlDeviceGetMigMode", handle)
+        return Device(
+            index=index,
+            uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
+            name=_text(self._nvml.nvmlDeviceGetName(handle)),
+            total_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            exclusive=mode == self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
+            mig=bool(mig and mig[0]),
+        )
+
+    def _optional(self, call: str, handle: Any) -> Any:
+        """What a call answers that not every card or library knows; None otherwise."""
+        try:
+            return getattr(self._nvml, call)(handle)
+        except self._nvml.NVMLError:
+            return None
+
+
+def _load_stand_in() -> None:
+    """Load simgpu's NVML first: the loader then finds it under its name when pynvml asks."""
+    folder = simgpu_dir()
+    if folder is None:
+        raise NvmlUnavailable("MOIETY_SIMGPU is set but simgpu is not built: run make native")
+    try:
+        ctypes.CDLL(str(folder / LIBRARY), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise NvmlUnavailable(f"simgpu's NVML does not load: {error}") from None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

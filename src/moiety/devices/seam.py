@@ -1,0 +1,62 @@
+"""What the rest of moiety may ask about the GPUs of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU; `uuid` is NVML's text form, `GPU-` and five groups of hex digits."""
+
+    index: int
+    uuid: str
+    name: str
+    total_bytes: int
+    exclusive: bool = False
+    """its compute mode admits one process only"""
+    mig: bool = False
+    """it is divided into hardware partitions"""
+
+    @property
+    def uuid_bytes(self) -> bytes:
+        """The 16 bytes that the CUDA driver gives for the same GPU."""
+        return uuid_bytes(self.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How one GPU is used at this moment."""
+
+    used_bytes: int
+    utilisation: float | None = None
+    """share of the last moments in which a kernel ran, 0 to 1"""
+    processes: dict[int, int] = field(default_factory=dict)
+    """bytes by process id, as far as the driver tells"""
+
+
+class Devices(Protocol):
+    """The GPUs of one machine."""
+
+    @property
+    def driver_version(self) -> str:
+        """Of the kernel driver, such as 550.54.15."""
+
+    def inventory(self) -> list[Device]:
+        """Every GPU, by index."""
+
+    def usage(self, index: int) -> Usage:
+        """One GPU now; may take milliseconds."""
+
+    def close(self) -> None:
+        """Let go of the driver's library."""
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`; raises ValueError."""
+    digits = text.split("-", 1)[1] if text.startswith(("GPU-", "MIG-")) else text
+    found = bytes.fromhex(digits.replace("-", ""))
+    if len(found) != 16:
+        raise ValueError(f"{text!r} is no GPU's UUID")
+    return found

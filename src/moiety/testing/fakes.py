@@ -1,0 +1,42 @@
+"""Stand-ins for the outside world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moiety.devices.seam import Device, Usage
+
+
+@dataclass
+class FakeDevices:
+    """GPUs that exist on paper: set `used` and `processes` to what NVML shall report."""
+
+    devices: list[Device]
+    used: dict[int, int] = field(default_factory=dict)
+    processes: dict[int, dict[int, int]] = field(default_factory=dict)
+    driver_version: str = "550.00.00"
+    closed: bool = False
+
+    @classmethod
+    def of(cls, *total_bytes: int) -> FakeDevices:
+        """One GPU for each size given."""
+        return cls(
+            [
+                Device(index, f"GPU-{index:08x}-0000-4000-8000-000000000000", "Paper GPU", size)
+                for index, size in enumerate(total_bytes)
+            ]
+        )
+
+    def inventory(self) -> list[Device]:
+        """Every GPU, by index."""
+        return list(self.devices)
+
+    def usage(self, index: int) -> Usage:
+        """What was set."""
+        processes = self.processes.get(index, {})
+        used = self.used.get(index, sum(processes.values()))
+        return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
+
+    def close(self) -> None:
+        """Remember that nobody asks any more."""
+        self.closed = True
