@@ -18,6 +18,7 @@ struct device {
     uint64_t total_bytes;
     uint64_t limit_bytes;
     uint64_t chunk_bytes;
+    CUcontext primary; /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
     uint32_t context_count;
     CUstream stream;        /* of contexts[0], for moving memory */

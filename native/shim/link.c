@@ -198,11 +198,10 @@ void link_answer(struct link_request *request, const union link_message *answer)
     futex_wake_all(&request->answered);
 }
 
-void link_ask_again(void (*renew)(union link_message *question))
+void link_ask_again(void)
 {
     LOCK_SCOPE(&lock);
     for (struct link_request *r = queue; r; r = r->next) {
-        renew(&r->message);
         send_locked(&r->message, r->message.header.bytes);
     }
 }

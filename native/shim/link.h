@@ -55,9 +55,8 @@ int link_receive(union link_message *message, int timeout_ms);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);
-/* Control thread: sends the questions again whose answers were lost with the last agent, each
- * after `renew` had a look at it. */
-void link_ask_again(void (*renew)(union link_message *question));
+/* Control thread: sends the questions again whose answers were lost with the last agent. */
+void link_ask_again(void);
 void link_after_fork(void);
 
 #endif

@@ -41,7 +41,7 @@ static void *substitute(const char *name, void *found)
  * jump, so that libc still sees the program as its caller. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
-    if (__builtin_expect(!name || !is_driver_call(name), 1)) {
+    if (__builtin_expect(!is_driver_call(name), 1)) {
         TAIL_CALL real_dlsym()(handle, name);
     }
     void *found = real_dlsym()(handle, name);
@@ -50,7 +50,7 @@ void *dlsym(void *restrict handle, const char *restrict name)
 
 void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version)
 {
-    if (__builtin_expect(!name || !is_driver_call(name), 1)) {
+    if (__builtin_expect(!is_driver_call(name), 1)) {
         TAIL_CALL real_dlvsym()(handle, name, version);
     }
     void *found = real_dlvsym()(handle, name, version);

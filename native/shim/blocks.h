@@ -1,0 +1,47 @@
+/* The table of allocations, in order of address. Everything here is under blocks_lock. */
+#ifndef MOIETY_SHIM_BLOCKS_H
+#define MOIETY_SHIM_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/chunk.h"
+#include "shim/devices.h"
+#include "shim/lock.h"
+
+#define GRANULE (2ull << 20) /* of the driver's mappings */
+
+struct slab;
+
+struct block {
+    CUdeviceptr base;
+    uint64_t bytes; /* as asked for */
+    uint64_t span;  /* whole granules: what it is charged with */
+    struct device *device;
+    CUcontext context;
+    struct slab *slab; /* it holds small allocations; NULL: it is one */
+    uint32_t chunk_count;
+    struct chunk chunks[];
+};
+
+extern struct lock blocks_lock;
+
+/* A block with all its chunks new, addresses reserved; not in the table yet. */
+CUresult block_make(struct block **block, struct device *device, uint64_t bytes);
+/* Unmaps what is present, gives back the rest, frees the addresses and the block. Returns the
+ * bytes that were present. */
+uint64_t block_destroy(struct block *block);
+/* Backs all chunks; CUDA_ERROR_OUT_OF_MEMORY leaves those that succeeded. */
+CUresult block_map(struct block *block);
+/* The address of a chunk. */
+CUdeviceptr block_at(const struct block *block, uint32_t chunk);
+
+int blocks_insert(struct block *block);
+void blocks_remove(struct block *block);
+/* The block that `pointer` lies in (within span); NULL if none. */
+struct block *blocks_find(CUdeviceptr pointer);
+size_t blocks_count(void);
+struct block *blocks_get(size_t index);
+void blocks_after_fork(void);
+
+#endif

@@ -1,0 +1,50 @@
+/* Stream capture: while one is open the gate stays open for this process.
+ *
+ * Calls that drain a GPU break a capture that is open anywhere in the process, so a revoke waits
+ * for its end. A capture begins inside the gate, hence only while a lease is held.
+ */
+#include "shim/gate.h"
+#include "shim/real.h"
+
+#define BEGIN_CAPTURE(name, parameters, arguments)  \
+    CUresult name parameters                        \
+    {                                               \
+        struct mw_slot *slot = gate_enter();        \
+        CUresult result = REAL(name) arguments;     \
+        if (result == CUDA_SUCCESS) {               \
+            gate_capture_began();                   \
+        }                                           \
+        gate_leave(slot);                           \
+        return result;                              \
+    }
+#define END_CAPTURE(name, is_capturing)                                \
+    CUresult name(CUstream stream, CUgraph *graph)               \
+    {                                                            \
+        struct mw_slot *slot = gate_enter();                     \
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE; \
+        REAL(is_capturing)(stream, &status);           \
+        CUresult result = REAL(name)(stream, graph);             \
+        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&           \
+            result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&      \
+            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {  \
+            gate_capture_ended();                                \
+        }                                                        \
+        gate_leave(slot);                                        \
+        return result;                                           \
+    }
+
+BEGIN_CAPTURE(cuStreamBeginCapture, (CUstream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
+              (stream, mode))
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph,
+              (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+              (stream, graph, nodes, edges, count, mode))
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
+              (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+              (stream, graph, nodes, edges, count, mode))
+END_CAPTURE(cuStreamEndCapture, cuStreamIsCapturing)
+END_CAPTURE(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)

@@ -1,0 +1,170 @@
+/* Start, devices and contexts: where the agent learns which GPUs a process uses. */
+#include <time.h>
+
+#include "shim/control.h"
+#include "shim/devices.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/memory.h"
+#include "shim/real.h"
+#include "shim/say.h"
+
+/* How long creating a context waits for memory that the driver still counts as used. */
+#define PATIENCE_NS 3000000000ull
+
+CUresult cuInit(unsigned int flags)
+{
+    if (!real_load()) {
+        return CUDA_ERROR_NO_DEVICE;
+    }
+    CUresult result = REAL(cuInit)(flags);
+    return result == CUDA_SUCCESS ? control_begin() : result;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, dev);
+    if (result == CUDA_SUCCESS && control_is_active()) {
+        struct device *device = device_know(dev);
+        if (device && device->limit_bytes < *bytes) {
+            *bytes = device->limit_bytes;
+        }
+    }
+    return result;
+}
+
+static bool may_try_again(CUresult result, uint64_t began_ns)
+{
+    struct timespec pause = {0, 5000000};
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began_ns > PATIENCE_NS) {
+        return false;
+    }
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+static void context_made(struct device *device, CUcontext context)
+{
+    device_add_context(device, context);
+    link_amount(MW_CONTEXT, device->gpu, 0);
+}
+
+static void context_gone(struct device *device, CUcontext context)
+{
+    memory_forget(device, context);
+    if (device->context_count == 0) {
+        device_detach(device);
+    }
+}
+
+/* Room first, then the driver's own call, then the agent is told. */
+#define CREATE_CONTEXT(context, dev, call)                            \
+    struct device *device = NULL;                                     \
+    uint64_t began_ns = now_ns();                                     \
+    CUresult result;                                                  \
+    if (!control_is_active()) {                                       \
+        return call;                                                  \
+    }                                                                 \
+    result = device_attach(dev, &device);                             \
+    if (result != CUDA_SUCCESS) {                                     \
+        return result;                                                \
+    }                                                                 \
+    do {                                                              \
+        result = call;                                                \
+    } while (may_try_again(result, began_ns));                        \
+    if (result == CUDA_SUCCESS) {                                     \
+        context_made(device, *(context));                             \
+    } else if (device->context_count == 0) {                          \
+        device_detach(device);                                        \
+    }                                                                 \
+    return result
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev)
+{
+    CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v2)(context, flags, dev));
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count,
+                        unsigned int flags, CUdevice dev)
+{
+    CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v3)(context, params, count, flags, dev));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags,
+                        CUdevice dev)
+{
+    CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v4)(context, params, flags, dev));
+}
+
+static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
+{
+    struct device *device = NULL;
+    bool known = control_is_active() && device_remove_context(context, &device);
+    CUresult result = real(context);
+    if (known && result == CUDA_SUCCESS) {
+        context_gone(device, context);
+    } else if (known) {
+        device_add_context(device, context);
+    }
+    return result;
+}
+
+CUresult cuCtxDestroy(CUcontext context) { return destroy(context, REAL(cuCtxDestroy)); }
+
+CUresult cuCtxDestroy_v2(CUcontext context) { return destroy(context, REAL(cuCtxDestroy_v2)); }
+
+static CUresult retain(CUcontext *context, CUdevice dev)
+{
+    CREATE_CONTEXT(context, dev, REAL(cuDevicePrimaryCtxRetain)(context, dev));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
+{
+    CUresult result = retain(context, dev);
+    if (result == CUDA_SUCCESS && control_is_active()) {
+        struct device *device = device_know(dev);
+        if (device) {
+            device->primary = *context;
+        }
+    }
+    return result;
+}
+
+/* After a release or a reset: is the primary context still there? */
+static CUresult primary_left(CUresult result, CUdevice dev)
+{
+    unsigned int flags;
+    int alive = 1;
+    if (result != CUDA_SUCCESS || !control_is_active()) {
+        return result;
+    }
+    struct device *device = device_know(dev);
+    REAL(cuDevicePrimaryCtxGetState)(dev, &flags, &alive);
+    if (device && !alive && device->primary) {
+        CUcontext context = device->primary;
+        if (device_remove_context(context, &device)) {
+            context_gone(device, context);
+        }
+    }
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return primary_left(REAL(cuDevicePrimaryCtxRelease)(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    return primary_left(REAL(cuDevicePrimaryCtxRelease_v2)(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return primary_left(REAL(cuDevicePrimaryCtxReset)(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    return primary_left(REAL(cuDevicePrimaryCtxReset_v2)(dev), dev);
+}

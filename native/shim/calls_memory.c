@@ -1,0 +1,68 @@
+/* Allocation, as programs see it. */
+#include "shim/control.h"
+#include "shim/devices.h"
+#include "shim/gate.h"
+#include "shim/memory.h"
+#include "shim/real.h"
+
+#define PITCH 512u /* rows start at a multiple of this, as with the driver */
+
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    if (!control_is_active()) {
+        return REAL(cuMemAlloc_v2)(pointer, bytes);
+    }
+    return memory_allocate(pointer, bytes);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
+{
+    if (!control_is_active()) {
+        return REAL(cuMemAllocPitch_v2)(pointer, pitch, width, height, element);
+    }
+    if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    size_t row = (width + PITCH - 1) / PITCH * PITCH;
+    size_t bytes;
+    if (row < width || __builtin_mul_overflow(row, height, &bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = memory_allocate(pointer, bytes);
+    if (result == CUDA_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    CUresult result;
+    if (control_is_active() && memory_free(pointer, &result)) {
+        return result;
+    }
+    return REAL(cuMemFree_v2)(pointer);
+}
+
+CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    CUresult result = REAL(cuMemGetInfo_v2)(available, total);
+    struct device *device;
+    if (result != CUDA_SUCCESS || !control_is_active() ||
+        device_current(&device) != CUDA_SUCCESS) {
+        return result;
+    }
+    uint64_t used = memory_allocated(device);
+    *total = device->limit_bytes;
+    *available = used < device->limit_bytes ? device->limit_bytes - used : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
+{
+    if (control_is_active() && memory_range(pointer, base, bytes)) {
+        return CUDA_SUCCESS;
+    }
+    return REAL(cuMemGetAddressRange_v2)(base, bytes, pointer);
+}

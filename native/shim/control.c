@@ -1,0 +1,287 @@
+#include "shim/control.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/devices.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/lock.h"
+#include "shim/memory.h"
+#include "shim/real.h"
+#include "shim/say.h"
+#include "shim/session.h"
+#include "shim/trampoline.h"
+
+/* How often an unanswered room is tried again, and the finest step of an idle watch. */
+#define RETRY_MS 2
+#define WATCH_STEP_MS 1
+
+static struct session session;
+static _Atomic bool active;
+static struct lock begin_lock;
+static bool restoring;
+static uint64_t watch_us; /* 0: nobody wants to know */
+static uint64_t watch_passes;
+static uint64_t watch_since_ns;
+
+bool control_is_active(void) { return active; }
+
+void control_pin(const char *call)
+{
+    struct mw_pinned note = {0};
+    if (!active || atomic_exchange(&session.pinned, true)) {
+        return;
+    }
+    snprintf(note.reason, sizeof(note.reason), "%s", call);
+    link_send(&note, sizeof(note), MW_PINNED);
+}
+
+static void count_moves(void)
+{
+    struct memory_moved moved = memory_moved();
+    session.counters->evicted_bytes = moved.evicted_bytes;
+    session.counters->evicted_ns = moved.evicted_ns;
+    session.counters->restored_bytes = moved.restored_bytes;
+    session.counters->restored_ns = moved.restored_ns;
+    session.counters->unknown_calls = trampoline_calls();
+}
+
+/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. */
+static bool drain(void)
+{
+    uint64_t began = now_ns();
+    if (!gate_await_empty()) {
+        return false;
+    }
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        device_drain(d);
+        d->credit_bytes = 0;
+    }
+    restoring = false;
+    watch_us = 0;
+    session.counters->drained_ns += now_ns() - began;
+    const char *suspect = trampoline_suspect();
+    if (suspect) {
+        control_pin(suspect);
+    }
+    return true;
+}
+
+static void give_way(uint32_t epoch)
+{
+    if (!drain()) {
+        return;
+    }
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        memory_freeze(); /* so that no MW_FREE slips between the sum and its message */
+        link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
+        memory_thaw();
+    }
+    link_note(MW_DRAINED, epoch);
+    count_moves();
+}
+
+static void grant(uint32_t epoch)
+{
+    session.epoch = epoch;
+    session.counters->handoffs++;
+    gate_forget_want();
+    gate_wake();
+}
+
+static void restore(void)
+{
+    bool complete = true;
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        complete = memory_restore(d) && complete;
+    }
+    if (!complete) {
+        return;
+    }
+    restoring = false;
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        d->credit_bytes = 0;
+    }
+    link_note(MW_RESTORED, session.epoch);
+    count_moves();
+}
+
+static void report_evicted(struct device *device, uint64_t bytes, bool last, bool failed)
+{
+    struct mw_evicted note = {
+        .gpu = device->gpu,
+        .flags = (last ? MW_EVICTED_LAST : 0) | (failed ? MW_EVICTED_FAILED : 0),
+        .bytes = bytes,
+        .resident_bytes = device->resident_bytes,
+    };
+    link_send(&note, sizeof(note), MW_EVICTED);
+}
+
+static void answer(const union link_message *message)
+{
+    struct link_request *request = link_take(message->header.serial);
+    if (!request) {
+        if (message->header.type == MW_REFUSED) {
+            say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+        }
+        return;
+    }
+    if (message->header.type == MW_ALLOCATED) {
+        memory_admitted(request->message.alloc.gpu, request->message.alloc.bytes);
+    }
+    link_answer(request, message);
+}
+
+static void carry_out(const union link_message *message)
+{
+    struct device *device;
+    switch (message->header.type) {
+    case MW_GRANT:
+        grant(message->note.epoch);
+        break;
+    case MW_REVOKE:
+        give_way(message->note.epoch);
+        break;
+    case MW_ROOM:
+        device = device_of_gpu(message->amount.gpu);
+        if (device) {
+            device->credit_bytes += message->amount.bytes;
+        }
+        restoring = true;
+        restore();
+        break;
+    case MW_EVICT:
+        device = device_of_gpu(message->amount.gpu);
+        if (device) {
+            memory_evict(device, message->amount.bytes, report_evicted);
+            count_moves();
+        }
+        break;
+    case MW_WATCH:
+        watch_us = message->watch.idle_us;
+        watch_passes = UINT64_MAX;
+        break;
+    case MW_ATTACHED:
+    case MW_ALLOCATED:
+    case MW_REFUSED:
+        answer(message);
+        break;
+    default:
+        break; /* of a newer agent that thinks we can do without it */
+    }
+}
+
+static void watch(void)
+{
+    uint32_t inside;
+    uint64_t passes = gate_passes(&inside);
+    uint64_t now = now_ns();
+    if (passes != watch_passes || inside) {
+        watch_passes = passes;
+        watch_since_ns = now;
+    } else if (now - watch_since_ns >= watch_us * 1000) {
+        watch_us = 0;
+        link_note(MW_IDLE, session.epoch);
+    }
+}
+
+/* Another agent, or the same one anew: drain if the lease was lost with the old one, so that what
+ * is told is either "holding" or "nothing runs". */
+static void come_back(void)
+{
+    bool holding = gate_is_open();
+    if (!holding) {
+        holding = !drain();
+    }
+    session_reopen(&session, holding);
+    gate_forget_want();
+    gate_wake();
+}
+
+static void *control_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    union link_message message;
+    prctl(PR_SET_NAME, "moiety");
+    prctl(PR_SET_TIMERSLACK, 1ul);
+    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+    for (;;) {
+        int timeout_ms = watch_us ? WATCH_STEP_MS : restoring ? RETRY_MS : -1;
+        int got = link_receive(&message, timeout_ms);
+        if (got < 0) {
+            come_back();
+        } else if (got > 0) {
+            carry_out(&message);
+        } else if (restoring) {
+            restore();
+        }
+        if (watch_us) {
+            watch();
+        }
+    }
+    return unused;
+}
+
+static void in_forked_child(void)
+{
+    active = false;
+    link_after_fork();
+    gate_after_fork();
+    memory_after_fork();
+    device_after_fork();
+    session_after_fork(&session);
+}
+
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+
+static int start_thread(void)
+{
+    sigset_t all;
+    sigset_t before;
+    unsigned long thread;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: the program keeps its signals */
+    int error = real_threads.create(&thread, NULL, control_main, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return -error;
+}
+
+CUresult control_begin(void)
+{
+    const char *missing = "pthread_create";
+    const char *path = getenv("MOIETY_SOCKET");
+    if (active || !path || !*path) {
+        return CUDA_SUCCESS;
+    }
+    LOCK_SCOPE(&begin_lock);
+    if (active) {
+        return CUDA_SUCCESS;
+    }
+    if (!real_is_complete(&missing)) {
+        say("moiety doctor says which driver is needed",
+            "this driver cannot share memory: it has no %s", missing);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    int error = session_open(&session, path);
+    if (error) {
+        return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    __register_atfork(NULL, NULL, in_forked_child, NULL);
+    error = start_thread();
+    if (error) {
+        say(NULL, "could not start the control thread: %s", strerror(-error));
+        link_close();
+        return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    active = true;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,229 @@
+#include "shim/devices.h"
+
+#include <string.h>
+
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/lock.h"
+#include "shim/real.h"
+#include "shim/say.h"
+
+static struct device devices[MW_GPUS_MAX];
+static uint32_t device_count;
+static struct lock lock;
+
+static struct device *find(CUdevice ordinal)
+{
+    for (uint32_t i = 0; i < device_count; i++) {
+        if (devices[i].ordinal == ordinal) {
+            return &devices[i];
+        }
+    }
+    return NULL;
+}
+
+static CUresult fill_attach(struct mw_attach *attach, CUdevice ordinal)
+{
+    CUuuid uuid;
+    size_t total = 0;
+    CUresult result = REAL(cuDeviceGetUuid)(&uuid, ordinal);
+    if (result == CUDA_SUCCESS) {
+        result = REAL(cuDeviceTotalMem_v2)(&total, ordinal);
+    }
+    memcpy(attach->uuid, uuid.bytes, sizeof(attach->uuid));
+    attach->total_bytes = total;
+    return result;
+}
+
+/* Asks with MW_LOOKUP or MW_ATTACH; the caller holds no lock. */
+static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
+{
+    struct link_request request = {0};
+    CUresult result = fill_attach(&request.message.attach, ordinal);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    uint64_t total = request.message.attach.total_bytes;
+    link_ask(&request, sizeof(request.message.attach), type);
+    const struct mw_attached *attached = &request.message.attached;
+    if (attached->header.type != MW_ATTACHED) {
+        say("moiety ps shows who uses the GPU", "%s", request.message.refused.text);
+        return request.message.refused.code == MW_REFUSAL_GPU ? CUDA_ERROR_INVALID_DEVICE
+                                                              : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    LOCK_SCOPE(&lock);
+    struct device *device = find(ordinal);
+    if (!device) {
+        if (device_count == MW_GPUS_MAX) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        device = &devices[device_count];
+        device->ordinal = ordinal;
+        device_count++;
+    }
+    device->gpu = attached->gpu;
+    device->total_bytes = total;
+    device->limit_bytes = attached->limit_bytes;
+    device->chunk_bytes = attached->chunk_bytes;
+    __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
+    if (type == MW_ATTACH) {
+        __atomic_store_n(&device->attached, true, __ATOMIC_RELEASE);
+    }
+    *answer = device;
+    return CUDA_SUCCESS;
+}
+
+struct device *device_know(CUdevice ordinal)
+{
+    lock_take(&lock);
+    struct device *device = find(ordinal);
+    lock_drop(&lock);
+    if (!device && ask(ordinal, MW_LOOKUP, &device) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    return device;
+}
+
+CUresult device_attach(CUdevice ordinal, struct device **device)
+{
+    lock_take(&lock);
+    *device = find(ordinal);
+    lock_drop(&lock);
+    if (*device && __atomic_load_n(&(*device)->attached, __ATOMIC_ACQUIRE)) {
+        return CUDA_SUCCESS;
+    }
+    return ask(ordinal, MW_ATTACH, device);
+}
+
+CUresult device_current(struct device **device)
+{
+    CUdevice ordinal;
+    CUcontext context = NULL;
+    CUresult result = REAL(cuCtxGetDevice)(&ordinal);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = device_attach(ordinal, device);
+    if (result == CUDA_SUCCESS && REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context) {
+        device_add_context(*device, context); /* one that was made behind our back */
+    }
+    return result;
+}
+
+struct device *device_of_gpu(uint32_t gpu)
+{
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        if (d->gpu == gpu) {
+            return d;
+        }
+    }
+    return NULL;
+}
+
+struct device *device_next(const struct device *device)
+{
+    LOCK_SCOPE(&lock);
+    for (size_t i = device ? (size_t)(device - devices) + 1 : 0; i < device_count; i++) {
+        if (devices[i].attached) {
+            return &devices[i];
+        }
+    }
+    return NULL;
+}
+
+void device_add_context(struct device *device, CUcontext context)
+{
+    LOCK_SCOPE(&lock);
+    for (uint32_t i = 0; i < device->context_count; i++) {
+        if (device->contexts[i] == context) {
+            return;
+        }
+    }
+    if (device->context_count < CONTEXTS_MAX) {
+        device->contexts[device->context_count++] = context;
+    }
+}
+
+bool device_remove_context(CUcontext context, struct device **device)
+{
+    LOCK_SCOPE(&lock);
+    for (uint32_t d = 0; d < device_count; d++) {
+        for (uint32_t i = 0; i < devices[d].context_count; i++) {
+            if (devices[d].contexts[i] == context) {
+                devices[d].contexts[i] = devices[d].contexts[--devices[d].context_count];
+                if (devices[d].primary == context) {
+                    devices[d].primary = NULL;
+                }
+                if (devices[d].stream_context == context) {
+                    devices[d].stream_context = NULL; /* its streams go with it */
+                    devices[d].stream = NULL;
+                }
+                *device = &devices[d];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void device_detach(struct device *device)
+{
+    lock_take(&lock);
+    __atomic_store_n(&device->attached, false, __ATOMIC_RELEASE);
+    uint32_t gpu = device->gpu;
+    lock_drop(&lock);
+    link_amount(MW_DETACH, gpu, 0);
+}
+
+bool device_push(struct device *device)
+{
+    lock_take(&lock);
+    CUcontext context = device->context_count ? device->contexts[0] : NULL;
+    lock_drop(&lock);
+    return context && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
+}
+
+void device_pop(void)
+{
+    CUcontext context;
+    REAL(cuCtxPopCurrent_v2)(&context);
+}
+
+CUstream device_stream(struct device *device)
+{
+    CUcontext context = NULL;
+    REAL(cuCtxGetCurrent)(&context);
+    if (device->stream && device->stream_context == context) {
+        return device->stream;
+    }
+    if (REAL(cuStreamCreate)(&device->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        device->stream = NULL;
+    }
+    device->stream_context = context;
+    return device->stream;
+}
+
+void device_drain(struct device *device)
+{
+    for (uint32_t i = 0; i < device->context_count; i++) {
+        if (REAL(cuCtxPushCurrent_v2)(device->contexts[i]) == CUDA_SUCCESS) {
+            REAL(cuCtxSynchronize)(); /* a broken context has nothing running either */
+            device_pop();
+        }
+    }
+}
+
+void device_attach_again(struct device *device, uint64_t pinned_bytes)
+{
+    struct mw_attach attach = {.allocated_bytes = device->allocated_bytes,
+                               .resident_bytes = device->resident_bytes,
+                               .pinned_bytes = pinned_bytes};
+    fill_attach(&attach, device->ordinal);
+    link_send(&attach, sizeof(attach), MW_ATTACH);
+}
+
+void device_after_fork(void)
+{
+    device_count = 0;
+    atomic_store(&lock.word, 0);
+}

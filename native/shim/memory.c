@@ -1,0 +1,242 @@
+#include "shim/memory.h"
+
+#include <time.h>
+
+#include "shim/blocks.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/lock.h"
+#include "shim/real.h"
+#include "shim/say.h"
+#include "shim/slab.h"
+
+/* How long an allocation that the agent admitted waits for memory that the driver still counts
+ * as used: that of a process killed just now, say. */
+#define PATIENCE_NS 3000000000ull
+
+static CUresult ask_agent(const struct device *device, uint64_t span)
+{
+    static bool told;
+    struct link_request request = {.message.alloc = {.gpu = device->gpu, .bytes = span}};
+    link_ask(&request, sizeof(request.message.alloc), MW_ALLOC);
+    if (request.message.header.type == MW_ALLOCATED) {
+        return CUDA_SUCCESS;
+    }
+    if (request.message.refused.code != MW_REFUSAL_LIMIT && !told) {
+        told = true; /* programs try again and again */
+        say(NULL, "%s", request.message.refused.text);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void tell_freed(struct device *device, uint64_t span, uint64_t resident)
+{
+    struct mw_free note = {.gpu = device->gpu, .bytes = span, .resident_bytes = resident};
+    device->allocated_bytes -= span;
+    link_send(&note, sizeof(note), MW_FREE);
+}
+
+/* With blocks_lock held: out of the table, out of the world, and the agent knows. */
+static void discard(struct block *block)
+{
+    struct device *device = block->device;
+    uint64_t span = block->span;
+    blocks_remove(block);
+    tell_freed(device, span, block_destroy(block));
+}
+
+/* Backs a block that stands in the table, inside the gate. */
+static CUresult back(struct block *block)
+{
+    uint64_t began = now_ns();
+    for (;;) {
+        struct mw_slot *slot = gate_enter();
+        lock_take(&blocks_lock);
+        CUresult result = block_map(block);
+        lock_drop(&blocks_lock);
+        gate_leave(slot);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began > PATIENCE_NS) {
+            return result;
+        }
+        struct timespec pause = {0, 2000000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static CUresult make(struct device *device, uint64_t bytes, struct block **made)
+{
+    struct block *block;
+    uint64_t span = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    CUresult result = ask_agent(device, span);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = block_make(&block, device, bytes);
+    lock_take(&blocks_lock);
+    if (result != CUDA_SUCCESS) {
+        tell_freed(device, span, 0);
+    } else if (blocks_insert(block) != 0) {
+        tell_freed(device, span, block_destroy(block));
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    lock_drop(&blocks_lock);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = back(block);
+    if (result != CUDA_SUCCESS) {
+        LOCK_SCOPE(&blocks_lock);
+        discard(block);
+        return result;
+    }
+    *made = block;
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes)
+{
+    CUcontext context = NULL;
+    REAL(cuCtxGetCurrent)(&context);
+    lock_take(&blocks_lock);
+    bool found = slab_take(device, context, bytes, pointer);
+    lock_drop(&blocks_lock);
+    if (found) {
+        return CUDA_SUCCESS;
+    }
+    struct block *block;
+    CUresult result = make(device, GRANULE, &block);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    if (slab_adopt(block) != 0) {
+        discard(block);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    slab_take(device, context, bytes, pointer);
+    return CUDA_SUCCESS;
+}
+
+CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
+{
+    struct device *device;
+    struct block *block;
+    if (!pointer || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = device_current(&device);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (bytes > device->limit_bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (bytes <= SLAB_LARGEST) {
+        return allocate_small(device, pointer, bytes);
+    }
+    result = make(device, bytes, &block);
+    if (result == CUDA_SUCCESS) {
+        *pointer = block->base;
+    }
+    return result;
+}
+
+bool memory_free(CUdeviceptr pointer, CUresult *result)
+{
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    lock_drop(&blocks_lock);
+    if (!pointer || !block) {
+        return false;
+    }
+    if (!gate_in_capture()) {
+        /* As the driver's own does. Without a lease nothing is running, and it returns at once. */
+        struct mw_slot *slot = gate_block();
+        CUresult drained = REAL(cuCtxSynchronize)();
+        gate_unblock(slot);
+        if (drained != CUDA_SUCCESS && drained != CUDA_ERROR_INVALID_CONTEXT) {
+            *result = drained;
+            return true;
+        }
+    }
+    LOCK_SCOPE(&blocks_lock);
+    bool empty = false;
+    block = blocks_find(pointer);
+    *result = CUDA_ERROR_INVALID_VALUE;
+    if (block && block->slab && slab_give_back(block, pointer, &empty)) {
+        if (empty) {
+            slab_drop(block);
+            discard(block);
+        }
+        *result = CUDA_SUCCESS;
+    } else if (block && !block->slab && block->base == pointer) {
+        discard(block);
+        *result = CUDA_SUCCESS;
+    }
+    return true;
+}
+
+bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
+{
+    LOCK_SCOPE(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    CUdeviceptr start = 0;
+    size_t length = 0;
+    if (!block) {
+        return false;
+    }
+    if (block->slab) {
+        if (!slab_range(block, pointer, &start, &length)) {
+            return false;
+        }
+    } else {
+        start = block->base;
+        length = block->bytes;
+    }
+    if (base) {
+        *base = start;
+    }
+    if (bytes) {
+        *bytes = length;
+    }
+    return pointer < start + length;
+}
+
+uint64_t memory_allocated(const struct device *device)
+{
+    LOCK_SCOPE(&blocks_lock);
+    return device->allocated_bytes;
+}
+
+void memory_forget(struct device *device, CUcontext context)
+{
+    LOCK_SCOPE(&blocks_lock);
+    for (size_t i = blocks_count(); i-- > 0;) {
+        struct block *block = blocks_get(i);
+        if (block->device == device && (!context || block->context == context)) {
+            if (block->slab) {
+                slab_drop(block);
+            }
+            discard(block);
+        }
+    }
+}
+
+void memory_freeze(void) { lock_take(&blocks_lock); }
+
+void memory_thaw(void) { lock_drop(&blocks_lock); }
+
+void memory_admitted(uint32_t gpu, uint64_t bytes)
+{
+    LOCK_SCOPE(&blocks_lock);
+    struct device *device = device_of_gpu(gpu);
+    if (device) {
+        device->allocated_bytes += bytes;
+    }
+}
+
+void memory_after_fork(void)
+{
+    blocks_after_fork();
+    slab_after_fork();
+}

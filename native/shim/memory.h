@@ -1,0 +1,49 @@
+/* Device memory that can leave: address ranges that stay, backed by chunks that come and go.
+ *
+ * An allocation is a reserved range of addresses. Its chunks are present (backed by memory of
+ * the GPU), out (their bytes in the arena) or new (nothing was ever in them). Whoever is inside
+ * the open gate finds all of them present.
+ */
+#ifndef MOIETY_SHIM_MEMORY_H
+#define MOIETY_SHIM_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/cuda_abi.h"
+#include "shim/devices.h"
+
+/* Allocates on the device of the current context; the driver's own error codes. */
+CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
+/* Frees what memory_allocate returned. False: it is not ours, ask the driver. */
+bool memory_free(CUdeviceptr pointer, CUresult *result);
+/* The allocation that `pointer` points into; false if it is not ours. */
+bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
+/* Bytes allocated on the device, whole chunks. */
+uint64_t memory_allocated(const struct device *device);
+/* Frees everything that was allocated in this context (or on the device, if NULL). */
+void memory_forget(struct device *device, CUcontext context);
+
+/* ---- for the control thread, while the gate is closed and drained ---- */
+
+/* Moves out at least `bytes`, calling `report` after each step. 0, or -ENOMEM when host memory or
+ * the driver refused to take more. */
+int memory_evict(struct device *device, uint64_t bytes,
+                 void (*report)(struct device *device, uint64_t bytes, bool last, bool failed));
+/* Brings back what the device's credit allows. True when everything on it is present. */
+bool memory_restore(struct device *device);
+
+/* Locks out changes while a new agent is told the totals. */
+void memory_freeze(void);
+void memory_thaw(void);
+/* A question was answered with yes: its bytes count from now on. Control thread only. */
+void memory_admitted(uint32_t gpu, uint64_t bytes);
+
+struct memory_moved {
+    uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
+};
+struct memory_moved memory_moved(void);
+void memory_after_fork(void);
+
+#endif

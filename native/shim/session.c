@@ -1,0 +1,146 @@
+#include "shim/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/devices.h"
+#include "shim/gate.h"
+#include "shim/link.h"
+#include "shim/memory.h"
+#include "shim/say.h"
+
+#define RETRY_NS 20000000L
+#define COMPLAIN_AFTER_NS 5000000000ull
+
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#define F_SEAL_SHRINK 2
+#endif
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1u
+#define MFD_ALLOW_SEALING 2u
+#endif
+
+static int make_counters(struct session *session)
+{
+    int fd = (int)syscall(SYS_memfd_create, "moiety-counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    void *at = MAP_FAILED;
+    if (ftruncate(fd, sizeof(struct mw_counters)) == 0) {
+        at = mmap(NULL, sizeof(struct mw_counters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (at == MAP_FAILED) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* the agent reads it and must not find a hole */
+    madvise(at, sizeof(struct mw_counters), MADV_DONTFORK);
+    session->memfd = fd;
+    session->counters = at;
+    return 0;
+}
+
+static struct mw_hello greeting(const struct session *session, uint16_t flags)
+{
+    struct mw_hello hello = {
+        .header = {MW_HELLO, sizeof(hello), 0},
+        .magic = MW_MAGIC,
+        .version = MW_VERSION,
+        .flags = flags,
+        .pid = (uint32_t)getpid(),
+        .epoch = session->epoch,
+    };
+    snprintf(hello.program, sizeof(hello.program), "%s", program_invocation_short_name);
+    return hello;
+}
+
+static void explain(const char *path, int error, const union link_message *answer)
+{
+    if (error == -EPROTO && answer->header.type == MW_REFUSED) {
+        say("start the program again with the moiety that its agent came with", "%.*s",
+            (int)MW_TEXT_BYTES, answer->refused.text);
+    } else {
+        say("moiety agent status; start the program with moiety run",
+            "no agent answers at %s: %s", path, strerror(-error));
+    }
+}
+
+int session_open(struct session *session, const char *path)
+{
+    union link_message reply;
+    int lease = -1;
+    int error = strlen(path) < sizeof(session->path) ? 0 : -ENAMETOOLONG;
+    if (!error) {
+        snprintf(session->path, sizeof(session->path), "%s", path);
+        error = make_counters(session);
+    }
+    if (!error) {
+        struct mw_hello hello = greeting(session, 0);
+        error = link_open(path, &hello, session->memfd, &reply, &lease);
+    }
+    if (error) {
+        explain(path, error, &reply);
+        return error;
+    }
+    session->epoch = reply.welcome.epoch;
+    gate_init(session->counters);
+    error = gate_map_lease(lease);
+    close(lease);
+    return error;
+}
+
+static void tell_state(void)
+{
+    memory_freeze();
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        device_attach_again(d, 0);
+    }
+    memory_thaw();
+    link_ask_again();
+}
+
+void session_reopen(struct session *session, bool holding)
+{
+    uint64_t began = now_ns();
+    bool complained = false;
+    link_close();
+    for (;;) {
+        union link_message reply;
+        int lease = -1;
+        uint16_t flags = MW_HELLO_RESUMED;
+        flags |= holding ? MW_HELLO_HOLDING : 0;
+        flags |= session->pinned ? MW_HELLO_PINNED : 0;
+        struct mw_hello hello = greeting(session, flags);
+        int error = link_open(session->path, &hello, session->memfd, &reply, &lease);
+        if (!error) {
+            session->epoch = reply.welcome.epoch;
+            gate_map_lease(lease);
+            close(lease);
+            tell_state();
+            return;
+        }
+        if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
+            complained = true;
+            explain(session->path, error, &reply);
+        }
+        struct timespec pause = {0, RETRY_NS};
+        nanosleep(&pause, NULL);
+    }
+}
+
+void session_after_fork(struct session *session)
+{
+    close(session->memfd);
+    session->memfd = -1;
+    session->counters = NULL;
+}

@@ -1,0 +1,25 @@
+/* One conversation with an agent: hello, welcome, and the same again with the next agent. */
+#ifndef MOIETY_SHIM_SESSION_H
+#define MOIETY_SHIM_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+struct session {
+    char path[108]; /* of the socket */
+    int memfd;      /* of the counters */
+    struct mw_counters *counters;
+    uint32_t epoch;
+    _Atomic bool pinned;
+};
+
+/* Connects for the first time. 0, or a negative errno after having said why. */
+int session_open(struct session *session, const char *path);
+/* Connects again, for as long as it takes, and tells the agent what this process has. */
+void session_reopen(struct session *session, bool holding);
+void session_after_fork(struct session *session);
+
+#endif
