@@ -1,0 +1,9 @@
+"""moiety lets many unmodified CUDA programs share one GPU.
+
+The package root owns the version and nothing else: importing it is cheap, and each part is imported
+by whoever needs it.
+"""
+
+from moiety.version import __version__
+
+__all__ = ["__version__"]

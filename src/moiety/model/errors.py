@@ -1,0 +1,489 @@
+"""Everything that can go wrong, each with what happened, what to try, and an exit code.
+
+    MoietyError
+    ├── InvalidValue (also a ValueError)          65
+    │   ├── BadArgument                           64   the command line as a whole
+    │   ├── InvalidSize                           66   --memory-limit banana
+    │   ├── InvalidDuration                       67
+    │   └── InvalidFraction                       68
+    ├── InternalError                             70   our own mistake
+    ├── AmountError                                    more than there is
+    │   ├── LimitAboveCapacity                    71
+    │   ├── CapacityAboveGpu                      72
+    │   └── CapacityMismatch                      73   the agent already shares out another amount
+    ├── ProtocolError                             76   a message that makes no sense
+    ├── InstallationError
+    │   └── NativeLibraryMissing                  78
+    ├── GpuError
+    │   ├── NoDriver                              80
+    │   ├── DriverTooOld                          81
+    │   ├── NoGpu                                 82
+    │   └── GpuOwned                              83   by another agent
+    ├── AgentError
+    │   ├── NoAgent                               90   nobody answers in this directory
+    │   ├── AgentNotYours                         91
+    │   ├── AgentSilent                           92   it did not answer, or not as it should
+    │   ├── AgentVersion                          93
+    │   ├── AgentAlreadyRunning                   94
+    │   ├── AgentBusy                             95
+    │   ├── AgentStopping                         96
+    │   ├── BadRequest                            97
+    │   ├── BadAgentDirectory                     98
+    │   └── WorkloadUnknown                       99
+    └── ProgramError
+        ├── WrongArchitecture                    104
+        ├── SecureProgram                        105   setuid, setgid, capabilities
+        ├── StaticProgram                        106
+        ├── MuslProgram                          107
+        ├── ProgramNotExecutable                 126   as env(1)
+        └── ProgramNotFound                      127   as env(1)
+
+A class without a number is never raised itself. Numbers are never used again for something else:
+scripts rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from moiety.model.format import format_bytes
+
+EXIT_UNKNOWN: Final = 70
+
+
+class MoietyError(Exception):
+    """Something failed in a way we know: `what` happened, and as a `hint` what to try."""
+
+    exit_code: int = EXIT_UNKNOWN
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what, hint)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return from_parts, (type(self).__name__, self.what, self.hint, self.exit_code)
+
+    def render(self) -> str:
+        """For a terminal: one line what happened, one line what to try."""
+        hint = f"\n  try: {self.hint}" if self.hint else ""
+        return f"moiety: {self.what}{hint}"
+
+
+def from_parts(kind: str, what: str, hint: str, exit_code: int) -> MoietyError:
+    """The error that another process had: of class `kind` if there is one, else a MoietyError."""
+    found = _classes(MoietyError).get(kind, MoietyError)
+    error = found.__new__(found)
+    MoietyError.__init__(error, what, hint)
+    if exit_code != found.exit_code:
+        error.exit_code = exit_code
+    return error
+
+
+def _classes(base: type[MoietyError]) -> dict[str, type[MoietyError]]:
+    found = {base.__name__: base}
+    for below in base.__subclasses__():
+        found |= _classes(below)
+    return found
+
+
+# What was typed
+
+
+class InvalidValue(MoietyError, ValueError):
+    """A value that cannot be read."""
+
+    exit_code = 65
+
+    def __init__(self, problem: str, hint: str = "moiety COMMAND --help") -> None:
+        super().__init__(problem, hint)
+
+
+class BadArgument(InvalidValue):
+    """The command line, or the agent's options, do not make sense together."""
+
+    exit_code = 64
+
+
+class InvalidSize(InvalidValue):
+    """An amount of memory that cannot be read."""
+
+    exit_code = 66
+
+    def __init__(self, text: str, problem: str = "is not a size") -> None:
+        super().__init__(
+            f"{text!r} {problem}", "a number with a unit: 20GiB, 512MiB, 1.5g, 2GB (= 2000 MB)"
+        )
+
+
+class InvalidDuration(InvalidValue):
+    """A length of time that cannot be read."""
+
+    exit_code = 67
+
+    def __init__(self, text: str, problem: str = "is not a duration") -> None:
+        super().__init__(
+            f"{text!r} {problem}", "a number with a unit: 50ms, 1.5s, 2min, 1h30min; plain: seconds"
+        )
+
+
+class InvalidFraction(InvalidValue):
+    """A part of a GPU that cannot be read."""
+
+    exit_code = 68
+
+    def __init__(self, text: str, problem: str = "is not a part of a GPU") -> None:
+        super().__init__(f"{text!r} {problem}", "a number above 0, at most 1, such as 0.5 or 50%")
+
+
+class InternalError(MoietyError):
+    """A mistake of our own."""
+
+    exit_code = 70
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"this should not happen: {problem}",
+            "the same once more with MOIETY_DEBUG=1, and tell us",
+        )
+
+
+# More than there is
+
+
+class AmountError(MoietyError):
+    """More memory was named than there is."""
+
+
+class LimitAboveCapacity(AmountError):
+    """A limit that no GPU here could ever give."""
+
+    exit_code = 71
+
+    def __init__(self, limit: int, possible: int) -> None:
+        super().__init__(
+            f"a memory limit of {format_bytes(limit)} is more than any GPU here can give, "
+            f"{format_bytes(possible)}",
+            f"--memory-limit {_flag(possible)} or less, or none for the whole GPU",
+        )
+
+
+class CapacityAboveGpu(AmountError):
+    """The agent was told to share out more than a GPU has."""
+
+    exit_code = 72
+
+    def __init__(self, capacity: int, gpu: int, total: int) -> None:
+        super().__init__(
+            f"{format_bytes(capacity)} cannot be shared out: GPU {gpu} has {format_bytes(total)}",
+            "a smaller --capacity, or none for all that the GPU has",
+        )
+
+
+class CapacityMismatch(AmountError):
+    """The agent that runs shares out another amount than was asked for."""
+
+    exit_code = 73
+
+    def __init__(self, running: int | None, wanted: int | None) -> None:
+        super().__init__(
+            f"the agent shares out {_capacity(running)} of each GPU, not {_capacity(wanted)}",
+            "the same command without --capacity, or `moiety stop` first",
+        )
+
+
+class ProtocolError(MoietyError):
+    """A message that makes no sense, from a client or from an agent."""
+
+    exit_code = 76
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"a message makes no sense: {problem}",
+            "the same version of moiety on both sides (`moiety version`)",
+        )
+
+
+# The installation
+
+
+class InstallationError(MoietyError):
+    """A part of moiety itself is not there."""
+
+
+class NativeLibraryMissing(InstallationError):
+    """libmoiety.so, or the stand-in driver, is not where it should be."""
+
+    exit_code = 78
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is not there",
+            "installing moiety again (the wheel is for x86-64 Linux with glibc), "
+            "or MOIETY_NATIVE=<build directory>",
+        )
+
+
+# The GPUs
+
+
+class GpuError(MoietyError):
+    """There is no GPU that could be shared."""
+
+
+class NoDriver(GpuError):
+    """NVIDIA's driver cannot be loaded."""
+
+    exit_code = 80
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"there is no NVIDIA driver to use: {problem}",
+            "`nvidia-smi` on this machine; without a GPU: MOIETY_SIMGPU=A100-80",
+        )
+
+
+class DriverTooOld(GpuError):
+    """The driver lacks calls that moiety is built on."""
+
+    exit_code = 81
+
+    def __init__(self, version: str, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"driver {version} is too old: it has no {', '.join(missing)}",
+            "a driver of the 470 branch or newer (CUDA 11.4)",
+        )
+
+
+class NoGpu(GpuError):
+    """The driver is there but no GPU, or not the one that was named."""
+
+    exit_code = 82
+
+    def __init__(self, wanted: Sequence[int] | None = None, problem: str = "") -> None:
+        named = f" with the index {', '.join(map(str, wanted))}" if wanted else ""
+        because = f": {problem}" if problem else ""
+        super().__init__(
+            f"there is no GPU{named} here{because}",
+            "`nvidia-smi -L` lists them; without a GPU: MOIETY_SIMGPU=A100-80",
+        )
+
+
+class GpuOwned(GpuError):
+    """Another agent has this GPU: two would both promise the same memory."""
+
+    exit_code = 83
+
+    def __init__(self, gpu: int, uuid: str, owner: str) -> None:
+        super().__init__(
+            f"GPU {gpu} ({uuid}) belongs to another agent: {owner or 'unknown'}",
+            "using that agent (MOIETY_DIR), ending it, or --gpus for the others",
+        )
+
+
+# The agent
+
+
+class AgentError(MoietyError):
+    """The agent and the command could not come together."""
+
+
+class NoAgent(AgentError):
+    """No agent serves this directory."""
+
+    exit_code = 90
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"no agent runs in {directory}",
+            "`moiety agent` starts one, and so does `moiety run`; MOIETY_DIR names another place",
+        )
+
+
+class AgentNotYours(AgentError):
+    """The agent's directory belongs to another user."""
+
+    exit_code = 91
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"the agent in {directory} belongs to another user",
+            "an agent of your own: MOIETY_DIR=<a directory of yours>",
+        )
+
+
+class AgentSilent(AgentError):
+    """The agent did not answer, or not as it should."""
+
+    exit_code = 92
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the agent did not answer: {problem}", "`moiety doctor`")
+
+
+class AgentVersion(AgentError):
+    """Agent and command are of different versions."""
+
+    exit_code = 93
+
+    def __init__(self, agent: str, own: str) -> None:
+        super().__init__(
+            f"the agent that runs is moiety {agent}, this is {own}",
+            "`moiety stop` with its own version when nobody uses it; the next command starts this one",
+        )
+
+
+class AgentAlreadyRunning(AgentError):
+    """A second agent for the same directory."""
+
+    exit_code = 94
+
+    def __init__(self, directory: str, owner: str) -> None:
+        super().__init__(
+            f"an agent runs in {directory} already: {owner or 'unknown'}",
+            "`moiety status` to see it, `moiety stop` to end it",
+        )
+
+
+class AgentBusy(AgentError):
+    """The agent is in use and was asked to end."""
+
+    exit_code = 95
+
+    def __init__(self, programs: Sequence[str]) -> None:
+        super().__init__(
+            f"the agent is in use by {', '.join(programs)}",
+            "ending these first, or --force: they keep running, the next agent takes them over",
+        )
+
+
+class AgentStopping(AgentError):
+    """The agent is about to end and takes nobody in."""
+
+    exit_code = 96
+
+    def __init__(self) -> None:
+        super().__init__("the agent is about to end", "the same command again in a moment")
+
+
+class BadRequest(AgentError):
+    """The agent was asked for something that it does not know."""
+
+    exit_code = 97
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the agent refused the request: {problem}", "`moiety doctor`")
+
+
+class BadAgentDirectory(AgentError):
+    """The agent's directory cannot be used: not writable, not ours, or its path is too long."""
+
+    exit_code = 98
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"{path} cannot be the agent's directory: {problem}",
+            "MOIETY_DIR=<a directory of yours with a short path>",
+        )
+
+
+class WorkloadUnknown(AgentError):
+    """No such workload here."""
+
+    exit_code = 99
+
+    def __init__(self, workload: str) -> None:
+        super().__init__(f"there is no workload {workload!r}", "`moiety ps` lists them")
+
+
+# The program to run
+
+
+class ProgramError(MoietyError):
+    """The program cannot be run, or not under a share."""
+
+    def __init__(self, program: str, problem: str, hint: str) -> None:
+        super().__init__(f"{program}: {problem}", hint)
+
+
+class WrongArchitecture(ProgramError):
+    """The program is for another machine than our library."""
+
+    exit_code = 104
+
+    def __init__(self, program: str, found: str) -> None:
+        super().__init__(
+            program, f"it is {found}, only x86-64 can be shared", "an x86-64 build of it"
+        )
+
+
+class SecureProgram(ProgramError):
+    """The loader ignores preloads in programs that gain rights when they start."""
+
+    exit_code = 105
+
+    def __init__(self, program: str, why: str) -> None:
+        super().__init__(
+            program,
+            f"it gains rights when it starts ({why}), so nothing can be preloaded",
+            "a copy of it without these rights",
+        )
+
+
+class StaticProgram(ProgramError):
+    """A statically linked program loads no libraries, so neither ours nor the driver's."""
+
+    exit_code = 106
+
+    def __init__(self, program: str) -> None:
+        super().__init__(
+            program,
+            "it is statically linked, so nothing can be preloaded",
+            "a dynamically linked build; if it only starts others: --no-check",
+        )
+
+
+class MuslProgram(ProgramError):
+    """Our library, as NVIDIA's driver, is for glibc."""
+
+    exit_code = 107
+
+    def __init__(self, program: str) -> None:
+        super().__init__(
+            program,
+            "it is linked against musl, the NVIDIA driver needs glibc",
+            "a glibc build of it",
+        )
+
+
+class ProgramNotExecutable(ProgramError):
+    """It is there but cannot be executed."""
+
+    exit_code = 126
+
+    def __init__(self, program: str, problem: str) -> None:
+        super().__init__(
+            program, problem, f"chmod +x, or its interpreter before it: python {program}"
+        )
+
+
+class ProgramNotFound(ProgramError):
+    """There is no such program."""
+
+    exit_code = 127
+
+    def __init__(self, program: str) -> None:
+        super().__init__(program, "not found", "its full path, or check PATH")
+
+
+def _capacity(size: int | None) -> str:
+    return "all" if size is None else format_bytes(size)
+
+
+def _flag(size: int) -> str:
+    """A size as it can be typed, rounded down."""
+    return f"{size >> 20}MiB" if size >= 1 << 20 else str(size)

@@ -1,0 +1,45 @@
+"""How quantities are written for people; `moiety.model.units` reads them back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BINARY_UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def format_bytes(count: int) -> str:
+    """A number of bytes in the largest fitting binary unit, at most two decimals: `1.5 GiB`."""
+    size = abs(count)
+    sign = "-" if count < 0 else ""
+    for unit, factor in BINARY_UNITS:
+        if size >= factor:
+            return f"{sign}{_trim(size / factor)} {unit}"
+    return f"{sign}{size} B"
+
+
+def format_duration(seconds: float) -> str:
+    """A time in the two largest fitting units: `350 ms`, `2.5 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
+    if seconds < 0.9995e-3:
+        return f"{_trim(seconds * 1e6)} us"
+    if seconds < 0.9995:
+        return f"{_trim(seconds * 1e3)} ms"
+    if seconds < 59.995:
+        return f"{_trim(seconds)} s"
+    whole = round(seconds)
+    days, whole = divmod(whole, 86400)
+    hours, whole = divmod(whole, 3600)
+    minutes, whole = divmod(whole, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole, "s")]
+    first = next(i for i, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def format_fraction(value: float) -> str:
+    """A part of a whole as percent: `50 %`."""
+    return f"{_trim(value * 100)} %"
+
+
+def _trim(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
