@@ -220,9 +220,9 @@ class NativeLibraryMissing(InstallationError):
 
     exit_code = 78
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, library: str) -> None:
         super().__init__(
-            f"{path} is not there",
+            f"{library} is not where moiety was installed",
             "installing moiety again (the wheel is for x86-64 Linux with glibc), "
             "or MOIETY_NATIVE=<build directory>",
         )
@@ -240,7 +240,7 @@ class NoDriver(GpuError):
 
     exit_code = 80
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str = "libcuda.so.1 is nowhere to be found") -> None:
         super().__init__(
             f"there is no NVIDIA driver to use: {problem}",
             "`nvidia-smi` on this machine; without a GPU: MOIETY_SIMGPU=A100-80",
@@ -252,9 +252,9 @@ class DriverTooOld(GpuError):
 
     exit_code = 81
 
-    def __init__(self, version: str, missing: Sequence[str]) -> None:
+    def __init__(self, path: str, lacking: Sequence[str]) -> None:
         super().__init__(
-            f"driver {version} is too old: it has no {', '.join(missing)}",
+            f"the driver {path} is too old: it has no {', '.join(lacking)}",
             "a driver of the 470 branch or newer (CUDA 11.4)",
         )
 
@@ -415,9 +415,9 @@ class WrongArchitecture(ProgramError):
 
     exit_code = 104
 
-    def __init__(self, program: str, found: str) -> None:
+    def __init__(self, program: str, built_for: str, own: str = "x86_64") -> None:
         super().__init__(
-            program, f"it is {found}, only x86-64 can be shared", "an x86-64 build of it"
+            program, f"it is built for {built_for}, moiety for {own}", f"a build of it for {own}"
         )
 
 
@@ -426,10 +426,10 @@ class SecureProgram(ProgramError):
 
     exit_code = 105
 
-    def __init__(self, program: str, why: str) -> None:
+    def __init__(self, program: str, how: str) -> None:
         super().__init__(
             program,
-            f"it gains rights when it starts ({why}), so nothing can be preloaded",
+            f"it {how}, and the loader preloads nothing into such programs",
             "a copy of it without these rights",
         )
 
@@ -465,7 +465,7 @@ class ProgramNotExecutable(ProgramError):
 
     exit_code = 126
 
-    def __init__(self, program: str, problem: str) -> None:
+    def __init__(self, program: str, problem: str = "not executable") -> None:
         super().__init__(
             program, problem, f"chmod +x, or its interpreter before it: python {program}"
         )
