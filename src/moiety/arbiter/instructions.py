@@ -18,7 +18,7 @@ class Admitted:
 class Refused:
     """Answer the request with this serial: no.
 
-    `code` is one of "limit", "capacity"; `text` says why with numbers and what to try.
+    `code` is one of "limit", "capacity", "gpu"; `text` says why with numbers and what to try.
     """
 
     tenant: int
@@ -30,7 +30,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Tell the process that it may make this many bytes more resident."""
+    """Tell the process that it may make this many bytes more resident.
+
+    Room adds up until the next `Grant`, or `Evict` on that GPU, which void what was not used of
+    it. It is never given while an `Evict` is under way. Once there was room, the process says
+    `Restored` as soon as all that it knows of is resident on all its GPUs, whether because it
+    restored the last of it or freed it; and again for each later `Room`.
+    """
 
     tenant: int
     gpu: int
@@ -55,7 +61,11 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Tell the process (it holds no lease) to move out this many bytes."""
+    """Tell the process (it holds no lease) to move out this many bytes.
+
+    Whole chunks, so it may be more. It ends with `Evicted(last=True)`, also if less was there.
+    No `Grant` and no `Room` come before that. Room on that GPU that was not used is void.
+    """
 
     tenant: int
     gpu: int
@@ -64,7 +74,10 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch."""
+    """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch.
+
+    `Idle` and `Revoke` end it too; a new one replaces the last.
+    """
 
     tenant: int
     idle_s: float
@@ -72,7 +85,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The process did not drain within the revoke deadline: report it, kill it if `kill`."""
+    """The process did not do what it was told within the deadline: report it, kill it if `kill`.
+
+    It was told to drain, or to move memory out, or there is room and it does not restore.
+    Repeated every deadline until it answers.
+    """
 
     tenant: int
     waited_s: float

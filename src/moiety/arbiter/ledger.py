@@ -1,21 +1,46 @@
-"""The bytes of a node's GPUs: who has how much of which, what is free, what may be added."""
+"""What is known of a node: who has how many bytes where, who is in the queue, and the sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from moiety.arbiter.settings import GpuSpec
+from moiety.arbiter.states import Cause, State, after
 from moiety.arbiter.tenant import OnGpu, Tenant
-from moiety.model.units import format_bytes
+
+
+@dataclass(slots=True)
+class Balance:
+    """One GPU's sums."""
+
+    capacity_bytes: int = 0
+    """what tenants' data may take"""
+    charged_bytes: int = 0
+    """resident, or given as room"""
+    leaving_bytes: int = 0
+    """ordered out and still there"""
+    staying_bytes: int = 0
+    """all of those who hold or come, and what cannot leave of the others"""
+    pending_bytes: int = 0
+    """part of `staying_bytes`: asked for and not answered"""
+    firm_bytes: int = 0
+    """what would stay if nobody held"""
+
+    @property
+    def free_bytes(self) -> int:
+        """Neither resident nor given as room; negative while room is made for a context."""
+        return self.capacity_bytes - self.charged_bytes
 
 
 class Ledger:
-    """Sums over tenants. It changes nothing by itself: the arbiter does."""
+    """Tenants, queue and sums over them. It decides nothing."""
 
     def __init__(self, gpus: Iterable[GpuSpec], arena_bytes: int) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
         self.arena_bytes = arena_bytes
         self.tenants: dict[int, Tenant] = {}
+        self.queue: list[int] = []
 
     def on(self, gpu: int) -> Iterator[tuple[Tenant, OnGpu]]:
         """The tenants that have a context on this GPU, in order of arrival."""
@@ -24,91 +49,76 @@ class Ledger:
             if entry is not None:
                 yield tenant, entry
 
-    def budget_bytes(self, gpu: int, extra_residue: int = 0) -> int:
-        """What may be promised: contexts eat into the capacity once the reserve is used up."""
+    def entry(self, tenant: int, gpu: int) -> OnGpu | None:
+        """A tenant's bytes on a GPU; None when either is not known."""
+        known = self.tenants.get(tenant)
+        return known.gpus.get(gpu) if known else None
+
+    def move(self, tenant: Tenant, cause: Cause, now_s: float) -> None:
+        """Change a tenant's state, and its place in the queue with it: nothing else does."""
+        before = tenant.state
+        tenant.state = after(before, cause)
+        if before is State.WAITING:
+            self.queue.remove(tenant.number)
+        elif before is State.HOLDING or before is State.DRAINING:
+            tenant.held_s += now_s - tenant.since_s
+        if tenant.state is State.WAITING:
+            if cause is Cause.POSTPONED:
+                self.queue.insert(0, tenant.number)
+            else:
+                self.queue.append(tenant.number)
+                tenant.waits_since_s = now_s
+        if before is not State.HOLDING:
+            tenant.wants_again = False
+        tenant.since_s = now_s
+        tenant.watched_s = tenant.idle_until_s = 0.0
+        tenant.blocked_by = ""
+
+    def balances(self) -> dict[int, Balance]:
+        """The sums of every GPU, in one pass."""
+        balances = {gpu: Balance() for gpu in self.specs}
+        residue = dict.fromkeys(balances, 0)
+        expected = dict.fromkeys(balances, 0)
+        for tenant in self.tenants.values():
+            stays = tenant.state is State.HOLDING or tenant.state is State.COMING
+            is_firm = tenant.is_firm
+            for gpu, on in tenant.gpus.items():
+                balance = balances[gpu]
+                charged = on.charged_bytes
+                residue[gpu] += on.residue_bytes
+                expected[gpu] += on.expected_bytes
+                balance.charged_bytes += charged
+                if on.orders and not tenant.silent and not stays:
+                    balance.leaving_bytes += sum(on.orders)
+                firm = charged if is_firm else min(on.pinned_bytes, charged)
+                balance.firm_bytes += firm
+                if stays:
+                    balance.staying_bytes += on.allocated_bytes
+                    if tenant.requests:
+                        balance.pending_bytes += tenant.pending_bytes(gpu)
+                else:
+                    balance.staying_bytes += firm
+        for gpu, balance in balances.items():
+            spec = self.specs[gpu]
+            capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - residue[gpu]))
+            if expected[gpu] < residue[gpu] and capacity < spec.capacity_bytes:
+                capacity = self._stretched_bytes(gpu, capacity, expected[gpu])
+            balance.capacity_bytes = capacity
+        return balances
+
+    def balance(self, gpu: int) -> Balance:
+        """The sums of one GPU."""
+        return self.balances()[gpu]
+
+    def _stretched_bytes(self, gpu: int, capacity: int, expected: int) -> int:
+        """The capacity where contexts turned out larger than expected.
+
+        What is there stays, and whoever was let in must be able to come back, at the cost of
+        the headroom; but never more than was promised with the residue that was expected.
+        """
         spec = self.specs[gpu]
-        residue = sum(entry.residue_bytes for _, entry in self.on(gpu))
-        return min(spec.capacity_bytes, spec.total_bytes - residue - extra_residue)
-
-    def capacity_bytes(self, gpu: int) -> int:
-        """What tenants' data may take now: the budget, or what was promised before it shrank.
-
-        A context can turn out larger than estimated. Whoever was admitted before must still be
-        able to come back, at the cost of the headroom.
-        """
-        stays = sum(t.unmovable_bytes(gpu) for t, _ in self.on(gpu))
-        promised = (e.allocated_bytes + stays - t.unmovable_bytes(gpu) for t, e in self.on(gpu))
-        return max(self.budget_bytes(gpu), *promised, 0)
-
-    def free_bytes(self, gpu: int) -> int:
-        """Neither resident nor promised; negative while room is being made for a context."""
-        return self.capacity_bytes(gpu) - sum(e.charged_bytes for _, e in self.on(gpu))
-
-    def evicting_bytes(self, gpu: int) -> int:
-        """Ordered out and still there."""
-        return sum(e.evicting_bytes for _, e in self.on(gpu))
-
-    def spill_bytes(self) -> int:
-        """Host memory that what is allocated now can need: what the GPUs cannot hold of it."""
-        return sum(
-            max(0, sum(e.allocated_bytes for _, e in self.on(gpu)) - self.capacity_bytes(gpu))
-            for gpu in self.specs
-        )
-
-    def fits_bytes(self, tenant: Tenant, gpu: int, leaving: frozenset[int] = frozenset()) -> int:
-        """How much is left on `gpu` once `tenant` is wholly there beside those that hold it.
-
-        `leaving` are holders that count as revoked. Negative: it does not fit.
-        """
-        left = self.capacity_bytes(gpu) - tenant.gpus[gpu].allocated_bytes
-        for other, entry in self.on(gpu):
-            if other is tenant:
-                continue
-            stays = other.stays and other.number not in leaving
-            left -= entry.allocated_bytes if stays else other.unmovable_bytes(gpu)
-        return left
-
-    def refusal_for_bytes(
-        self, tenant: Tenant, gpu: int, wanted: int, *, pinned: bool
-    ) -> tuple[str, str] | None:
-        """Why `wanted` more bytes cannot be allocated, as (code, sentence); None if they can."""
-        entry = tenant.gpus[gpu]
-        asked = f"{format_bytes(wanted)} more on GPU {gpu}"
-        if entry.allocated_bytes + wanted > entry.limit_bytes:
-            return "limit", (
-                f"{asked} would exceed this program's limit of "
-                f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
-            )
-        stays = wanted if pinned or tenant.pinned else 0
-        for other, theirs in self.on(gpu):
-            own = theirs.allocated_bytes + (wanted if other is tenant else 0)
-            beside = sum(t.unmovable_bytes(gpu) for t, _ in self.on(gpu) if t is not other)
-            room = self.budget_bytes(gpu) - beside - (0 if other is tenant else stays)
-            if own > room and (other is tenant or stays):
-                return "capacity", (
-                    f"{asked} cannot be had: {format_bytes(max(0, room))} of the GPU remain beside "
-                    f"memory that cannot leave; end the program that holds it (moiety ps)"
-                )
-        spill = sum(e.allocated_bytes for _, e in self.on(gpu)) + wanted - self.capacity_bytes(gpu)
-        now = sum(e.allocated_bytes for _, e in self.on(gpu)) - self.capacity_bytes(gpu)
-        if self.spill_bytes() - max(0, now) + max(0, spill) > self.arena_bytes:
-            return "capacity", (
-                f"{asked} cannot be had: GPU and host memory for evicted data "
-                f"({format_bytes(self.arena_bytes)}) are full; end a program or raise --arena"
-            )
-        return None
-
-    def refusal_for_context(self, gpu: int, residue: int) -> tuple[str, str] | None:
-        """Why one more context does not fit on the GPU; None if it does."""
-        capacity = self.budget_bytes(gpu, residue)
-        for tenant, entry in self.on(gpu):
-            beside = sum(t.unmovable_bytes(gpu) for t, _ in self.on(gpu) if t is not tenant)
-            if entry.allocated_bytes + beside > capacity:
-                return "capacity", (
-                    f"no room for another context ({format_bytes(residue)}) on GPU {gpu}: "
-                    f"tenant {tenant.number} needs {format_bytes(entry.allocated_bytes)} of "
-                    f"{format_bytes(self.capacity_bytes(gpu))}; give it a --memory-limit"
-                )
-        if capacity < 0:
-            return "capacity", f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
-        return None
+        promised = sum(t.promised_bytes(on) for t, on in self.on(gpu))
+        most = max(on.allocated_bytes - t.promised_bytes(on) for t, on in self.on(gpu)) + promised
+        charged = sum(on.charged_bytes for _, on in self.on(gpu))
+        limit = min(spec.capacity_bytes, spec.total_bytes - expected)
+        return max(capacity, min(limit, max(most, charged)))

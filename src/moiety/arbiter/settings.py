@@ -25,11 +25,13 @@ class Settings:
     """How the arbiter decides. Times in seconds, rates in bytes a second."""
 
     arena_bytes: int
-    """host memory for evicted bytes, all GPUs together"""
+    """host memory for evicted bytes, all GPUs together, less what moves at one time"""
     turn_min_s: float = 0.1
     """no turn is shorter, unless its holder goes idle"""
     turn_factor: float = 9.0
     """turn = max(turn_min, factor x measured hand-off): hand-offs cost at most 1/(1 + factor)"""
+    turn_max_s: float = 60.0
+    """but no longer than this: a hand-off that somebody held up says little about the next"""
     idle_min_s: float = 0.02
     """how long a holder with data to move is silent before it counts as idle"""
     idle_free_s: float = 0.001
@@ -37,6 +39,6 @@ class Settings:
     link_bytes_per_s: float = 10e9
     """assumed until hand-offs were measured"""
     revoke_deadline_s: float = 10.0
-    """a drain that takes longer is reported"""
+    """a drain that takes longer is reported, and so is a move that makes no progress for so long"""
     overdue_kill: bool = False
     """and its process is killed"""

@@ -3,8 +3,8 @@
                  wanted                chosen               ready
       +-----+ ---------> +---------+ ---------> +--------+ ------> +---------+
       | OUT |            | WAITING |            | COMING |         | HOLDING |
-      +-----+ <--+  +--> +---------+            +--------+         +---------+
-                 |  |                                                   |
+      +-----+ <--+  +--> +---------+ <--------- +--------+         +---------+
+                 |  |                 postponed                         |
          drained |  | drained, and wanted again                         | revoked
                  |  |                                                   v
                  |  |                                             +----------+
@@ -41,6 +41,8 @@ class Cause(Enum):
     WANTED = "wanted"
     CHOSEN = "chosen"
     READY = "ready"
+    POSTPONED = "postponed"
+    """what it needs cannot be freed any more: a victim was pinned, a context came in between"""
     REVOKED = "revoked"
     DRAINED = "drained"
     DRAINED_WANTING = "drained, and wanted again"
@@ -50,6 +52,7 @@ TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
     (State.OUT, Cause.WANTED): State.WAITING,
     (State.WAITING, Cause.CHOSEN): State.COMING,
     (State.COMING, Cause.READY): State.HOLDING,
+    (State.COMING, Cause.POSTPONED): State.WAITING,
     (State.HOLDING, Cause.REVOKED): State.DRAINING,
     (State.DRAINING, Cause.DRAINED): State.OUT,
     (State.DRAINING, Cause.DRAINED_WANTING): State.WAITING,

@@ -15,6 +15,7 @@ class Request:
     gpu: int
     bytes: int
     is_context: bool = False
+    pinned: bool = False
 
 
 @dataclass(slots=True)
@@ -24,14 +25,16 @@ class OnGpu:
     residue_bytes: int
     """context and modules: outside of what it allocated"""
     limit_bytes: int
+    expected_bytes: int = 0
+    """the residue that it was let in with; what was measured since may be more"""
     allocated_bytes: int = 0
     """admitted, whether or not they are resident, requests under way included"""
     pinned_bytes: int = 0
     """those of them that can never leave"""
     charged_bytes: int = 0
-    """those of them that are on the GPU, or for which room was given"""
-    evicting_bytes: int = 0
-    """ordered out and not yet reported gone"""
+    """those of them that are on the GPU, or for which room was given and not taken yet"""
+    orders: list[int] = field(default_factory=list)
+    """what is left of each eviction under way, oldest first"""
 
 
 @dataclass(slots=True)
@@ -42,57 +45,88 @@ class Tenant:
     state: State = State.OUT
     epoch: int = 0
     pinned: bool = False
-    stuck: bool = False
-    """its last eviction failed: no victim until it held a lease again"""
+    pinned_by: str = ""
+    """the call that pinned it"""
+    stuck_until_s: float = 0.0
+    """its last eviction failed: no victim until then, or until it held a lease again"""
+    silent: bool = False
+    """it has not answered an order for too long: its memory counts as unable to leave"""
     wants_again: bool = False
-    idle: bool = False
     gpus: dict[int, OnGpu] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     since_s: float = 0.0
     """when it entered its state"""
+    waits_since_s: float = 0.0
+    """when it entered the queue"""
     turn_ends_s: float = 0.0
+    idle_until_s: float = 0.0
+    """it said that it is idle, and is believed until then"""
+    watched_s: float = 0.0
+    """the silence that it is asked to tell of; 0: none"""
     handoff_s: float = 0.0
     """how long its last coming took"""
     coming_bytes: int = 0
     """what its coming had to move in"""
-    watched_s: float = 0.0
-    overdue_s: float = 0.0
-    """when its drain is reported (again)"""
-    restoring: bool = False
-    """room was given: the process must say when it is restored"""
+    room_given: bool = False
+    """there was room for it since its last lease, so it will say when it is restored"""
+    restored: bool = False
+    """it has said so, and nothing was moved out since"""
+    told_s: float = 0.0
+    """when it was given the order that it has not carried out yet"""
+    due_s: float = 0.0
+    """when that is reported (again); 0: nothing is due"""
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""
 
     @property
-    def holds(self) -> bool:
-        """Whether its memory must stay where it is."""
-        return self.state in (State.HOLDING, State.COMING, State.DRAINING)
+    def stays(self) -> bool:
+        """Whether its memory is on the GPU to stay: it holds, or is about to."""
+        return self.state is State.HOLDING or self.state is State.COMING
 
     @property
-    def stays(self) -> bool:
-        """Whether its memory is on the GPU to stay: it holds, and is not on its way out."""
-        return self.state in (State.HOLDING, State.COMING)
+    def is_firm(self) -> bool:
+        """Whether nothing of it can be moved out now."""
+        return self.pinned or self.silent or self.stuck_until_s > 0
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it holds a lease and waits for more memory."""
+        return self.state is State.HOLDING and any(not r.is_context for r in self.requests)
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether it was told to move memory out and has not finished."""
+        return any(on.orders for on in self.gpus.values())
 
     def pending_bytes(self, gpu: int) -> int:
         """Bytes of allocations that are admitted but not answered."""
-        return sum(r.bytes for r in self.requests if r.gpu == gpu and not r.is_context)
+        if not self.requests:
+            return 0
+        return sum(r.bytes for r in self.requests if r.gpu == gpu)
 
     def missing_bytes(self, gpu: int) -> int:
         """What has to be restored before it can hold a lease."""
         on = self.gpus[gpu]
         return max(0, on.allocated_bytes - self.pending_bytes(gpu) - on.charged_bytes)
 
-    def unmovable_bytes(self, gpu: int) -> int:
-        """What of it stays on the GPU whoever else holds the lease."""
-        on = self.gpus.get(gpu)
-        if on is None:
-            return 0
+    def staying_bytes(self, on: OnGpu) -> int:
+        """What of it stays on the GPU now, should others hold the lease."""
+        if self.is_firm:
+            return on.charged_bytes
+        return min(on.pinned_bytes, on.charged_bytes)
+
+    def promised_bytes(self, on: OnGpu) -> int:
+        """What of it will stay on the GPU for good, once it is all there."""
         return on.allocated_bytes if self.pinned else on.pinned_bytes
 
-    def evictable_bytes(self, gpu: int) -> int:
-        """What could be ordered out now."""
-        on = self.gpus.get(gpu)
-        if on is None or self.holds or self.pinned or self.stuck:
+    def evictable_bytes(self, on: OnGpu) -> int:
+        """What could leave if it held no lease."""
+        if self.is_firm:
             return 0
-        return max(0, on.charged_bytes - on.pinned_bytes - on.evicting_bytes)
+        return max(0, on.charged_bytes - on.pinned_bytes - sum(on.orders))
+
+    def trim(self, gpu: int) -> None:
+        """Forget charges beyond what it has: room for bytes that it freed meanwhile."""
+        on = self.gpus[gpu]
+        on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - self.pending_bytes(gpu))

@@ -27,7 +27,12 @@ class Turns:
 
     def turn_s(self, tenant: Tenant) -> float:
         """Turn length: long enough that its own hand-off stays a small part of it."""
-        return max(self._settings.turn_min_s, self._settings.turn_factor * tenant.handoff_s)
+        long_s = min(self._settings.turn_factor * tenant.handoff_s, self._settings.turn_max_s)
+        return max(self._settings.turn_min_s, long_s)
+
+    def move_s(self, move_bytes: int) -> float:
+        """How long it takes to move so many bytes one way."""
+        return move_bytes / self._link_bytes_per_s
 
     def idle_s(self, move_bytes: int) -> float:
         """Silence after which a holder gives way when `move_bytes` would have to move.
@@ -37,4 +42,4 @@ class Turns:
         """
         if move_bytes == 0:
             return self._settings.idle_free_s
-        return max(self._settings.idle_min_s, 2 * move_bytes / self._link_bytes_per_s)
+        return max(self._settings.idle_min_s, 2 * self.move_s(move_bytes))

@@ -30,6 +30,8 @@ class TenantView:
     held_s: float
     turns: int
     pinned: bool = False
+    asks: bool = False
+    """whether it waits for the answer to a request"""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
 
 
@@ -53,15 +55,17 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
     waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
     reason = tenant.blocked_by if waits else ""
     if tenant.state is State.COMING:
-        reason = "its memory is being restored"
+        lacks = any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
+        reason = "room is being made for it" if lacks else "its memory is being restored"
     return TenantView(
         tenant=tenant.number,
         state=tenant.state.value,
-        waiting_since_s=tenant.since_s if waits and not held else None,
+        waiting_since_s=tenant.waits_since_s if waits and not held else None,
         reason=reason,
         held_s=tenant.held_s + (now_s - tenant.since_s if held else 0.0),
         turns=tenant.turns,
         pinned=tenant.pinned,
+        asks=bool(tenant.requests),
         gpus={
             gpu: TenantGpuView(
                 allocated_bytes=on.allocated_bytes,
@@ -77,12 +81,13 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
 def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
     """A picture of one GPU."""
     on = list(ledger.on(gpu))
+    balance = ledger.balance(gpu)
     return GpuView(
         gpu=gpu,
-        capacity_bytes=ledger.capacity_bytes(gpu),
-        resident_bytes=sum(e.charged_bytes for _, e in on),
+        capacity_bytes=balance.capacity_bytes,
+        resident_bytes=balance.charged_bytes,
         allocated_bytes=sum(e.allocated_bytes for _, e in on),
-        free_bytes=ledger.free_bytes(gpu),
+        free_bytes=balance.free_bytes,
         residue_bytes=sum(e.residue_bytes for _, e in on),
         holders=tuple(t.number for t, _ in on if t.state is State.HOLDING),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),

@@ -1,0 +1,103 @@
+"""What is refused at once, because it could never be held: every no in words and numbers."""
+
+from __future__ import annotations
+
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.tenant import Tenant
+from moiety.model.units import format_bytes
+
+Refusal = tuple[str, str]
+"""(code, sentence)"""
+
+
+def refuse_bytes(
+    ledger: Ledger, tenant: Tenant, gpu: int, wanted: int, *, pinned: bool
+) -> Refusal | None:
+    """Why `wanted` more bytes cannot be allocated; None if they can."""
+    entry = tenant.gpus[gpu]
+    asked = f"{format_bytes(wanted)} more on GPU {gpu}"
+    if entry.allocated_bytes + wanted > entry.limit_bytes:
+        return "limit", (
+            f"{asked} would exceed this program's limit of "
+            f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
+        )
+    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    budget = _budget_bytes(ledger, gpu)
+    room = budget - (promised - tenant.promised_bytes(entry))
+    if entry.allocated_bytes + wanted > room:
+        left = format_bytes(max(0, room - entry.allocated_bytes))
+        if room == budget:
+            return "capacity", f"{asked} cannot be had: {left} of the GPU are left to this program"
+        return "capacity", (
+            f"{asked} cannot be had: {left} of the GPU are left beside memory of others "
+            f"that cannot leave; end the program that holds it (moiety ps)"
+        )
+    if pinned or tenant.pinned:
+        for other, on in ledger.on(gpu):
+            left_bytes = budget - promised + other.promised_bytes(on) - on.allocated_bytes
+            if other is not tenant and 0 <= left_bytes < wanted:
+                return "capacity", (
+                    f"{asked} that cannot leave would shut out tenant {other.number}, which has "
+                    f"{format_bytes(on.allocated_bytes)}; give either a --memory-limit"
+                )
+    spill = _spill_bytes(ledger, gpu, more=wanted)
+    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
+        return "capacity", (
+            f"{asked} cannot be had: GPU and host memory for evicted data "
+            f"({format_bytes(ledger.arena_bytes)}) are full; end a program or raise --arena"
+        )
+    return None
+
+
+def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
+    """Why one more context does not fit on the GPU; None if it does."""
+    asked = f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
+    budget = _budget_bytes(ledger, gpu)
+    after = _budget_bytes(ledger, gpu, residue)
+    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    if after < promised:
+        return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
+    for tenant, on in ledger.on(gpu):
+        need = on.allocated_bytes + promised - tenant.promised_bytes(on)
+        if after < need <= budget:
+            return "capacity", (
+                f"{asked}: tenant {tenant.number} needs {format_bytes(on.allocated_bytes)} of "
+                f"{format_bytes(budget)}; give it a --memory-limit"
+            )
+    spill = _spill_bytes(ledger, gpu, residue=residue)
+    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
+        return "capacity", (
+            f"{asked}: host memory for evicted data ({format_bytes(ledger.arena_bytes)}) is full; "
+            f"end a program or raise --arena"
+        )
+    return None
+
+
+def outgrown(ledger: Ledger, tenant: Tenant, gpu: int) -> Refusal | None:
+    """Why a request that was admitted can not be held any more; None if it still can."""
+    entry = tenant.gpus[gpu]
+    beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu) if t is not tenant)
+    if entry.allocated_bytes + beside <= ledger.balance(gpu).capacity_bytes:
+        return None
+    return "capacity", (
+        f"{format_bytes(entry.allocated_bytes)} in all on GPU {gpu} cannot be had any more: "
+        f"{format_bytes(beside)} of others can not leave it now (moiety ps)"
+    )
+
+
+def _budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
+    """What may be promised: contexts eat into the capacity once the reserve is used up."""
+    spec = ledger.specs[gpu]
+    residue = sum(on.residue_bytes for _, on in ledger.on(gpu)) + more_residue
+    return min(spec.capacity_bytes, spec.total_bytes - residue)
+
+
+def _spill_bytes(ledger: Ledger, gpu: int, more: int = 0, residue: int = 0) -> int:
+    """Host memory that all GPUs' data can need, were there `more` on this one."""
+    spill = 0
+    for each in ledger.specs:
+        here = each == gpu
+        allocated = sum(on.allocated_bytes for _, on in ledger.on(each)) + (more if here else 0)
+        budget = _budget_bytes(ledger, each, residue if here else 0)
+        spill += max(0, allocated - max(0, budget))
+    return spill

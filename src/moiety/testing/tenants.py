@@ -1,0 +1,355 @@
+"""Simulated tenants, and a node that carries messages between them and an arbiter.
+
+A `SimulatedTenant` keeps the shim's side of the contract and knows the truth about its memory:
+chunks that are resident or not. A `SimulatedNode` delivers messages one at a time, in order for
+each process and each direction, as late as the test wants. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.core import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """One allocation: whole chunks, mapped by the program's thread once it was admitted."""
+
+    gpu: int
+    chunks: list[int]
+    pinned: bool = False
+    serial: int = 0
+    admitted: bool = False
+    resident: list[bool] = field(default_factory=list)
+    """for each chunk; empty until mapped"""
+
+    @property
+    def bytes(self) -> int:
+        """What was asked for."""
+        return sum(self.chunks)
+
+    @property
+    def resident_bytes(self) -> int:
+        """What is on the GPU."""
+        return sum(size for size, there in zip(self.chunks, self.resident, strict=False) if there)
+
+
+class SimulatedTenant:
+    """One process. `inbox` is what it was told and has not read, `sent` what nobody heard yet."""
+
+    def __init__(self, number: int) -> None:
+        """A process that has not said anything."""
+        self.number = number
+        self.inbox: deque[do.Instruction] = deque()
+        self.sent: deque[ev.Event] = deque()
+        self.is_open = False
+        self.epoch = 0
+        self.contexts: dict[int, int] = {}
+        """residue for each GPU where the context exists"""
+        self.attaching: dict[int, tuple[int, int]] = {}
+        self.blocks: list[Block] = []
+        self.credit: dict[int, int] = {}
+        self.restoring = False
+        self.wanted = False
+        self.idle = False
+        self.watched = False
+        self.hung = False
+        """it reads nothing any more"""
+        self.eviction_fails = False
+        self.orders: deque[list[int]] = deque()
+        """evictions under way: [gpu, bytes left]"""
+        self.refusals: list[do.Refused] = []
+        self._serials = itertools.count(1)
+
+    # What the program does
+
+    def attach(self, gpu: int, residue_bytes: int, limit_bytes: int) -> None:
+        """Ask to create a context."""
+        serial = next(self._serials)
+        self.attaching[serial] = (gpu, residue_bytes)
+        self.sent.append(ev.Attached(self.number, gpu, serial, residue_bytes, limit_bytes))
+
+    def allocate(self, gpu: int, chunks: list[int], *, pinned: bool = False) -> Block:
+        """Ask for memory."""
+        block = Block(gpu, chunks, pinned, next(self._serials))
+        self.blocks.append(block)
+        self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
+        return block
+
+    def free(self, block: Block) -> None:
+        """Free what was admitted, mapped or not."""
+        self.blocks.remove(block)
+        self.sent.append(
+            ev.Freed(self.number, block.gpu, block.bytes, block.resident_bytes, block.pinned)
+        )
+
+    def detach(self, gpu: int) -> None:
+        """Destroy the context, and all memory with it."""
+        del self.contexts[gpu]
+        self.blocks = [block for block in self.blocks if block.gpu != gpu]
+        self.credit.pop(gpu, None)
+        self.sent.append(ev.Detached(self.number, gpu))
+
+    def pin(self, call: str) -> None:
+        """Do something after which no memory can leave."""
+        self.sent.append(ev.Pinned(self.number, call))
+
+    def touch(self) -> None:
+        """Use the GPU: pass the gate, or say once that it is closed."""
+        if self.is_open:
+            self.map()
+        elif not self.wanted:
+            self.wanted = True
+            self.sent.append(ev.Wanted(self.number))
+
+    def map(self) -> None:
+        """Map what was admitted meanwhile."""
+        for block in self.blocks:
+            if block.admitted and not block.resident:
+                block.resident = [True] * len(block.chunks)
+
+    def fall_idle(self) -> None:
+        """Be silent for as long as the watch asks."""
+        if self.watched and self.is_open:
+            self.watched = False
+            self.sent.append(ev.Idle(self.number, self.epoch))
+
+    # The truth
+
+    def resident_bytes(self, gpu: int) -> int:
+        """What of it is on the GPU, its context aside."""
+        return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
+
+    def mapped_bytes(self, gpu: int) -> int:
+        """What of it must be on the GPU while its lease word is open."""
+        return sum(b.bytes for b in self.blocks if b.gpu == gpu and b.resident)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the program can do nothing before somebody answers."""
+        asked = any(not block.admitted for block in self.blocks)
+        return bool(self.attaching) or asked or (self.wanted and not self.is_open)
+
+    # The control thread
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the next `work` does anything."""
+        return not self.hung and bool(self.inbox or self.orders or self._next_missing())
+
+    def work(self) -> None:
+        """Do one thing: a step of an eviction, read a message, or restore a chunk."""
+        if self.hung:
+            return
+        if self.orders:
+            self._evict_one()
+        elif self.inbox:
+            self._read(self.inbox.popleft())
+        else:
+            self._restore_one()
+
+    def _read(self, told: do.Instruction) -> None:
+        if isinstance(told, do.Admitted):
+            self._admitted(told)
+        elif isinstance(told, do.Refused):
+            self.refusals.append(told)
+            self.attaching.pop(told.serial, None)
+            self.blocks = [b for b in self.blocks if b.serial != told.serial]
+        elif isinstance(told, do.Room):
+            self.credit[told.gpu] = self.credit.get(told.gpu, 0) + told.bytes
+            self.restoring = True
+            self._say_restored()
+        elif isinstance(told, do.Evict):
+            self.credit[told.gpu] = 0
+            self.orders.append([told.gpu, told.bytes])
+        elif isinstance(told, do.Grant):
+            self.epoch = told.epoch
+            self.wanted = False
+        elif isinstance(told, do.Revoke):
+            self._drain(told.epoch)
+        elif isinstance(told, do.Watch):
+            self.watched = told.idle_s > 0
+
+    def _admitted(self, told: do.Admitted) -> None:
+        if told.serial in self.attaching:
+            gpu, residue = self.attaching.pop(told.serial)
+            self.contexts[gpu] = residue
+        for block in self.blocks:
+            if block.serial == told.serial:
+                block.admitted = True
+
+    def _drain(self, epoch: int) -> None:
+        self.credit.clear()
+        self.restoring = self.watched = False
+        for gpu in self.contexts:
+            self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
+        self.sent.append(ev.Drained(self.number, epoch))
+
+    def _evict_one(self) -> None:
+        order = self.orders[0]
+        gpu = order[0]
+        here = [b for b in self.blocks if b.gpu == gpu and not b.pinned]
+        there = [(b, i) for b in here for i, is_there in enumerate(b.resident) if is_there]
+        if order[1] > 0 and there and not self.eviction_fails:
+            block, index = there[-1]
+            block.resident[index] = False
+            moved = block.chunks[index]
+            order[1] -= moved
+            left = self.resident_bytes(gpu)
+            self.sent.append(ev.Evicted(self.number, gpu, moved, left))
+            return
+        self.orders.popleft()
+        self.sent.append(
+            ev.Evicted(
+                self.number,
+                gpu,
+                0,
+                self.resident_bytes(gpu),
+                last=True,
+                failed=order[1] > 0 and self.eviction_fails,
+            )
+        )
+
+    def _missing(self) -> Iterable[tuple[Block, int]]:
+        return ((b, i) for b in self.blocks for i, there in enumerate(b.resident) if not there)
+
+    def _next_missing(self) -> tuple[Block, int] | None:
+        """A chunk that there is room for; none also when it has all and said so."""
+        if not self.restoring:
+            return None
+        for block, index in self._missing():
+            if block.chunks[index] <= self.credit.get(block.gpu, 0):
+                return block, index
+        return None
+
+    def _restore_one(self) -> None:
+        if found := self._next_missing():
+            block, index = found
+            block.resident[index] = True
+            self.credit[block.gpu] -= block.chunks[index]
+        self._say_restored()
+
+    def _say_restored(self) -> None:
+        if self.restoring and not any(True for _ in self._missing()):
+            self.restoring = False
+            self.credit.clear()
+            self.sent.append(ev.Restored(self.number))
+
+
+class SimulatedNode:
+    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read."""
+
+    def __init__(self, gpus: Iterable[GpuSpec], settings: Settings) -> None:
+        """A node without processes, at time 0."""
+        self.specs = {spec.gpu: spec for spec in gpus}
+        self.settings = settings
+        self.arbiter = Arbiter(self.specs.values(), settings)
+        self.tenants: dict[int, SimulatedTenant] = {}
+        self.now_s = 0.0
+        self.told: list[do.Instruction] = []
+        self._numbers = itertools.count(1)
+
+    def join(self) -> SimulatedTenant:
+        """A new process."""
+        tenant = SimulatedTenant(next(self._numbers))
+        self.tenants[tenant.number] = tenant
+        self.feed(ev.Joined(tenant.number))
+        return tenant
+
+    def kill(self, tenant: SimulatedTenant) -> None:
+        """A process dies; what it said before may still arrive."""
+        del self.tenants[tenant.number]
+        self.feed(ev.Left(tenant.number))
+
+    def feed(self, event: ev.Event) -> list[do.Instruction]:
+        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        told = self.arbiter.step(self.now_s, event)
+        for instruction in told:
+            tenant = self.tenants[instruction.tenant]
+            if isinstance(instruction, do.Grant):
+                tenant.is_open = True
+            elif isinstance(instruction, do.Revoke):
+                tenant.is_open = False
+            if not isinstance(instruction, do.Overdue):
+                tenant.inbox.append(instruction)
+        self.told += told
+        return told
+
+    def hear(self, tenant: SimulatedTenant) -> list[do.Instruction]:
+        """Deliver the oldest thing that a process said."""
+        return self.feed(tenant.sent.popleft())
+
+    def tick(self, seconds: float) -> list[do.Instruction]:
+        """Let time pass, as far as the arbiter asked to be woken on the way."""
+        until_s = self.now_s + seconds
+        told: list[do.Instruction] = []
+        while (due_s := self.arbiter.deadline_s) is not None and due_s <= until_s:
+            self.now_s = max(self.now_s, due_s)
+            told += self.feed(ev.Tick())
+            if self.arbiter.deadline_s == due_s:
+                raise AssertionError(f"asked again to be woken at {due_s}")
+        self.now_s = until_s
+        return told
+
+    def settle(self, steps: int = 10_000) -> None:
+        """Deliver and work until nothing is under way."""
+        for _ in range(steps):
+            busy = False
+            for tenant in list(self.tenants.values()):
+                if tenant.has_work:
+                    tenant.work()
+                    busy = True
+                elif tenant.sent:
+                    self.hear(tenant)
+                    busy = True
+            if not busy:
+                return
+        raise AssertionError("this does not come to rest")
+
+    def restart(self) -> None:
+        """The agent dies and another one begins, which knows only what processes tell it.
+
+        What was under way is lost. A process whose lease word is open goes on; everybody else
+        drains, says what it has, and asks again for what was not answered.
+        """
+        self.arbiter = Arbiter(self.specs.values(), self.settings, settled=False)
+        for tenant in self.tenants.values():
+            tenant.inbox.clear()
+            tenant.sent.clear()
+            tenant.orders.clear()
+            tenant.credit.clear()
+            tenant.restoring = tenant.watched = tenant.wanted = False
+
+    def resume(self, tenant: SimulatedTenant) -> None:
+        """A process finds the new agent."""
+        self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch))
+        known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
+        for gpu in sorted(known):
+            admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
+            self.feed(
+                ev.Attached(
+                    tenant.number,
+                    gpu,
+                    0,
+                    tenant.contexts[gpu],
+                    self.specs[gpu].capacity_bytes,
+                    sum(b.bytes for b in admitted),
+                    tenant.resident_bytes(gpu),
+                    sum(b.bytes for b in admitted if b.pinned),
+                )
+            )
+        limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
+        for serial, (gpu, residue) in tenant.attaching.items():
+            tenant.sent.append(ev.Attached(tenant.number, gpu, serial, residue, limit[gpu]))
+        for block in tenant.blocks:
+            if not block.admitted:
+                tenant.sent.append(
+                    ev.Asked(tenant.number, block.gpu, block.serial, block.bytes, block.pinned)
+                )

@@ -1,0 +1,253 @@
+"""Whatever processes do, in whatever order messages arrive: what must hold, holds."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+
+CAPACITY = 10
+TOTAL = 12
+GPUS = 2
+PROCESSES = 5
+DEADLINE_S = 10.0
+CHUNKS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
+
+
+class Anything(RuleBasedStateMachine):
+    """Processes on two small GPUs whose messages arrive as late as they like."""
+
+    def __init__(self) -> None:
+        """Nothing has happened."""
+        super().__init__()
+        self.unsettled: list[SimulatedTenant] | None = None
+
+    @initialize(arena=st.sampled_from([0, 5, 1000]), factor=st.sampled_from([0.0, 9.0]))
+    def begin(self, arena: int, factor: float) -> None:
+        """A node with two GPUs."""
+        self.node = SimulatedNode(
+            [GpuSpec(gpu, TOTAL, CAPACITY) for gpu in range(GPUS)],
+            Settings(arena_bytes=arena, turn_factor=factor, revoke_deadline_s=DEADLINE_S),
+        )
+
+    def some(self, data: st.DataObject) -> SimulatedTenant:
+        """Any process that the agent knows."""
+        return data.draw(st.sampled_from(self.known))
+
+    @property
+    def known(self) -> list[SimulatedTenant]:
+        """Those who are connected."""
+        return [t for t in self.node.tenants.values() if t not in (self.unsettled or [])]
+
+    # What programs do
+
+    @precondition(lambda self: len(self.node.tenants) < PROCESSES)
+    @rule()
+    def join(self) -> None:
+        """One more process."""
+        self.node.join()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), gpu=st.integers(0, GPUS - 1), residue=st.integers(0, 1))
+    def attach(self, data: st.DataObject, gpu: int, residue: int) -> None:
+        """A first context on a GPU."""
+        tenant = self.some(data)
+        under_way = any(at == gpu for at, _ in tenant.attaching.values())
+        if gpu not in tenant.contexts and not under_way:
+            limit = data.draw(st.sampled_from([CAPACITY, CAPACITY, 6]))
+            tenant.attach(gpu, residue, limit)
+
+    @precondition(lambda self: any(t.contexts for t in self.known))
+    @rule(data=st.data(), chunks=CHUNKS, pinned=st.sampled_from([False] * 5 + [True]))
+    def allocate(self, data: st.DataObject, chunks: list[int], pinned: bool) -> None:
+        """Memory is asked for, from any state."""
+        tenant = data.draw(st.sampled_from([t for t in self.known if t.contexts]))
+        gpu = data.draw(st.sampled_from(sorted(tenant.contexts)))
+        tenant.allocate(gpu, chunks, pinned=pinned)
+
+    @precondition(lambda self: any(b.admitted for t in self.known for b in t.blocks))
+    @rule(data=st.data())
+    def free(self, data: st.DataObject) -> None:
+        """Memory is freed, from any state."""
+        blocks = [(t, b) for t in self.known for b in t.blocks if b.admitted]
+        tenant, block = data.draw(st.sampled_from(blocks))
+        tenant.free(block)
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def touch(self, data: st.DataObject) -> None:
+        """A thread goes through the gate or stands at it."""
+        self.some(data).touch()
+
+    @precondition(lambda self: any(t.contexts for t in self.known))
+    @rule(data=st.data())
+    def detach(self, data: st.DataObject) -> None:
+        """The last context on a GPU goes, with all memory there."""
+        tenant = data.draw(st.sampled_from([t for t in self.known if t.contexts]))
+        gpu = data.draw(st.sampled_from(sorted(tenant.contexts)))
+        if not any(order[0] == gpu for order in tenant.orders):
+            tenant.detach(gpu)
+
+    @precondition(lambda self: any(t.watched for t in self.known))
+    @rule(data=st.data())
+    def fall_idle(self, data: st.DataObject) -> None:
+        """A watched holder does nothing for a while."""
+        data.draw(st.sampled_from([t for t in self.known if t.watched])).fall_idle()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), rare=st.integers(0, 3))
+    def misbehave(self, data: st.DataObject, rare: int) -> None:
+        """A process is pinned, stopped, continued, or cannot move its memory."""
+        tenant = self.some(data)
+        if rare == 0:
+            tenant.pin("cuIpcGetMemHandle")
+        elif rare == 1:
+            tenant.hung = not tenant.hung
+        elif rare == 2:
+            tenant.eviction_fails = not tenant.eviction_fails
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        """A process ends, whatever it was doing."""
+        self.node.kill(self.some(data))
+
+    # What time and the kernel do
+
+    @precondition(lambda self: any(t.has_work for t in self.known))
+    @rule(data=st.data(), steps=st.integers(1, 5))
+    def work(self, data: st.DataObject, steps: int) -> None:
+        """A control thread gets to run."""
+        tenant = data.draw(st.sampled_from([t for t in self.known if t.has_work]))
+        for _ in range(steps):
+            tenant.work()
+
+    @precondition(lambda self: any(t.sent for t in self.known))
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def hear(self, data: st.DataObject, count: int) -> None:
+        """Messages of one process arrive."""
+        tenant = data.draw(st.sampled_from([t for t in self.known if t.sent]))
+        for _ in range(min(count, len(tenant.sent))):
+            self.check(self.node.hear(tenant))
+
+    @rule(seconds=st.sampled_from([0.0005, 0.03, 0.2, 3.0, 11.0]))
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.check(self.node.tick(seconds))
+
+    @rule()
+    def come_to_rest(self) -> None:
+        """Everybody does what there is to do."""
+        if self.unsettled is None:
+            self.node.settle()
+
+    # The agent restarts
+
+    @precondition(lambda self: self.unsettled is None)
+    @rule(rare=st.integers(0, 3))
+    def restart(self, rare: int) -> None:
+        """The agent dies; nobody has found the new one yet."""
+        if rare == 0:
+            self.node.restart()
+            self.unsettled = list(self.node.tenants.values())
+
+    @precondition(lambda self: self.unsettled)
+    @rule()
+    def come_back(self) -> None:
+        """A process reconnects."""
+        assert self.unsettled
+        self.node.resume(self.unsettled.pop())
+
+    @precondition(lambda self: self.unsettled == [])
+    @rule()
+    def settle(self) -> None:
+        """All are back."""
+        self.unsettled = None
+        self.check(self.node.feed(ev.Settled()))
+
+    # What must hold
+
+    def check(self, told: list[do.Instruction]) -> None:
+        """Nobody is interrupted unless somebody else waits for it."""
+        for instruction in told:
+            if isinstance(instruction, do.Revoke):
+                views = self.node.arbiter.tenants()
+                others = [v for v in views if v.tenant != instruction.tenant]
+                assert any(v.state in ("waiting", "coming") or v.asks for v in others)
+            if self.unsettled is not None:
+                assert isinstance(instruction, do.Admitted)
+
+    @invariant()
+    def what_is_there_fits(self) -> None:
+        """The truth of all processes never exceeds what the GPU has."""
+        for gpu in range(GPUS):
+            tenants = self.node.tenants.values()
+            resident = sum(t.resident_bytes(gpu) for t in tenants)
+            assert resident <= CAPACITY
+            assert resident + sum(t.contexts.get(gpu, 0) for t in tenants) <= TOTAL
+
+    @invariant()
+    def holders_have_every_byte(self) -> None:
+        """Behind an open gate everything is resident and nothing leaves."""
+        for tenant in self.node.tenants.values():
+            if tenant.is_open:
+                assert not tenant.orders
+                assert not any(isinstance(told, do.Evict) for told in tenant.inbox)
+                for gpu in range(GPUS):
+                    assert tenant.resident_bytes(gpu) == tenant.mapped_bytes(gpu)
+
+    @invariant()
+    def the_ledger_never_says_less(self) -> None:
+        """What the arbiter believes to be taken covers what is taken."""
+        if self.unsettled is not None:
+            return
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            for gpu, on in view.gpus.items():
+                assert on.resident_bytes >= tenant.resident_bytes(gpu)
+
+    def teardown(self) -> None:
+        """Once all behave, every wait ends; once all left, nothing is left."""
+        if not hasattr(self, "node"):
+            return
+        while self.unsettled:
+            self.come_back()
+        if self.unsettled is not None:
+            self.settle()
+        self.behave()
+        waiting = [t for t in self.node.tenants.values() if t.waits]
+        for _ in range(20 * PROCESSES):
+            self.node.settle()
+            self.holders_have_every_byte()
+            self.what_is_there_fits()
+            self.node.tick(70.0)
+            waiting = [t for t in waiting if t.waits]
+        self.node.settle()
+        reasons = {v.tenant: v.reason for v in self.node.arbiter.tenants()}
+        for tenant in waiting:
+            if tenant.waits:
+                assert "do not fit into" in reasons[tenant.number], reasons
+        for tenant in list(self.node.tenants.values()):
+            self.node.kill(tenant)
+        for gpu in self.node.arbiter.gpus():
+            assert (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
+            assert gpu.free_bytes == gpu.capacity_bytes == CAPACITY
+
+    def behave(self) -> None:
+        """From now on everybody does what it is told, in time."""
+        for tenant in self.node.tenants.values():
+            tenant.hung = tenant.eviction_fails = False
+
+
+TestAnything = Anything.TestCase
+TestAnything.settings = settings(
+    max_examples=150,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
