@@ -1,0 +1,125 @@
+"""An agent played by a test: it says exactly what it is told to, and records what it hears."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from moiety.agent.lease_page import LeasePage
+from moiety.wire.layout import Type
+from moiety.wire.messages import (
+    Alloc,
+    Amount,
+    Attach,
+    Attached,
+    Hello,
+    LeaseNote,
+    Message,
+    Welcome,
+    decode,
+)
+
+TIMEOUT_S = 60.0
+CHUNK_BYTES = 2 << 20
+
+
+class FakeAgent:
+    """One socket, one program. Requests are granted at once; nothing else happens by itself."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = 1 << 40) -> None:
+        self.path = path
+        self.limit_bytes = limit_bytes
+        self.heard: list[Message] = []
+        self.epoch = 0
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.page: LeasePage | None = None
+        self.sock: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.listener.close()
+        if self.sock is not None:
+            self.sock.close()
+        if self.page is not None:
+            self.page.dispose()
+        self.path.unlink(missing_ok=True)
+
+    def accept(self, *, granted: bool = True) -> Hello:
+        """The program's hello, answered with a lease page that is open or not."""
+        self.listener.settimeout(TIMEOUT_S)
+        self.sock, _ = self.listener.accept()
+        packet, fds, _, _ = socket.recv_fds(self.sock, 4096, 1)
+        for fd in fds:
+            os.close(fd)
+        hello = decode(packet)
+        assert isinstance(hello, Hello)
+        self.epoch = 1 if granted else 0
+        self.page = LeasePage(self.epoch, is_open=granted)
+        welcome = Welcome(tenant=1, epoch=self.epoch)
+        socket.send_fds(self.sock, [welcome.encode()], [self.page.fd])
+        return hello
+
+    def send(self, message: Message) -> None:
+        """Say anything."""
+        assert self.sock is not None
+        self.sock.send(message.encode())
+
+    def hear(self, timeout_s: float) -> Message | None:
+        """The next message, answered if it is a request; None when none came in time."""
+        assert self.sock is not None
+        if not select.select([self.sock], [], [], timeout_s)[0]:
+            return None
+        packet = self.sock.recv(4096)
+        if not packet:
+            raise EOFError("the program hung up")
+        message = decode(packet)
+        self.heard.append(message)
+        if isinstance(message, Attach) and message.serial:
+            self.send(
+                Attached(
+                    serial=message.serial,
+                    limit_bytes=self.limit_bytes,
+                    chunk_bytes=CHUNK_BYTES,
+                )
+            )
+        if isinstance(message, Alloc):
+            answer = Amount(Type.ALLOCATED, message.serial, message.gpu, message.bytes)
+            self.send(answer)
+        return message
+
+    def until(self, kind: Type) -> Message:
+        """Hear until a message of this type comes."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            message = self.hear(1.0)
+            if message is not None and message.type == kind:
+                return message
+        raise AssertionError(f"no {kind.name} came; heard {self.heard[-10:]}")
+
+    def grant(self) -> None:
+        """Open the word, then say so."""
+        assert self.page is not None
+        self.epoch += 1
+        self.page.open(self.epoch)
+        self.send(LeaseNote(Type.GRANT, 0, self.epoch))
+
+    def revoke(self) -> None:
+        """Close the word, say so, and wait until the program has drained."""
+        assert self.page is not None
+        self.page.close(self.epoch)
+        self.send(LeaseNote(Type.REVOKE, 0, self.epoch))
+        self.until(Type.DRAINED)

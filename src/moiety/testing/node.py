@@ -1,0 +1,158 @@
+"""A node for end-to-end tests: simulated GPUs, an agent and programs, all in folders of their own.
+
+    with Node(tmp_path, gpu="A100-80:memory=256MiB,link=4GB/s") as node:
+        node.start_agent("--turn-min", "5ms")
+        program = node.run([worker, ...])
+        assert program.wait() == 0
+
+Everything that was started is ended, by its process id, when the block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+DEADLINE_S = 120.0
+"""A test that waits longer than this hangs; nothing is ever this slow."""
+
+
+class Node:
+    """One machine's worth of moiety, with `gpu` as MOIETY_SIMGPU says it."""
+
+    def __init__(self, folder: Path, gpu: str, *, native: Path | None = None) -> None:
+        self.folder = folder
+        # Socket paths are short (107 bytes), pytest's folders are not.
+        self._short = tempfile.TemporaryDirectory(prefix="mty")
+        self._state = tempfile.TemporaryDirectory(prefix="mty-simgpu-", dir="/dev/shm")
+        self.directory = Path(self._short.name)
+        self.env = {
+            **os.environ,
+            "MOIETY_DIR": self._short.name,
+            "MOIETY_SIMGPU": gpu,
+            "MOIETY_SIMGPU_STATE": self._state.name,
+            "PYTHONUNBUFFERED": "1",
+        }
+        if native is not None:
+            self.env["MOIETY_NATIVE"] = str(native)
+        self.started: list[subprocess.Popen[str]] = []
+        self.agent: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in reversed(self.started):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        self._short.cleanup()
+        self._state.cleanup()
+
+    def start_agent(self, *options: str) -> subprocess.Popen[str]:
+        """An agent in the foreground, ready to serve; it leaves when told to, never by itself."""
+        log = (self.folder / f"agent-{len(self.started)}.log").open("w")
+        with log:
+            agent = subprocess.Popen(
+                [sys.executable, "-m", "moiety.agent", "--idle-exit", "0", *options],
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+        self.started.append(agent)
+        self.agent = agent
+        self.until(lambda: self.is_ready(agent), "the agent is ready")
+        return agent
+
+    def is_ready(self, agent: subprocess.Popen[str]) -> bool:
+        """Whether the agent answers."""
+        if agent.poll() is not None:
+            logs = "".join(p.read_text() for p in self.folder.glob("agent-*.log"))
+            raise AssertionError(f"the agent ended with {agent.returncode}: {logs}")
+        return self.cli("agent", "status").returncode == 0
+
+    def run(
+        self, command: Sequence[str | Path], *options: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """`moiety run OPTIONS -- COMMAND`, its output piped."""
+        return self.start(
+            [sys.executable, "-m", "moiety", "run", *options, "--", *map(str, command)], env=env
+        )
+
+    def start(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Any command in this node's environment."""
+        process = subprocess.Popen(
+            list(command),
+            env={**self.env, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def simulated(self, command: Sequence[str | Path]) -> subprocess.Popen[str]:
+        """A program on the simulated GPU without moiety."""
+        native = Path(self.env.get("MOIETY_NATIVE", ""))
+        path = f"{native / 'simgpu'}:{self.env.get('LD_LIBRARY_PATH', '')}"
+        return self.start([str(part) for part in command], env={"LD_LIBRARY_PATH": path})
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A `moiety` command, run to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "moiety", *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def json(self, *arguments: str) -> Any:
+        """What a `moiety` command prints with `-o json`."""
+        done = self.cli(*arguments, "-o", "json")
+        if done.returncode != 0:
+            raise AssertionError(f"moiety {arguments} ended with {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until `condition()` holds; an AssertionError that names `what` if it never does."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not condition():
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"waited in vain until {what}")
+            time.sleep(0.01)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a program that ends by itself."""
+    out, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, out, err
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """SIGKILL, and wait until it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait()
