@@ -10,5 +10,5 @@ from moiety.model.errors import MoietyError
 try:
     sys.exit(main(sys.argv[1:]))
 except MoietyError as error:
-    print(f"{error.what}\n{error.hint}", file=sys.stderr)
+    print(error.render(), file=sys.stderr)
     sys.exit(error.exit_code)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import select
+import shlex
 import socket
 import subprocess
 import sys
@@ -105,6 +106,14 @@ def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
             return _wait_for(directory, RESTART_TIMEOUT_S)
         start(directory, arguments)
         return _wait_for(directory, RESTART_TIMEOUT_S)
+
+
+def arguments_from_environment() -> list[str]:
+    """What $MOIETY_AGENT_ARGS says to agents that are started; raises BadArgument."""
+    try:
+        return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
+    except ValueError as error:
+        raise errors.BadArgument(f"MOIETY_AGENT_ARGS: {error}") from None
 
 
 def start(directory: Directory, arguments: Sequence[str]) -> None:

@@ -140,7 +140,10 @@ class Control:
             memory_limit_bytes=limit,
         )
         self.node.log.info(
-            "workload", workload=workload.record.id, program=request.program, pid=peer.pid,
+            "workload",
+            workload=workload.record.id,
+            program=request.program,
+            pid=peer.pid,
             limit=format_bytes(limit) if limit else None,
         )
         return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))

@@ -14,6 +14,7 @@ from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
+from moiety.model.errors import ProtocolError
 from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type
 from moiety.wire.messages import (
     Alloc,
@@ -25,7 +26,6 @@ from moiety.wire.messages import (
     LeaseNote,
     OtherVersion,
     Pinned,
-    ProtocolError,
     Refused,
     Welcome,
     decode,

@@ -239,4 +239,3 @@ class Node:
             self._arm(deadline_s)
         else:
             self.feed(ev.Tick())
-

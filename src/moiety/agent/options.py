@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.arbiter.settings import Settings
-from moiety.model.units import parse_bytes
+from moiety.model.units import parse_bytes, parse_duration
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
-
-_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|ms|s|min|h)?\s*")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +49,6 @@ class Flag:
     of_arbiter: bool = False
 
 
-def parse_seconds(text: str) -> float:
-    """50ms, 1.5s, 2min, or plain seconds; raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if not found:
-        raise ValueError(f"{text!r} is no duration; write 50ms, 1.5s or 2min")
-    return float(found[1]) * _SECONDS[found[2]]
-
-
 def parse_gpus(text: str) -> tuple[int, ...]:
     """0,2 as (0, 2); raises ValueError."""
     try:
@@ -83,14 +69,16 @@ FLAGS: Final = (
     Flag("--capacity", "capacity_bytes", parse_bytes, "SIZE", "share out this much of each GPU"),
     Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
-    Flag("--idle-exit", "idle_exit_s", parse_seconds, "TIME", "end when unused so long; 0: never"),
-    Flag("--linger", "linger_s", parse_seconds, "TIME", "forget an ended workload after so long"),
-    Flag("--turn-min", "turn_min_s", parse_seconds, "TIME", "no turn is shorter", True),
+    Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
+    Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
+    Flag("--turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", True),
     Flag("--turn-factor", "turn_factor", parse_factor, "N", "turn length / hand-off time", True),
-    Flag("--idle-min", "idle_min_s", parse_seconds, "TIME", "silence that ends a turn", True),
-    Flag("--idle-free", "idle_free_s", parse_seconds, "TIME", "same, if no data has to move", True),
+    Flag("--idle-min", "idle_min_s", parse_duration, "TIME", "silence that ends a turn", True),
+    Flag(
+        "--idle-free", "idle_free_s", parse_duration, "TIME", "same, if no data has to move", True
+    ),
     Flag("--link", "link_bytes_per_s", parse_bytes, "SIZE", "assumed speed of the link", True),
-    Flag("--revoke-deadline", "revoke_deadline_s", parse_seconds, "TIME", "report drains", True),
+    Flag("--revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", True),
 )
 KILL_FLAG: Final = "--overdue-kill"
 KILL_HELP: Final = "kill a program that does not give the GPU back in time"
@@ -127,11 +115,6 @@ def from_values(values: dict[str, Any]) -> Options:
     if values.get("overdue_kill"):
         settings["overdue_kill"] = True
     return Options(settings=settings, **own)
-
-
-def from_environment() -> list[str]:
-    """What $MOIETY_AGENT_ARGS adds for agents that are started on demand."""
-    return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
 
 
 def available_bytes() -> int:

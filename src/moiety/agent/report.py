@@ -51,7 +51,8 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
     counters = client.counters()
     waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
     rows = []
-    for gpu in sorted(view.gpus) or [None]:
+    gpus: list[int | None] = [*sorted(view.gpus)] or [None]
+    for gpu in gpus:
         on = view.gpus[gpu] if gpu is not None else None
         rows.append(
             ProcessRow(
@@ -85,6 +86,6 @@ def _state(client: Client, view: TenantView) -> str:
 
 
 def _reason(node: Node, view: TenantView) -> str:
-    if view.waiting_since_s is None or not node.settled:
-        return view.reason if node.settled else "the agent waits for those who were here before it"
+    if not node.settled:
+        return "the agent waits for those who were here before it"
     return view.reason

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from moiety.version import __version__
 from moiety.agent import requests, workloads
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, prepare
@@ -25,10 +24,12 @@ from moiety.devices.seam import Device, Devices
 from moiety.model.errors import (
     AgentAlreadyRunning,
     BadArgument,
+    CapacityAboveGpu,
     GpuOwned,
     MoietyError,
     NoGpu,
 )
+from moiety.version import __version__
 
 GC_THRESHOLDS = (50_000, 20, 50)
 
@@ -118,6 +119,10 @@ class Service:
         found = [d for d in devices.inventory() if wanted is None or d.index in wanted]
         if not found:
             raise NoGpu(wanted=wanted)
+        capacity = self._options.capacity_bytes
+        for device in found:
+            if capacity is not None and capacity > device.total_bytes:
+                raise CapacityAboveGpu(capacity, device.index, device.total_bytes)
         folder = lock_dir()
         owner = f"pid {os.getpid()}, user {os.getuid()}, directory {self._directory.path}"
         for device in found:
@@ -126,7 +131,7 @@ class Service:
                 self._locks.append(FileLock(path, owner, mode=0o666))
             except LockHeld as held:
                 raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
-        return [(d, budget(d.total_bytes, self._options.capacity_bytes)) for d in found]
+        return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _stop(self, reason: str) -> None:
         if self._ended and not self._ended.done():

@@ -22,7 +22,7 @@ class Nvml:
         if is_simulated():
             _load_stand_in()
         try:
-            import pynvml
+            import pynvml  # type: ignore[import-untyped]  # it has no stubs
         except ImportError:
             raise NvmlUnavailable("the Python package nvidia-ml-py is not installed") from None
         self._nvml: Any = pynvml

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
+from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     MAGIC,
@@ -19,10 +20,6 @@ from moiety.wire.layout import (
     offsets,
     packer,
 )
-
-
-class ProtocolError(Exception):
-    """A packet that is no message of this protocol; the text says what is wrong with it."""
 
 
 class OtherVersion(ProtocolError):

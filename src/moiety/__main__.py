@@ -1,0 +1,5 @@
+"""`python -m moiety` is the `moiety` command."""
+
+from moiety.cli.main import main
+
+main()

@@ -1,0 +1,105 @@
+"""`moiety agent`: start, stop and look after the daemon."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from moiety.agent import requests
+from moiety.agent.caller import Call, arguments_from_environment
+from moiety.agent.caller import start as start_agent
+from moiety.agent.directory import find
+from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP, parse
+from moiety.cli.show import emit_json, output_option
+from moiety.cli.status import agent_line
+from moiety.model import errors
+
+STOP_TIMEOUT_S = 10.0
+EXIT_NO_AGENT = 3
+
+
+@click.group()
+def agent() -> None:
+    """Start, stop or look at the daemon that owns the GPUs."""
+
+
+def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Every option that an agent knows, from its own table."""
+    command = click.option(KILL_FLAG, is_flag=True, help=KILL_HELP)(command)
+    for flag in reversed(FLAGS):
+        command = click.option(flag.name, flag.field, metavar=flag.metavar, help=flag.help)(command)
+    return command
+
+
+@agent.command()
+@click.option("--foreground", is_flag=True, help="Stay in this terminal; Ctrl-C ends it.")
+@agent_options
+def start(foreground: bool, overdue_kill: bool, **given: str | None) -> None:
+    """Start the agent of this user, in the background unless told otherwise."""
+    arguments = arguments_from_environment()
+    for flag in FLAGS:
+        text = given[flag.field]
+        if text is not None:
+            arguments += [flag.name, text]
+    if overdue_kill:
+        arguments.append(KILL_FLAG)
+    try:
+        parse(arguments)
+    except ValueError as error:
+        raise errors.BadArgument(problem=str(error)) from None
+    if foreground:
+        from moiety.agent.service import main
+
+        sys.exit(main(arguments, foreground=True))
+    directory = find()
+    try:
+        with Call(directory) as call:
+            raise errors.AgentAlreadyRunning(
+                directory=str(directory.path), owner=str(call.agent.pid)
+            )
+    except errors.NoAgent:
+        pass
+    start_agent(directory, arguments)
+    with Call(directory) as call:
+        click.echo(f"agent {call.agent.product} runs as pid {call.agent.pid}, {directory.path}")
+
+
+@agent.command()
+@click.option("--force", is_flag=True, help="Even if programs are connected; they keep running.")
+def stop(force: bool) -> None:
+    """Stop the agent; refused while programs share the GPUs, unless forced."""
+    directory = find()
+    try:
+        with Call(directory) as call:
+            pid = call.agent.pid
+            call.ask(requests.Stop(force=force), requests.Done)
+    except errors.NoAgent:
+        click.echo("no agent is running")
+        return
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+    while directory.lock.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    click.echo(f"agent {pid} has stopped")
+
+
+@agent.command()
+@output_option
+def status(output: str) -> None:
+    """Tell whether an agent runs; exit code 3 if not."""
+    try:
+        with Call(find()) as call:
+            found = call.ask(requests.Status(), requests.NodeStatus)
+    except errors.NoAgent:
+        if output == "json":
+            emit_json(None)
+        else:
+            click.echo("no agent is running")
+        sys.exit(EXIT_NO_AGENT)
+    if output == "json":
+        emit_json(found)
+    else:
+        click.echo(agent_line(found))

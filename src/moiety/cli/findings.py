@@ -1,0 +1,224 @@
+"""What `moiety doctor` looks at: one function for each thing, each returns what it found."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moiety.agent.caller import Call
+from moiety.agent.directory import find, prepare
+from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
+from moiety.agent.options import ARENA_SHARE, available_bytes
+from moiety.cli.driver import LIBRARY, missing
+from moiety.cli.loader import find_library
+from moiety.devices.budget import budget
+from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_dir
+from moiety.model import errors
+from moiety.model.units import format_bytes
+from moiety.version import __version__
+
+MEMBARRIER_NUMBERS: Final = {"x86_64": 324, "aarch64": 283}
+MEMBARRIER_PRIVATE_EXPEDITED: Final = 1 << 3
+DRIVER_VERSION: Final = """
+import ctypes, sys
+version = ctypes.c_int()
+code = ctypes.CDLL(sys.argv[1]).cuDriverGetVersion(ctypes.byref(version))
+print(version.value if code == 0 else -code)
+"""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at. `level` is ok, warn or bad."""
+
+    about: str
+    level: str
+    text: str
+    hint: str = ""
+
+
+def product() -> Iterator[Finding]:
+    """Ourselves and the Python we run in."""
+    python = platform.python_version()
+    yield Finding("moiety", "ok", f"version {__version__}, Python {python}, {platform.machine()}")
+
+
+def native() -> Iterator[Finding]:
+    """The libraries that go into programs."""
+    shim = shim_path()
+    if shim:
+        yield Finding("shim", "ok", str(shim))
+    else:
+        where = native_dir() or "any place that was looked at"
+        hint = "reinstall moiety, or run make native and set MOIETY_NATIVE to its build directory"
+        yield Finding("shim", "bad", f"libmoiety.so is not in {where}", hint)
+
+
+def driver() -> Iterator[Finding]:
+    """The driver library and what is in it."""
+    if is_simulated():
+        folder = simgpu_dir()
+        path = folder / LIBRARY if folder else None
+        if path is None or not path.exists():
+            hint = "run make native, or unset MOIETY_SIMGPU"
+            yield Finding("driver", "bad", "MOIETY_SIMGPU is set but simgpu is not built", hint)
+            return
+    else:
+        path = find_library(LIBRARY)
+        if path is None:
+            hint = "install the NVIDIA driver, or set MOIETY_SIMGPU=1 to try moiety without a GPU"
+            yield Finding("driver", "bad", f"the loader does not find {LIBRARY}", hint)
+            return
+    yield Finding("driver", "ok", f"{path}, {_driver_version(path)}")
+    if lacking := missing(path):
+        hint = "install driver 470 or newer"
+        yield Finding("driver calls", "bad", f"the driver lacks {', '.join(lacking)}", hint)
+    else:
+        yield Finding("driver calls", "ok", "everything that sharing needs is there")
+
+
+def _driver_version(path: Path) -> str:
+    """In a process of its own: a broken driver must not take the doctor along."""
+    command = [sys.executable, "-c", DRIVER_VERSION, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        number = int(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        return "which does not tell its version"
+    if number < 0:
+        return f"which answers with error {-number}"
+    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+
+
+def gpus() -> Iterator[Finding]:
+    """What NVML reports."""
+    from moiety.devices.nvml import Nvml, NvmlUnavailable
+
+    try:
+        devices = Nvml()
+    except NvmlUnavailable as error:
+        hint = "check nvidia-smi; in a container, the utility capability is needed"
+        yield Finding("NVML", "bad", str(error), hint)
+        return
+    try:
+        found = devices.inventory()
+        yield Finding("NVML", "ok", f"driver {devices.driver_version}, {len(found)} GPUs")
+        if not found:
+            yield Finding("GPU", "bad", "there is none", "check nvidia-smi and the permissions")
+        for device in found:
+            shared = budget(device.total_bytes).capacity_bytes
+            text = (
+                f"{device.name}, {format_bytes(device.total_bytes)}, "
+                f"of which {format_bytes(shared)} can be shared"
+            )
+            about = f"GPU {device.index}"
+            if device.exclusive:
+                hint = f"nvidia-smi -i {device.index} -c DEFAULT"
+                yield Finding(about, "bad", f"{text}; its mode admits one process", hint)
+            elif device.mig:
+                hint = "moiety shares whole GPUs; turn MIG off or leave this one out with --gpus"
+                yield Finding(about, "warn", f"{text}; it is divided by MIG", hint)
+            else:
+                yield Finding(about, "ok", text)
+    except Exception as error:  # NVML raises its own kinds, of which pynvml makes one class each
+        yield Finding("NVML", "bad", str(error), "check nvidia-smi")
+    finally:
+        devices.close()
+
+
+def mps() -> Iterator[Finding]:
+    """NVIDIA's own way of sharing."""
+    pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    if Path(pipes, "control").exists():
+        hint = "stop it (echo quit | nvidia-cuda-mps-control): its clients cannot be told apart"
+        yield Finding("MPS", "warn", f"a control daemon answers in {pipes}", hint)
+    else:
+        yield Finding("MPS", "ok", "not running")
+
+
+def agent() -> Iterator[Finding]:
+    """The daemon and its directory."""
+    try:
+        directory = find()
+        prepare(directory)
+    except errors.MoietyError as error:
+        yield Finding("directory", "bad", error.what, error.hint)
+        return
+    if os.access(directory.path, os.W_OK):
+        yield Finding("directory", "ok", str(directory.path))
+    else:
+        hint = "set MOIETY_DIR to another directory"
+        yield Finding("directory", "bad", f"{directory.path} cannot be written to", hint)
+    try:
+        with Call(directory) as call:
+            yield Finding("agent", "ok", f"version {call.agent.product}, pid {call.agent.pid}")
+    except errors.NoAgent:
+        yield Finding("agent", "ok", "not running; moiety run starts one")
+    except errors.MoietyError as error:
+        yield Finding("agent", "bad", error.what, error.hint)
+
+
+def host_memory() -> Iterator[Finding]:
+    """Where evicted data goes."""
+    arena = int(available_bytes() * ARENA_SHARE)
+    yield Finding("host memory", "ok", f"{format_bytes(arena)} can take evicted data")
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:
+        yield Finding("locked memory", "ok", "unlimited")
+    else:
+        text = f"limited to {format_bytes(soft)} for each process"
+        hint = "if hand-offs are slow, raise it with ulimit -l"
+        yield Finding("locked memory", "warn" if soft < 1 << 30 else "ok", text, hint)
+
+
+def kernel() -> Iterator[Finding]:
+    """System calls that the gate and the lease page rely on."""
+    number = MEMBARRIER_NUMBERS.get(platform.machine())
+    offered = -1
+    if number is not None:
+        offered = ctypes.CDLL(None, use_errno=True).syscall(number, 0, 0, 0)
+    if offered > 0 and offered & MEMBARRIER_PRIVATE_EXPEDITED:
+        yield Finding("membarrier", "ok", "offered by the kernel")
+    else:
+        hint = "calls cost a few nanoseconds more; allow membarrier in the seccomp profile"
+        yield Finding("membarrier", "warn", "not offered, or forbidden", hint)
+    yield _sealing()
+
+
+def _sealing() -> Finding:
+    hint = "moiety needs Linux 5.3 or newer and memfd_create"
+    try:
+        fd = os.memfd_create("doctor", os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        return Finding("memfd", "bad", f"memfd_create fails: {error.strerror}", hint)
+    try:
+        os.ftruncate(fd, mmap.PAGESIZE)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
+    except OSError:
+        text = "cannot be sealed against later writers; a read-only descriptor is used instead"
+        return Finding("memfd", "warn", text, hint)
+    finally:
+        os.close(fd)
+    return Finding("memfd", "ok", "can be sealed")
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
+    product,
+    native,
+    driver,
+    gpus,
+    mps,
+    agent,
+    host_memory,
+    kernel,
+)

@@ -1,0 +1,94 @@
+"""`moiety run`: become a program that shares the GPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from moiety.agent import requests
+from moiety.agent.caller import arguments_from_environment, call_or_start
+from moiety.agent.directory import find as find_directory
+from moiety.cli.driver import require_driver, require_shim
+from moiety.cli.program import check, find
+from moiety.cli.show import Size
+from moiety.devices.native import is_simulated
+from moiety.model import errors
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
+@click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
+@click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
+@click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    memory_limit: int | None,
+    capacity: int | None,
+    name: str | None,
+    no_check: bool,
+    quiet: bool,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run PROGRAM so that it shares the GPUs with whatever else is run like this.
+
+    It takes over this process: signals and the exit code are the program's own.
+    """
+    argv = [program, *arguments]
+    if os.environ.get("MOIETY_DISABLE") == "1":
+        path = find(program)
+        if not quiet:
+            click.echo("moiety: MOIETY_DISABLE is set; the program runs unshared", err=True)
+        become(path, argv, dict(os.environ))
+    path = find(program) if no_check else check(program).path
+
+    environment = dict(os.environ)
+    shim = require_shim()
+    driver = require_driver(environment)
+
+    agent_arguments = ["--capacity", str(capacity)] if capacity is not None else []
+    agent_arguments += arguments_from_environment()
+    with call_or_start(find_directory(), agent_arguments) as call:
+        created = call.ask(
+            requests.CreateWorkload(
+                program=name or Path(program).name,
+                argv=argv,
+                cwd=os.getcwd(),
+                memory_limit_bytes=memory_limit,
+                capacity_bytes=capacity,
+            ),
+            requests.Created,
+        )
+    become(path, argv, shared(environment, shim, driver, created.socket))
+
+
+def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:
+    """The environment in which a program is shared."""
+    changed = dict(environment)
+    others = environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    changed["LD_PRELOAD"] = ":".join([str(shim), *(p for p in others if p != str(shim))])
+    changed["MOIETY_SOCKET"] = socket
+    if is_simulated():
+        paths = [p for p in environment.get("LD_LIBRARY_PATH", "").split(":") if p]
+        stand_in = str(driver.parent)
+        changed["LD_LIBRARY_PATH"] = ":".join([stand_in, *(p for p in paths if p != stand_in)])
+    return changed
+
+
+def become(path: str, argv: list[str], environment: dict[str, str]) -> None:
+    """Replace this process; returns only by raising."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python ignores these two, and an ignored signal stays ignored in the program.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execve(path, argv, environment)
+    except OSError as error:
+        raise errors.ProgramNotExecutable(path, error.strerror or "it cannot be run") from None

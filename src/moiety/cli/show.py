@@ -1,0 +1,86 @@
+"""How things are said: sizes, times, tables, JSON and errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from moiety.model.errors import InvalidSize
+from moiety.model.units import format_bytes, format_duration, parse_bytes
+
+RIGHT = frozenset("0123456789")
+
+
+class Size(click.ParamType[int]):
+    """An amount of memory, such as 20GiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes; more than none."""
+        if isinstance(value, int):
+            return value
+        found = parse_bytes(value)
+        if found <= 0:
+            raise InvalidSize(value, "is no memory at all")
+        return found
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people or for programs.",
+)
+
+
+def emit_json(value: Any) -> None:
+    """One JSON document, indented."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles."""
+    columns = list(zip(*([list(titles)] + [list(row) for row in rows]), strict=True))
+    lines = []
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [bool(rows) and all(is_number(c) for c in column[1:]) for column in columns]
+    for row in [titles, *rows]:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    if colour_wanted() and lines:
+        lines[0] = click.style(lines[0], bold=True)
+    return "\n".join(lines)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds an amount, or nothing."""
+    return cell in ("", "-") or cell[0] in RIGHT
+
+
+def colour_wanted() -> bool:
+    """Only on a terminal, and only if nobody objects."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def size(amount: int | None) -> str:
+    """Bytes for a table."""
+    return "-" if amount is None else format_bytes(amount)
+
+
+def seconds(amount: float | None) -> str:
+    """A duration for a table; what is below a millisecond does not matter there."""
+    if amount is None:
+        return "-"
+    return format_duration(round(amount, 3 if amount < 1 else 1))

@@ -1,0 +1,71 @@
+"""`moiety status`: the GPUs of this machine and who holds them."""
+
+from __future__ import annotations
+
+import click
+
+from moiety.agent import requests
+from moiety.agent.caller import Call
+from moiety.agent.directory import find
+from moiety.cli.show import emit_json, output_option, seconds, size, table
+from moiety.model.errors import NoAgent
+
+TITLES = (
+    "GPU",
+    "NAME",
+    "TOTAL",
+    "SHARED",
+    "RESIDENT",
+    "FREE",
+    "USED",
+    "BUSY",
+    "HOLDERS",
+    "WAITING",
+)
+
+
+@click.command()
+@output_option
+def status(output: str) -> None:
+    """Show the GPUs, their memory and their holders."""
+    try:
+        with Call(find()) as call:
+            found = call.ask(requests.Status(), requests.NodeStatus)
+    except NoAgent:
+        if output == "json":
+            emit_json(None)
+        else:
+            click.echo("no agent is running, so no GPU is shared")
+        return
+    if output == "json":
+        emit_json(found)
+        return
+    click.echo(agent_line(found))
+    click.echo(table(TITLES, [_cells(row) for row in found.gpus]))
+
+
+def agent_line(found: requests.NodeStatus) -> str:
+    """The agent in one line."""
+    simulated = " (simulated GPUs)" if found.simulated else ""
+    settled = "" if found.settled else ", waiting for those who were here before it"
+    return (
+        f"agent {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
+        f"driver {found.driver_version or 'unknown'}{simulated}; "
+        f"{found.tenants} tenants in {found.workloads} workloads; "
+        f"{size(found.arena_bytes)} of host memory for evicted data"
+    )
+
+
+def _cells(row: requests.GpuRow) -> list[str]:
+    return [
+        str(row.gpu),
+        row.name,
+        size(row.total_bytes),
+        size(row.capacity_bytes),
+        size(row.resident_bytes),
+        size(max(0, row.free_bytes)),
+        size(row.used_bytes),
+        "-" if row.utilisation is None else f"{row.utilisation:.0%}",
+        ",".join(map(str, row.holders)) or "-",
+        ",".join(map(str, row.waiting)) or "-",
+    ]
