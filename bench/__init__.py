@@ -1,0 +1,1 @@
+"""Benchmarks: one script a figure; `make bench` runs them all."""

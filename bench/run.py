@@ -1,0 +1,33 @@
+"""`make bench`: measure every figure, print the table, keep it in results/latest.json."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import makespan, overhead  # noqa: E402  (the path comes first)
+from bench.figure import RESULTS, save, table  # noqa: E402
+
+SCRIPTS = {"overhead": overhead.measure, "makespan": makespan.measure}
+
+
+def main() -> int:
+    """Run all scripts, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, []], metavar="SCRIPT")
+    chosen = parser.parse_args().scripts or list(SCRIPTS)
+    figures = []
+    for name in chosen:
+        print(f"bench: {name} ...", flush=True)
+        figures += SCRIPTS[name]()
+    save(figures)
+    print(table(figures))
+    print(f"written to {RESULTS}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The demo: three unmodified CUDA programs on one GPU."""
