@@ -1,0 +1,75 @@
+# Every target sets up all that it needs. Nothing is written into the checkout: the environment,
+# the native build and every tool's cache lie in $(WORK).
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/moiety
+WORK ?= $(CACHE)/checkout-$(shell pwd -P | cksum | cut -d' ' -f1)
+VENV := $(WORK)/venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+LOCK := mkdir -p $(WORK) && flock $(WORK)/lock
+
+export PATH := $(VENV)/bin:$(PATH)
+export PYTHONPYCACHEPREFIX := $(WORK)/pycache
+export RUFF_CACHE_DIR := $(WORK)/ruff
+export MYPY_CACHE_DIR := $(WORK)/mypy
+export HYPOTHESIS_STORAGE_DIRECTORY := $(WORK)/hypothesis
+unexport PYTHONPATH MOIETY_NATIVE VIRTUAL_ENV
+
+# Folders are listed too: their time tells when a file went away.
+SOURCES := $(shell find native src tools -not -path '*/__pycache__*' -not -path '*/.*' -not -name '*.egg-info') \
+           CMakeLists.txt pyproject.toml README.md LICENSE
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench gpu-check gpu-facts wheel clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(WORK)/installed  ## three programs share a simulated GPU that is too small for them
+	@$(PY) demo/run.py $(ARGS)
+
+test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest $(ARGS)
+
+check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
+	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
+
+bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
+	@$(PY) bench/run.py $(ARGS)
+
+gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everything hold there?
+	@$(PY) tests/gpu/check.py $(ARGS)
+
+gpu-facts: $(WORK)/installed  ## on a machine with an NVIDIA GPU: what is it and its driver like?
+	@$(PY) tests/gpu/facts.py $(ARGS)
+
+wheel: $(VENV)/bin/python  ## build the one wheel into dist/
+	@$(PIP) wheel --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+clean:  ## remove the environment, every build and every cache of this checkout
+	rm -rf $(WORK) build dist
+
+$(VENV)/bin/python:
+	@$(LOCK) $(PYTHON) -m venv $(VENV)
+
+# One stamp for each set of tools; then one for the product itself, as the wheel that users get.
+$(WORK)/tools-%: pyproject.toml tools/constraints.txt tools/requirements.py | $(VENV)/bin/python
+	@echo "setting up: tools to $*"
+	@$(PY) tools/requirements.py $* >$(WORK)/requirements-$*.txt
+	@$(LOCK) $(PIP) install -c tools/constraints.txt -r $(WORK)/requirements-$*.txt
+	@touch $@
+
+$(WORK)/installed: $(SOURCES) | $(WORK)/tools-test
+	@echo "setting up: moiety"
+	@rm -rf $(WORK)/wheel
+	@$(LOCK) $(PIP) wheel --no-deps --no-build-isolation -Cbuild-dir=$(WORK)/native --wheel-dir $(WORK)/wheel .
+	@$(LOCK) $(PIP) install --no-deps --force-reinstall $(WORK)/wheel/*.whl
+	@touch $@
+
+.PRECIOUS: $(WORK)/tools-%
