@@ -34,6 +34,9 @@ GPU_MS, CPU_MS = 400, 500
 """a round of a program: work on the GPU, then work without it"""
 
 
+Running = subprocess.Popen[str]
+
+
 @dataclass(frozen=True)
 class Program:
     """One of the three, and how its times come out."""
@@ -89,7 +92,7 @@ def build(folder: Path, *, simulated: bool) -> tuple[Path, list[list[str]]]:
     ]
 
 
-def wait_for(processes: Sequence[subprocess.Popen[str]], began_s: float) -> list[float]:
+def wait_for(processes: Sequence[Running], began_s: float) -> list[float]:
     """Seconds until each ended; SystemExit when one of them was wrong."""
     ended: dict[int, float] = {}
     while len(ended) < len(processes):

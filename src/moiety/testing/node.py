@@ -23,14 +23,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from moiety.devices.native import simgpu_dir
+
 DEADLINE_S = 120.0
 """A test that waits longer than this hangs; nothing is ever this slow."""
 
 
 class Node:
-    """One machine's worth of moiety, with `gpu` as MOIETY_SIMGPU says it."""
+    """One machine's worth of moiety, with `gpu` as MOIETY_SIMGPU says it; None: the real GPUs."""
 
-    def __init__(self, folder: Path, gpu: str, *, native: Path | None = None) -> None:
+    def __init__(self, folder: Path, gpu: str | None, *, native: Path | None = None) -> None:
         self.folder = folder
         # Socket paths are short (107 bytes), pytest's folders are not.
         self._short = tempfile.TemporaryDirectory(prefix="mty")
@@ -39,10 +41,11 @@ class Node:
         self.env = {
             **os.environ,
             "MOIETY_DIR": self._short.name,
-            "MOIETY_SIMGPU": gpu,
-            "MOIETY_SIMGPU_STATE": self._state.name,
             "PYTHONUNBUFFERED": "1",
         }
+        self.env.pop("MOIETY_SIMGPU", None)
+        if gpu is not None:
+            self.env |= {"MOIETY_SIMGPU": gpu, "MOIETY_SIMGPU_STATE": self._state.name}
         if native is not None:
             self.env["MOIETY_NATIVE"] = str(native)
         self.started: list[subprocess.Popen[str]] = []
@@ -61,7 +64,7 @@ class Node:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            for stream in (process.stdout, process.stderr):
+            for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
         self._short.cleanup()
@@ -99,12 +102,17 @@ class Node:
         )
 
     def start(
-        self, command: Sequence[str], *, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
     ) -> subprocess.Popen[str]:
-        """Any command in this node's environment."""
+        """Any command in this node's environment; `stdin` for one that is to be written to."""
         process = subprocess.Popen(
             list(command),
             env={**self.env, **(env or {})},
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -112,11 +120,15 @@ class Node:
         self.started.append(process)
         return process
 
-    def simulated(self, command: Sequence[str | Path]) -> subprocess.Popen[str]:
-        """A program on the simulated GPU without moiety."""
-        native = Path(self.env.get("MOIETY_NATIVE", ""))
-        path = f"{native / 'simgpu'}:{self.env.get('LD_LIBRARY_PATH', '')}"
-        return self.start([str(part) for part in command], env={"LD_LIBRARY_PATH": path})
+    def run_alone(self, command: Sequence[str | Path]) -> subprocess.Popen[str]:
+        """The same program on the same GPU without moiety."""
+        env = {}
+        if "MOIETY_SIMGPU" in self.env:
+            path = str(simgpu_dir())
+            if "LD_LIBRARY_PATH" in self.env:
+                path += ":" + self.env["LD_LIBRARY_PATH"]
+            env["LD_LIBRARY_PATH"] = path
+        return self.start([str(part) for part in command], env=env)
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A `moiety` command, run to its end."""

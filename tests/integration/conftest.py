@@ -1,0 +1,66 @@
+"""What the end-to-end tests share: programs built once, and nodes with simulated GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.native import compile_c, native_dir
+from moiety.testing.node import Node
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "native"
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """The folder with libmoiety.so and simgpu/."""
+    folder = native_dir()
+    if folder is None or not (folder / "libmoiety.so").exists():
+        pytest.skip("the native libraries are not built: make test builds them")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the C programs that the tests run."""
+    folder = tmp_path_factory.mktemp("programs")
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    include = f"-I{NATIVE}"
+    own = ROOT / "tests" / "native" / "programs"
+    worker = ROOT / "demo" / "worker.c"
+    flags = (include, driver, "-ldl", "-lpthread")
+    compile_c([worker], folder / "worker", flags=flags)
+    compile_c([worker], folder / "worker-lookup", flags=(include, "-DLOOKUP", "-ldl"))
+    compile_c([own / "four_threads.c"], folder / "four_threads", flags=flags)
+    return folder
+
+
+@pytest.fixture
+def kernels(native: Path) -> Path:
+    """The module image of the standard kernels."""
+    return native / "simgpu" / "kernels.elf"
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, native: Path) -> Iterator[Callable[[str], Node]]:
+    """Nodes that are gone after the test."""
+    made: list[Node] = []
+
+    def make(gpu: str) -> Node:
+        made.append(Node(tmp_path, gpu, native=native))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.__exit__(None, None, None)
+
+
+def has_cuda_core() -> bool:
+    """Whether NVIDIA's cuda-core is installed here."""
+    return importlib.util.find_spec("cuda") is not None and (
+        importlib.util.find_spec("cuda.core") is not None
+    )
