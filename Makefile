@@ -25,7 +25,7 @@ SOURCES := $(shell find native src tools -not -path '*/__pycache__*' -not -path 
            CMakeLists.txt pyproject.toml README.md LICENSE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench gpu-check gpu-facts wheel clean
+.PHONY: help demo test check format bench gpu-check gpu-facts wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
+
+format: $(WORK)/tools-check  ## write every file the way check wants it
+	@ruff check --fix --quiet src tests tools demo bench || true
+	@ruff format --quiet src tests tools demo bench
+	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)

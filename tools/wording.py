@@ -1,0 +1,66 @@
+"""Checks that the repository speaks of the product, and of nothing around it.
+
+Every host that a file names must be known here with a reason: a download address belongs into the
+configuration of whoever downloads. Notes to oneself do not belong into a file at all.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HOST = re.compile(r"(?<![\w./@-])(?:[a-z0-9-]+\.)+(?:ai|com|dev|io|net|org)(?![\w(.-])", re.IGNORECASE)
+NOTE = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+ALLOWED = {
+    "www.apache.org": "the licence's own text",
+    "www.w3.org": "the name space of every SVG",
+    "keepachangelog.com": "the form of the change log",
+    "semver.org": "the meaning of the version numbers",
+    "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
+    "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
+}
+
+
+def files() -> list[Path]:
+    """What is, or will be, in the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / name for name in sorted(set(listed.stdout.split("\0"))) if name]
+
+
+def complaints(file: Path) -> list[str]:
+    """Lines of one file that say something they should not."""
+    try:
+        text = file.read_text()
+    except (UnicodeDecodeError, FileNotFoundError):
+        return []
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        where = f"{file.relative_to(ROOT)}:{number}"
+        found += [
+            f"{where}: names the host {host}"
+            for host in _hosts(line)
+            if host.lower() not in ALLOWED and file.name != Path(__file__).name
+        ]
+        if NOTE.search(line):
+            found.append(f"{where}: a note to oneself")
+    return found
+
+
+def _hosts(line: str) -> list[str]:
+    return [match.group() for match in HOST.finditer(line.replace("://", " "))]
+
+
+def main() -> int:
+    said = [line for file in files() for line in complaints(file)]
+    print("\n".join(said))
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
