@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import select
 import shlex
@@ -49,6 +48,9 @@ class Call:
         self.directory = directory
         try:
             self.agent = self.ask(requests.Hello(product=__version__), requests.Here)
+        except errors.AgentSilent:
+            self.close()  # it ended between connect and now
+            raise errors.NoAgent(directory=str(directory.path)) from None
         except BaseException:
             self.close()
             raise
@@ -96,16 +98,28 @@ def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
     except errors.NoAgent:
         pass
     prepare(directory)
-    with open(directory.start_lock, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        lock = locks.take(directory.start_lock, str(os.getpid()), START_TIMEOUT_S)
+    except locks.LockHeld as held:
+        raise errors.AgentSilent(problem=f"{held}, which does not get it started") from None
+    try:
+        return _call_or_start(directory, arguments)
+    finally:
+        lock.release()
+
+
+def _call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
+    try:
+        return Call(directory)
+    except errors.NoAgent:
+        pass
+    if locks.is_held(directory.supervisor_lock):
         try:
-            return Call(directory)
+            return _wait_for(directory, RESTART_TIMEOUT_S)  # it was killed and comes back
         except errors.NoAgent:
             pass
-        if locks.is_held(directory.supervisor_lock):
-            return _wait_for(directory, RESTART_TIMEOUT_S)
-        start(directory, arguments)
-        return _wait_for(directory, RESTART_TIMEOUT_S)
+    start(directory, arguments)
+    return _wait_for(directory, RESTART_TIMEOUT_S)
 
 
 def arguments_from_environment() -> list[str]:
@@ -123,7 +137,7 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
     command = [sys.executable, "-m", "moiety.agent.supervisor"]
     command += [str(directory.supervisor_lock), str(theirs), *arguments]
     with open(directory.log, "ab") as log:
-        subprocess.Popen(
+        subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -132,6 +146,7 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
             start_new_session=True,
             cwd="/",
             env=_environment(),
+            check=False,
         )
     os.close(theirs)
     with os.fdopen(ready, "rb") as pipe:

@@ -143,6 +143,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     _may_ask(client, message.serial)
     client.attaching[message.serial] = gpu
     client.gpus.add(gpu)
+    node.gpus_changed(client)
     known = node.gpus[gpu]
     limit = min(client.limit_bytes or known.budget.capacity_bytes, known.budget.capacity_bytes)
     node.feed(
@@ -157,7 +158,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             pinned_bytes=message.pinned_bytes,
         )
     )
-    node.gpus_changed(client)
+    node.came_back(client.pid, client.gpus)
 
 
 def _context(node: Node, client: Client, message: Amount) -> None:

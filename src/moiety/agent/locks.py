@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from pathlib import Path
 
 
@@ -45,6 +46,18 @@ class FileLock:
         except OSError:
             os.ftruncate(self._fd, 0)
         os.close(self._fd)
+
+
+def take(path: Path, owner: str, wait_s: float) -> FileLock:
+    """The lock, as soon as it is free; raises LockHeld if it is not in time."""
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return FileLock(path, owner)
+        except LockHeld:
+            if time.monotonic() >= deadline_s:
+                raise
+        time.sleep(0.01)
 
 
 def is_held(path: Path) -> bool:

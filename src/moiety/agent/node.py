@@ -127,14 +127,14 @@ class Node:
                 self.leave(other, "it reconnected")
         self.clients[client.number] = client
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
-        self.feed(event)
         self.gpus_changed(client)
+        self.feed(event)
+        self.came_back(client.pid, client.gpus)
 
     def gpus_changed(self, client: Client) -> None:
-        """The process has (not) joined a GPU: whoever keeps a record of that is told."""
+        """The process is about to use other GPUs: whoever keeps a record of that is told."""
         for call in self.on_changed:
             call(client)
-        self.came_back(client.pid, client.gpus)
 
     def disconnected(self, client: Client, reason: str) -> None:
         """The connection is gone; the process may still live, and come back."""

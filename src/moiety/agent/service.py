@@ -179,7 +179,10 @@ def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     try:
         options = parse(arguments)
     except ValueError as error:
-        raise BadArgument(problem=str(error)) from None
+        refusal = BadArgument(problem=str(error))
+        if len(arguments) > 1 and arguments[0] == "--ready-fd":
+            tell_ready(int(arguments[1]), failed(refusal))
+        raise refusal from None
     return serve(options, foreground=foreground)
 
 

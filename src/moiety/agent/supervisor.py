@@ -5,16 +5,20 @@ This process imports next to nothing, so it is small, and there is little in it 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
+
+from moiety.agent import locks
 
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 5.0
+PREDECESSOR_S = 2.0
+"""how long a supervisor that is about to end may take"""
 STEADY_S = 10.0
 """an agent that ran so long is worth starting again at once"""
 
@@ -59,13 +63,14 @@ def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sl
 
 def main(arguments: Sequence[str]) -> int:
     """`python -m moiety.agent.supervisor LOCK READY_FD AGENT-ARGUMENTS...`"""
-    lock = os.open(arguments[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if os.fork():
+        os._exit(0)  # whoever started this waits for no more, and has no child left over
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock = locks.take(Path(arguments[0]), str(os.getpid()), PREDECESSOR_S)
+    except locks.LockHeld:
         return 0  # the other supervisor brings an agent
     ready_fd = int(arguments[1])
-    command = [sys.executable, "-m", "moiety.agent", *arguments[2:]]
+    command = [sys.executable, "-m", "moiety.agent"]
 
     def start() -> int:
         nonlocal ready_fd
@@ -76,17 +81,15 @@ def main(arguments: Sequence[str]) -> int:
                 os.set_inheritable(ready_fd, True)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            os.execv(command[0], [*command, *(["--ready-fd", str(ready_fd)] if first else [])])
+            ready = ["--ready-fd", str(ready_fd)] if first else []
+            os.execv(command[0], [*command, *ready, *arguments[2:]])
         if first:
             os.close(ready_fd)
             ready_fd = -1
         return child
 
     status = supervise(start)
-    try:
-        os.unlink(arguments[0])
-    except OSError:
-        pass
+    lock.release()
     return status
 
 

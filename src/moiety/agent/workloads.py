@@ -241,8 +241,12 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
         pid = int(file.name)
         started, *gpus = map(int, file.read_text().split())
     except (OSError, ValueError):
+        file.unlink(missing_ok=True)
         return None
-    return Survivor(workload, pid, frozenset(gpus)) if processes.is_alive(pid, started) else None
+    if not processes.is_alive(pid, started):
+        file.unlink(missing_ok=True)
+        return None
+    return Survivor(workload, pid, frozenset(gpus))
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -111,11 +111,17 @@ class Shim:
         return welcome
 
     def resume(self, *, holding: bool) -> Welcome:
-        """Connect again after the agent was lost, and say so."""
-        self.sock.close()
-        self.connect()
+        """Connect again after the agent was lost, and say so; keeps trying, as the shim does."""
         flags = HelloFlag.RESUMED | (HelloFlag.HOLDING if holding else 0)
-        return self.hello(flags=int(flags), epoch=self.epoch)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            self.sock.close()
+            self.connect()
+            try:
+                return self.hello(flags=int(flags), epoch=self.epoch)
+            except (Closed, OSError):
+                if time.monotonic() > deadline_s:
+                    raise
 
     def attach(
         self, uuid: bytes, allocated: int = 0, resident: int = 0, pinned: int = 0

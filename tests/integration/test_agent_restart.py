@@ -1,0 +1,281 @@
+"""Agents that are killed, stopped, started twice, or not needed any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.agent import caller, requests
+from moiety.agent.directory import Directory
+from moiety.agent.locks import is_held
+from moiety.model import errors
+from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.shim import Shim
+from moiety.wire.layout import Type
+from moiety.wire.messages import Amount
+
+GIB = 1 << 30
+ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
+    with AgentProcess(tmp_path / "a", pretended, ARGUMENTS) as running:
+        yield running
+
+
+def other_process(path: str) -> subprocess.Popen[str]:
+    """A process with a connection that does nothing about it."""
+    source = (
+        "import sys; from moiety.testing.shim import Shim; from moiety.testing.foreground import *;"
+        "s = Shim(sys.argv[1]); s.hello('other'); s.attach(uuid_of(0)); print('in', flush=True);"
+        "sys.stdin.read()"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", source, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "in\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_a_holder_outlives_its_agent_and_is_taken_over(agent: AgentProcess) -> None:
+    shim = Shim(agent.workload())
+    shim.hello()
+    shim.attach(uuid_of(0))
+    shim.allocated(0, 10 * GIB)
+    shim.expect(Type.GRANT)
+    epoch = shim.epoch
+
+    agent.kill()
+    assert shim.is_open  # it runs on meanwhile
+    agent.start()
+    welcome = shim.resume(holding=True)
+    assert shim.is_open
+    assert welcome.epoch == epoch
+    shim.attach(uuid_of(0), allocated=10 * GIB, resident=10 * GIB)
+
+    (row,) = agent.ps()
+    assert (row.state, row.allocated_bytes, row.resident_bytes) == ("holding", 10 * GIB, 10 * GIB)
+    until(lambda: agent.status().settled, "the new agent to decide")
+    shim.close()
+
+
+def test_a_new_agent_decides_as_soon_as_everybody_is_back(agent: AgentProcess) -> None:
+    holder = Shim(agent.workload())
+    holder.hello()
+    holder.attach(uuid_of(0))
+    holder.allocated(0, 10 * GIB)
+    holder.expect(Type.GRANT)
+    other = other_process(agent.workload())
+    try:
+        agent.kill()
+        agent.start()
+        holder.resume(holding=True)
+        assert not agent.status().settled  # it does not know yet what the holder has
+        holder.attach(uuid_of(0), allocated=10 * GIB, resident=10 * GIB)
+        assert not agent.status().settled  # the other one is awaited
+        end(other)
+        began_s = time.monotonic()
+        until(lambda: agent.status().settled, "the new agent to decide")
+        assert time.monotonic() - began_s < 0.9 or "time is up" in agent.log()
+    finally:
+        end(other)
+        holder.close()
+
+
+def test_a_new_agent_does_not_wait_for_ever(agent: AgentProcess) -> None:
+    other = other_process(agent.workload())
+    try:
+        agent.kill()
+        agent.start()
+        until(lambda: agent.status().settled, "the new agent to decide")
+        assert "time is up" in agent.log()
+    finally:
+        end(other)
+
+
+def test_the_dead_are_not_awaited_and_leave_nothing(agent: AgentProcess, pretended: Path) -> None:
+    other = other_process(agent.workload())
+    folder = agent.directory.workloads
+    assert [file.name for file in folder.glob("*/clients/*")] == [str(other.pid)]
+    agent.kill()
+    end(other)
+    agent.start()
+    assert agent.status().settled
+    assert list(folder.glob("*/clients/*")) == []
+
+
+def test_waiting_goes_on_with_the_next_agent(agent: AgentProcess) -> None:
+    holder = other_process(agent.workload())
+    waiter = Shim(agent.workload())
+    waiter.hello()
+    waiter.attach(uuid_of(0))
+    assert agent.signal(signal.SIGTERM) == 0
+    agent.start()
+    end(holder)
+    waiter.resume(holding=False)
+    waiter.attach(uuid_of(0))
+    waiter.reply(waiter.alloc(0, GIB), Amount)
+    assert waiter.is_open
+    waiter.close()
+
+
+def test_a_second_agent_of_a_directory_is_refused(agent: AgentProcess, pretended: Path) -> None:
+    code, said = AgentProcess(agent.directory.path, pretended).refusal()
+    assert code == errors.AgentAlreadyRunning.exit_code
+    assert str(agent.directory.path) in said
+
+
+def test_two_agents_never_own_one_gpu(agent: AgentProcess, pretended: Path, tmp_path: Path) -> None:
+    code, said = AgentProcess(tmp_path / "b", pretended).refusal()
+    assert code == errors.GpuOwned.exit_code
+    assert f"directory {agent.directory.path}" in said
+
+
+def test_an_agent_that_ends_leaves_no_files(agent: AgentProcess, pretended: Path) -> None:
+    assert agent.signal(signal.SIGTERM) == 0
+    left = {path.name for path in agent.directory.path.rglob("*")}
+    assert left == {"agent.log", "w"}
+    assert list((pretended / "state").iterdir()) == []
+
+
+def test_an_agent_that_nobody_needs_ends(tmp_path: Path, pretended: Path) -> None:
+    with AgentProcess(tmp_path / "a", pretended, ["--idle-exit", "50ms"]) as agent:
+        assert agent.wait() == 0
+        assert "nobody needs it" in agent.log()
+
+
+def test_a_workload_keeps_the_agent_from_ending(tmp_path: Path, pretended: Path) -> None:
+    arguments = ["--idle-exit", "200ms", "--linger", "0"]
+    with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
+        other = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, text=True
+        )
+        agent.workload()
+        end(other)
+        with pytest.raises(subprocess.TimeoutExpired):
+            assert agent.process
+            agent.process.wait(0.6)
+        assert agent.status().workloads == 1
+
+
+def test_stop_is_refused_while_somebody_is_there(agent: AgentProcess) -> None:
+    shim = Shim(agent.workload())
+    shim.hello("busy.py")
+    with agent.call() as call, pytest.raises(errors.AgentBusy, match=r"busy\.py \(pid \d+\)"):
+        call.ask(requests.Stop(), requests.Done)
+    with agent.call() as call:
+        call.ask(requests.Stop(force=True), requests.Done)
+    assert agent.wait() == 0
+    assert shim.closed_by_agent()
+    shim.close()
+
+
+@pytest.fixture
+def background(
+    tmp_path: Path, pretended: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AgentProcess]:
+    """The surroundings of an agent that is not started yet; it is gone after the test."""
+    template = AgentProcess(tmp_path / "a", pretended)
+    for name in ("MOIETY_DIR", "MOIETY_NATIVE", "MOIETY_SIMGPU", "MOIETY_SIMGPU_STATE"):
+        monkeypatch.setenv(name, template.environment[name])
+    yield template
+
+    def gone() -> bool:
+        with contextlib.suppress(errors.AgentError), template.call() as call:
+            call.ask(requests.Stop(force=True), requests.Done)
+        return not is_held(template.directory.supervisor_lock)
+
+    until(gone, "the end of both")
+
+
+def test_an_agent_in_the_background_is_started_again_when_killed(background: AgentProcess) -> None:
+    with caller.call_or_start(background.directory, ARGUMENTS) as call:
+        first = call.agent.pid
+    shim = Shim(background.workload())
+    shim.hello()
+    shim.attach(uuid_of(0))
+    shim.want()
+    shim.expect(Type.GRANT)
+
+    os.kill(first, signal.SIGKILL)
+    began_s = time.monotonic()
+    shim.resume(holding=True)
+    shim.attach(uuid_of(0))
+    shim.allocated(0, GIB)
+
+    assert time.monotonic() - began_s < 5
+    with background.call() as call:
+        assert call.agent.pid != first
+    shim.close()
+
+
+def test_a_supervisor_passes_the_end_on(background: AgentProcess) -> None:
+    caller.start(background.directory, ARGUMENTS)
+    with background.call() as call:
+        agent = call.agent.pid
+    (parent,) = (
+        int(line.split()[1])
+        for line in Path(f"/proc/{agent}/status").read_text().splitlines()
+        if line.startswith("PPid:")
+    )
+    os.kill(parent, signal.SIGTERM)
+    until(lambda: not is_held(background.directory.supervisor_lock), "the end of both")
+    assert not background.directory.lock.exists()
+    assert "got SIGTERM" in background.log()
+
+
+def test_commands_that_start_an_agent_at_the_same_time_get_the_same_one(
+    tmp_path: Path, pretended: Path
+) -> None:
+    template = AgentProcess(tmp_path / "a", pretended)
+    source = (
+        "from moiety.agent import caller, directory;"
+        "c = caller.call_or_start(directory.find(), ['--idle-exit', '500ms']); print(c.agent.pid)"
+    )
+    commands = [
+        subprocess.Popen(
+            [sys.executable, "-c", source],
+            env=template.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    pids = {command.communicate()[0] for command in commands}
+    assert len(pids) == 1
+    assert int(pids.pop()) > 0
+    until(lambda: not template.directory.lock.exists(), "its end")
+
+
+def test_why_an_agent_could_not_start_is_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MOIETY_SIMGPU", "pretended")
+    monkeypatch.setenv("MOIETY_NATIVE", str(tmp_path))
+    with pytest.raises(errors.NoGpu, match="simgpu"):
+        caller.start(Directory(tmp_path / "a"), [])
+    with pytest.raises(errors.BadArgument, match="does not know '--nonsense'"):
+        caller.start(Directory(tmp_path / "a"), ["--nonsense"])
