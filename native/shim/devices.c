@@ -205,8 +205,13 @@ CUstream device_stream(struct device *device)
 
 void device_drain(struct device *device)
 {
-    for (uint32_t i = 0; i < device->context_count; i++) {
-        if (REAL(cuCtxPushCurrent_v2)(device->contexts[i]) == CUDA_SUCCESS) {
+    CUcontext contexts[CONTEXTS_MAX];
+    lock_take(&lock);
+    uint32_t count = device->context_count;
+    memcpy(contexts, device->contexts, count * sizeof(contexts[0]));
+    lock_drop(&lock);
+    for (uint32_t i = 0; i < count; i++) {
+        if (REAL(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
             REAL(cuCtxSynchronize)(); /* a broken context has nothing running either */
             device_pop();
         }

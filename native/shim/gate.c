@@ -18,7 +18,7 @@ static const uint32_t always_open = MW_LEASE_OPEN;
 static struct mw_counters unread;
 
 struct gate gate = {.word = &always_open};
-__thread struct mw_slot *gate_slot;
+__thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec")));
 
 static struct mw_counters *counters = &unread;
 static _Atomic uint32_t slots_used;
@@ -64,10 +64,10 @@ int gate_map_lease(int memfd)
     return 0;
 }
 
-struct mw_slot *gate_new_slot(void)
+struct mw_slot *gate_register(void)
 {
     struct mw_slot *slot = NULL;
-    lock_take(&slots_lock);
+    LOCK_SCOPE(&slots_lock);
     uint32_t used = atomic_load(&slots_used);
     for (uint32_t i = 0; i < OVERFLOW_SLOT && key_made; i++) {
         if (__atomic_load_n(&counters->slots[i].tid, __ATOMIC_ACQUIRE) == 0) {
@@ -79,10 +79,17 @@ struct mw_slot *gate_new_slot(void)
             break;
         }
     }
-    lock_drop(&slots_lock);
     if (slot) {
         gate_slot = slot;
         real_threads.set_specific(key, slot);
+    }
+    return slot;
+}
+
+struct mw_slot *gate_enter_slow(void)
+{
+    struct mw_slot *slot = gate_register();
+    if (slot) {
         return gate_enter();
     }
     slot = &counters->slots[OVERFLOW_SLOT];

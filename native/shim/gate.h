@@ -29,8 +29,10 @@ extern __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec
 void gate_init(struct mw_counters *counters);
 /* Takes the page as the lease from now on; an earlier one is replaced at the same address. */
 int gate_map_lease(int memfd);
-/* The slow halves of gate_enter. */
-struct mw_slot *gate_new_slot(void);
+/* Gives this thread a slot of its own; NULL when there are no more. */
+struct mw_slot *gate_register(void);
+/* The slow halves of gate_enter and gate_leave. */
+struct mw_slot *gate_enter_slow(void);
 void gate_wait(struct mw_slot *slot);
 void gate_overflow_leave(struct mw_slot *slot);
 
@@ -57,7 +59,7 @@ static inline struct mw_slot *gate_enter(void)
 {
     struct mw_slot *slot = gate_slot;
     if (__builtin_expect(!slot, 0)) {
-        return gate_new_slot();
+        return gate_enter_slow();
     }
     uint32_t depth = slot->depth;
     __atomic_store_n(&slot->depth, depth + 1, __ATOMIC_RELAXED);
@@ -86,7 +88,7 @@ static inline void gate_leave(struct mw_slot *slot)
 /* Around a call that only waits for the GPU: it needs no lease, but its caller is not idle. */
 static inline struct mw_slot *gate_block(void)
 {
-    struct mw_slot *slot = gate_slot;
+    struct mw_slot *slot = gate_slot ? gate_slot : gate_register();
     if (slot) {
         __atomic_store_n(&slot->blocked, slot->blocked + 1, __ATOMIC_RELAXED);
     }
