@@ -52,10 +52,17 @@ def main() -> int:
             continue
         began = time.monotonic()
         done = subprocess.run(
-            command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            command,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         took = time.monotonic() - began
-        print(f"{'ok    ' if done.returncode == 0 else 'FAILED'} {name:10} {took:5.1f} s", flush=True)
+        print(
+            f"{'ok    ' if done.returncode == 0 else 'FAILED'} {name:10} {took:5.1f} s", flush=True
+        )
         if done.returncode:
             failed.append(name)
             print(done.stdout)

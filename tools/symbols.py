@@ -19,14 +19,19 @@ NEWEST_GLIBC = (2, 17)
 LIBRARIES = {"libc.so.6", "libdl.so.2"}
 EXPORTS = re.compile(r"cu[A-Z]\w+|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+")
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")
-SIMGPU_LIBRARIES = LIBRARIES | {"libpthread.so.0", "libm.so.6", "librt.so.1", "ld-linux-x86-64.so.2"}
+SIMGPU_LIBRARIES = LIBRARIES | {
+    "libpthread.so.0",
+    "libm.so.6",
+    "librt.so.1",
+    "ld-linux-x86-64.so.2",
+}
 
 
 def needed(elf: ELFFile) -> set[str]:
     """The libraries that the loader must find."""
     section = elf.get_section_by_name(".dynamic")
     assert isinstance(section, DynamicSection)
-    return {tag.needed for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"}
+    return {tag.needed for tag in section.iter_tags("DT_NEEDED")}  # type: ignore[attr-defined]
 
 
 def versions(elf: ELFFile) -> set[str]:

@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-HOST = re.compile(r"(?<![\w./@-])(?:[a-z0-9-]+\.)+(?:ai|com|dev|io|net|org)(?![\w(.-])", re.IGNORECASE)
+HOST = re.compile(
+    r"(?<![\w./@-])(?:[a-z0-9-]+\.)+(?:ai|com|dev|io|net|org)(?![\w(.-])", re.IGNORECASE
+)
 NOTE = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 ALLOWED = {
     "www.apache.org": "the licence's own text",

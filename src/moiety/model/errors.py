@@ -333,7 +333,7 @@ class AgentVersion(AgentError):
     def __init__(self, agent: str, own: str) -> None:
         super().__init__(
             f"the agent that runs is moiety {agent}, this is {own}",
-            "`moiety stop` with its own version when nobody uses it; the next command starts this one",
+            "ending it with its own version; the next command starts one of this version",
         )
 
 

@@ -12,7 +12,7 @@ def format_bytes(count: int) -> str:
     size = abs(count)
     sign = "-" if count < 0 else ""
     for unit, factor in BINARY_UNITS:
-        if size >= factor:
+        if size >= factor - factor / 1024 * 0.005:  # else two decimals would say 1024 of the next
             return f"{sign}{_trim(size / factor)} {unit}"
     return f"{sign}{size} B"
 
@@ -21,9 +21,9 @@ def format_duration(seconds: float) -> str:
     """A time in the two largest fitting units: `350 ms`, `2.5 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
-    if seconds < 0.9995e-3:
+    if 0 < seconds < 0.999995e-3:
         return f"{_trim(seconds * 1e6)} us"
-    if seconds < 0.9995:
+    if 0 < seconds < 0.999995:
         return f"{_trim(seconds * 1e3)} ms"
     if seconds < 59.995:
         return f"{_trim(seconds)} s"

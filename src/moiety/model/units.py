@@ -28,7 +28,7 @@ GIB: Final = 1 << 30
 TIB: Final = 1 << 40
 BYTES_MAX: Final = (1 << 63) - 1
 
-_NUMBER: Final = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_NUMBER: Final = r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
 _SIZE: Final = re.compile(rf"\s*{_NUMBER}\s*([a-z]*)\s*", re.IGNORECASE)
 _TIME_PART: Final = re.compile(rf"\s*{_NUMBER}\s*([a-zµ]*)\s*")
 _FRACTION: Final = re.compile(rf"\s*{_NUMBER}\s*(%?)\s*")
@@ -81,30 +81,25 @@ def parse_bytes(text: str) -> int:
 def parse_duration(text: str) -> float:
     """Seconds from `50ms`, `1.5s`, `2min`, `1h 30min` or a plain number. Raises InvalidDuration."""
     total = Fraction(0)
-    position = 0
     last: Fraction | None = None
-    while position < len(text):
-        found = _TIME_PART.match(text, position)
+    rest = text.strip()
+    while rest:
+        found = _TIME_PART.match(rest)
         if not found:
-            raise InvalidDuration(
-                text, "is negative" if text.lstrip()[0:1] == "-" else "is not a duration"
-            )
-        alone = found.end() == len(text) and position == 0
-        factor = _SECONDS.get(found[2] or ("s" if alone else ""))
-        if factor is None:
-            unit = found[2]
+            raise InvalidDuration(text, "is negative" if rest[0] == "-" else "is not a duration")
+        number, unit = found.groups()
+        rest = rest[found.end() :]
+        if not unit and last is None and not rest:
+            return float(Fraction(number))
+        if unit not in _SECONDS:
             raise InvalidDuration(text, f"has an unknown unit, {unit}" if unit else "lacks a unit")
-        if last is not None and factor >= last:
+        if last is not None and _SECONDS[unit] >= last:
             raise InvalidDuration(text, "names its units in the wrong order")
-        total += Fraction(found[1]) * factor
-        last = factor
-        position = found.end()
+        last = _SECONDS[unit]
+        total += Fraction(number) * last
     if last is None:
         raise InvalidDuration(text, "is empty")
-    try:
-        return float(total)
-    except OverflowError:
-        raise InvalidDuration(text, "is longer than can be counted") from None
+    return float(total)
 
 
 def parse_fraction(text: str) -> float:

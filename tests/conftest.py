@@ -1,0 +1,25 @@
+"""What every test shares: an environment that nothing of the developer's leaks into."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# One profile everywhere: a shared machine is slow at times, and a failure must be found again.
+settings.register_profile(
+    "moiety", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("soak", deadline=None, max_examples=5000)
+settings.load_profile(os.environ.get("MOIETY_TEST_PROFILE", "moiety"))
+
+KEPT = {"MOIETY_NATIVE", "MOIETY_TEST_PROFILE"}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clean_environment() -> None:
+    """Settings of whoever runs the tests would change what moiety does."""
+    for name in [n for n in os.environ if n.startswith("MOIETY_") and n not in KEPT]:
+        del os.environ[name]
+    os.environ.pop("LD_PRELOAD", None)

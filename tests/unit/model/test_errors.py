@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from moiety.model import errors
+from moiety.model.errors import MoietyError, from_parts
+
+EXAMPLES = [
+    errors.InvalidValue("'x' makes no sense"),
+    errors.BadArgument("--gpus and --capacity do not go together"),
+    errors.InvalidSize("banana"),
+    errors.InvalidDuration("soon"),
+    errors.InvalidFraction("half"),
+    errors.InternalError("a lease without a tenant"),
+    errors.LimitAboveCapacity(limit=100 << 30, possible=78 << 30),
+    errors.CapacityAboveGpu(capacity=100 << 30, gpu=0, total=80 << 30),
+    errors.CapacityMismatch(running=None, wanted=1 << 30),
+    errors.ProtocolError("type 99"),
+    errors.NativeLibraryMissing("libmoiety.so"),
+    errors.NoDriver(),
+    errors.DriverTooOld("/usr/lib/libcuda.so.1", ["cuMemCreate", "cuMemMap"]),
+    errors.NoGpu(wanted=(3,)),
+    errors.GpuOwned(0, "GPU-1", "pid 7"),
+    errors.NoAgent("/run/moiety"),
+    errors.AgentNotYours("/run/moiety"),
+    errors.AgentSilent("it closed the connection"),
+    errors.AgentVersion(agent="0.1.0", own="0.2.0"),
+    errors.AgentAlreadyRunning("/run/moiety", "pid 7"),
+    errors.AgentBusy(["python (12)", "worker (13)"]),
+    errors.AgentStopping(),
+    errors.BadRequest("no such thing"),
+    errors.BadAgentDirectory("/run/moiety", "it is a file"),
+    errors.WorkloadUnknown("w7"),
+    errors.WrongArchitecture("prog", "32-bit x86"),
+    errors.SecureProgram("sudo", "is setuid"),
+    errors.StaticProgram("busybox"),
+    errors.MuslProgram("ls"),
+    errors.ProgramNotExecutable("notes.txt"),
+    errors.ProgramNotFound("trian.py"),
+]
+
+
+def below(base: type[MoietyError]) -> Iterator[type[MoietyError]]:
+    for error in base.__subclasses__():
+        yield error
+        yield from below(error)
+
+
+def numbered() -> list[type[MoietyError]]:
+    return [error for error in below(MoietyError) if "exit_code" in vars(error)]
+
+
+def test_every_error_with_a_number_is_shown_here() -> None:
+    assert {type(error) for error in EXAMPLES} == set(numbered())
+
+
+def test_exit_codes_are_distinct_and_leave_those_of_shells_and_signals_alone() -> None:
+    codes = [error.exit_code for error in numbered()]
+    assert len(codes) == len(set(codes))
+    assert all(64 <= code <= 113 or code in (126, 127) for code in codes)
+
+
+def test_the_picture_of_the_tree_is_the_tree() -> None:
+    drawn = dict(re.findall(r"[├└]── (\w+).*?\s{2,}(\d+)", errors.__doc__ or ""))
+    assert drawn == {error.__name__: str(error.exit_code) for error in numbered()}
+    named = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or ""))
+    assert named == {error.__name__ for error in below(MoietyError)}
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_says_in_two_lines_what_happened_and_what_to_try(error: MoietyError) -> None:
+    first, second = error.render().split("\n")
+    assert first == f"moiety: {error.what}"
+    assert second == f"  try: {error.hint}"
+    assert not error.what.endswith(".")
+    assert str(error) == error.what
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_in_another_process(error: MoietyError) -> None:
+    for copy in (
+        pickle.loads(pickle.dumps(error)),
+        from_parts(type(error).__name__, error.what, error.hint, error.exit_code),
+    ):
+        assert type(copy) is type(error)
+        assert (copy.what, copy.hint, copy.exit_code) == (error.what, error.hint, error.exit_code)
+
+
+def test_an_error_of_a_newer_version_keeps_its_words_and_its_number() -> None:
+    error = from_parts("GpuOnFire", "GPU 0 burns", "water", 112)
+    assert type(error) is MoietyError
+    assert (error.render(), error.exit_code) == ("moiety: GPU 0 burns\n  try: water", 112)
+
+
+def test_a_limit_above_capacity_names_both_sizes_and_one_that_can_be_typed() -> None:
+    error = errors.LimitAboveCapacity(limit=100 << 30, possible=(78 << 30) + 5)
+    assert "100 GiB" in error.what
+    assert "78 GiB" in error.what
+    assert "79872MiB" in error.hint
