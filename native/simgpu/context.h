@@ -1,0 +1,37 @@
+/* Contexts: what a program's work on one GPU belongs to. */
+#ifndef SIMGPU_CONTEXT_H
+#define SIMGPU_CONTEXT_H
+
+#include "simgpu/driver.h"
+
+#define SG_LIMITS 12
+
+struct CUctx_st {
+    unsigned gpu;
+    unsigned flags;
+    unsigned version;  /* of the API it was created with */
+    int primary, retained;
+    int destroyed;
+    CUresult broken;   /* sticky: an error that ends everything in this context */
+    uint64_t id;
+    size_t limit[SG_LIMITS];
+    CUfunc_cache cache;
+
+    pthread_mutex_t lock;    /* all of its streams */
+    pthread_cond_t changed;  /* some work is done */
+    CUstream streams;        /* in a list */
+    CUstream legacy;
+    int peers[SG_DEVICES_MAX];
+};
+
+/* The calling thread's, NULL when it has none. */
+CUcontext sg_context_current(void);
+
+/* Waits until nothing of the context runs or stands in line. */
+CUresult sg_context_drain(CUcontext context);
+void sg_context_break(CUcontext context, CUresult why);
+
+/* A primary context that was put aside comes back when somebody uses it; used by cuLibrary and others. */
+CUcontext sg_context_primary(CUdevice device);
+
+#endif

@@ -1,0 +1,269 @@
+/* How the work of a stream is carried out: on the CPU, and in the GPU's time.
+ *
+ * `ready_ns` is when the GPU could have begun. Time is booked from there, not from when
+ * this thread got its turn, so the machine's own delays do not add up.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "simgpu/address.h"
+#include "simgpu/graph.h"
+#include "simgpu/guard.h"
+#include "simgpu/managed.h"
+#include "simgpu/memory.h"
+#include "simgpu/module.h"
+#include "simgpu/stream.h"
+
+#define WORTH_SLEEPING_NS (20 * SG_US)
+#define POLL_NS (20 * SG_US)
+
+static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_ns)
+{
+    uint64_t end = ready_ns;
+    do {
+        uint64_t slice = duration_ns < SG_COMPUTE_SLICE_NS ? duration_ns : SG_COMPUTE_SLICE_NS;
+        end = sg_book(gpu, SG_COMPUTE, end, slice);
+        duration_ns -= slice;
+        if (end > sg_now_ns() + WORTH_SLEEPING_NS)
+            sg_sleep_until(end);
+    } while (duration_ns);
+    return end;
+}
+
+static void guarded(CUstream stream, void (*work)(void *), void *argument)
+{
+    uint64_t address;
+    if (sg_guarded(work, argument, &address) != 0)
+        sg_context_break(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* ---- kernels ---- */
+
+struct body {
+    const struct simgpu_kernel *kernel;
+    const struct simgpu_launch *launch;
+    void **params;
+};
+
+static void run_body(void *argument)
+{
+    const struct body *body = argument;
+    body->kernel->body(body->launch, body->params);
+}
+
+static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uint64_t ready_ns)
+{
+    CUfunction function = launch->function;
+    const struct simgpu_kernel *kernel = function->kernel;
+    unsigned gpu = stream->context->gpu;
+    void *params[SIMGPU_PARAMS_MAX];
+    uint64_t duration = 0;
+    for (uint32_t i = 0; i < kernel->params; i++)
+        params[i] = (char *)launch->values + function->offset[i];
+    if (kernel->body) {
+        struct body body = {kernel, &launch->shape, params};
+        void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
+        launch->shape.shared = shared;
+        uint64_t start = sg_now_ns();
+        guarded(stream, run_body, &body);
+        duration = sg_now_ns() - start;
+        free(shared);
+    }
+    if (kernel->time_ns)
+        duration = kernel->time_ns(&launch->shape, params);
+    uint64_t least = sg_profile_of(gpu)->launch_ns;
+    stream->end_ns = take_compute(gpu, ready_ns, duration > least ? duration : least);
+}
+
+/* ---- copies ---- */
+
+struct piece {
+    const struct sg_copy *copy;
+    size_t x, y, z;
+    size_t bytes; /* copied by the last call */
+};
+
+static void copy_piece(void *argument)
+{
+    struct piece *piece = argument;
+    const struct sg_copy *copy = piece->copy;
+    piece->bytes = 0;
+    while (piece->z < copy->depth && piece->bytes < SG_LINK_SLICE_BYTES) {
+        size_t length = copy->width - piece->x, room = SG_LINK_SLICE_BYTES - piece->bytes;
+        if (length > room)
+            length = room;
+        memmove((void *)(uintptr_t)(copy->dst + piece->z * copy->dst_slice + piece->y * copy->dst_pitch + piece->x),
+                (void *)(uintptr_t)(copy->src + piece->z * copy->src_slice + piece->y * copy->src_pitch + piece->x),
+                length);
+        piece->bytes += length;
+        piece->x += length;
+        if (piece->x == copy->width) {
+            piece->x = 0;
+            piece->y++;
+        }
+        if (piece->y == copy->height) {
+            piece->y = 0;
+            piece->z++;
+        }
+    }
+}
+
+/* What a piece occupies, and until when it is on its way. */
+static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_t bytes)
+{
+    const struct sg_profile *profile = sg_profile_of(copy->gpu);
+    uint64_t rate, end;
+    switch (copy->direction) {
+    case SG_H2D:
+    case SG_D2H:
+        rate = copy->direction == SG_H2D ? profile->h2d_bytes_per_s : profile->d2h_bytes_per_s;
+        end = sg_book(copy->gpu, copy->direction == SG_H2D ? SG_LINK_H2D : SG_LINK_D2H, ready_ns,
+                      sg_duration_ns(bytes, rate));
+        if (copy->pageable) { /* the CPU's copying to and from pinned pages is what takes the time */
+            uint64_t slow = ready_ns + sg_duration_ns(bytes, profile->pageable_bytes_per_s);
+            end = slow > end ? slow : end;
+        }
+        return end;
+    case SG_P2P:
+        end = sg_book(copy->other_gpu, SG_LINK_D2H, ready_ns, sg_duration_ns(bytes, profile->p2p_bytes_per_s));
+        return sg_book(copy->gpu, SG_LINK_H2D, end - sg_duration_ns(bytes, profile->p2p_bytes_per_s),
+                       sg_duration_ns(bytes, profile->p2p_bytes_per_s));
+    case SG_D2D:
+        return sg_book(copy->gpu, SG_COMPUTE, ready_ns, sg_duration_ns(2 * bytes, profile->memory_bytes_per_s));
+    case SG_H2H:
+        break;
+    }
+    return ready_ns;
+}
+
+static void execute_copy(const struct sg_copy *copy, CUstream stream, uint64_t ready_ns)
+{
+    struct piece piece = {.copy = copy};
+    uint64_t total = (uint64_t)copy->width * copy->height * copy->depth, done = 0, end = ready_ns;
+    while (done < total && !stream->context->broken) {
+        uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
+        end = book_copy(copy, end, bytes);
+        guarded(stream, copy_piece, &piece);
+        if (end > sg_now_ns() + WORTH_SLEEPING_NS)
+            sg_sleep_until(end);
+        done += bytes;
+    }
+    stream->end_ns = end;
+}
+
+/* ---- memory sets ---- */
+
+static void set_memory(void *argument)
+{
+    const struct sg_set *set = argument;
+    for (size_t y = 0; y < set->height; y++) {
+        char *row = (char *)(uintptr_t)(set->dst + y * set->pitch);
+        if (set->element_bytes == 1)
+            memset(row, (int)set->value, set->width);
+        else if (set->element_bytes == 2)
+            for (size_t x = 0; x < set->width; x++)
+                ((uint16_t *)(void *)row)[x] = (uint16_t)set->value;
+        else
+            for (size_t x = 0; x < set->width; x++)
+                ((uint32_t *)(void *)row)[x] = set->value;
+    }
+}
+
+static void execute_set(struct sg_set *set, CUstream stream, uint64_t ready_ns)
+{
+    unsigned gpu = stream->context->gpu;
+    guarded(stream, set_memory, set);
+    stream->end_ns = take_compute(gpu, ready_ns,
+                                  sg_duration_ns((uint64_t)set->width * set->height * set->element_bytes,
+                                                 sg_profile_of(gpu)->memory_bytes_per_s));
+}
+
+/* ---- waiting for a word in memory ---- */
+
+static void use_value(void *argument)
+{
+    struct sg_value *value = argument;
+    if (value->write && value->wide)
+        __atomic_store_n((uint64_t *)(uintptr_t)value->address, value->value, __ATOMIC_RELEASE);
+    else if (value->write)
+        __atomic_store_n((uint32_t *)(uintptr_t)value->address, (uint32_t)value->value, __ATOMIC_RELEASE);
+    if (value->write)
+        return;
+    uint64_t now = value->wide ? __atomic_load_n((uint64_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE)
+                               : __atomic_load_n((uint32_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE);
+    switch (value->flags & 3) {
+    case CU_STREAM_WAIT_VALUE_GEQ: /* in a circle, as the API says */
+        value->write = value->wide ? (int64_t)(now - value->value) >= 0
+                                   : (int32_t)((uint32_t)now - (uint32_t)value->value) >= 0;
+        break;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        value->write = value->wide ? now == value->value : (uint32_t)now == (uint32_t)value->value;
+        break;
+    case CU_STREAM_WAIT_VALUE_AND:
+        value->write = (now & value->value) != 0;
+        break;
+    default:
+        value->write = ~(now | value->value) != 0;
+    }
+}
+
+static void execute_value(struct sg_value value, CUstream stream)
+{
+    /* A wait that came true turns `write` on: that ends the loop. */
+    do {
+        guarded(stream, use_value, &value);
+        if (!value.write)
+            sg_sleep_until(sg_now_ns() + POLL_NS);
+    } while (!value.write && !stream->context->broken && !stream->context->destroyed);
+    stream->end_ns = sg_now_ns();
+}
+
+void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
+{
+    switch (op->kind) {
+    case SG_OP_NOTHING:
+    case SG_OP_WAIT:
+        break;
+    case SG_OP_KERNEL:
+        sg_managed_arm(stream->context->gpu);
+        execute_kernel(&op->kernel, stream, ready_ns);
+        break;
+    case SG_OP_COPY:
+        sg_managed_arm(stream->context->gpu);
+        execute_copy(&op->copy, stream, ready_ns);
+        break;
+    case SG_OP_SET:
+        sg_managed_arm(stream->context->gpu);
+        execute_set(&op->set, stream, ready_ns);
+        break;
+    case SG_OP_HOST:
+        sg_on_gpu = 0;
+        op->host.call(op->host.data);
+        sg_on_gpu = 1;
+        stream->end_ns = sg_now_ns();
+        break;
+    case SG_OP_CALLBACK:
+        sg_on_gpu = 0;
+        op->callback.call(op->callback.stream, stream->context->broken, op->callback.data);
+        sg_on_gpu = 1;
+        stream->end_ns = sg_now_ns();
+        break;
+    case SG_OP_RECORD:
+        op->record->time_ns = sg_now_ns();
+        stream->end_ns = op->record->time_ns; /* what follows cannot have begun before */
+        break;
+    case SG_OP_VALUE:
+        execute_value(op->value, stream);
+        break;
+    case SG_OP_GRAPH:
+        sg_graph_execute(op->graph, stream, ready_ns);
+        break;
+    case SG_OP_FREE:
+        sg_memory_free(op->address);
+        break;
+    case SG_OP_PREFETCH:
+        sg_managed_move(op->prefetch.address, op->prefetch.bytes, op->prefetch.gpu);
+        stream->end_ns = sg_now_ns();
+        break;
+    }
+}

@@ -1,0 +1,28 @@
+/* What a test may ask the stand-in driver about the calling process, beside the driver API.
+ *
+ *   int (*simgpu_counters)(struct simgpu_counters *) = dlsym(driver, "simgpu_counters");
+ */
+#ifndef SIMGPU_INSPECT_H
+#define SIMGPU_INSPECT_H
+
+#include <stdint.h>
+
+struct simgpu_counters {
+    uint64_t launches;       /* kernels that reached the driver, those of graphs included */
+    uint64_t graph_launches;
+    uint64_t copies;
+    uint64_t copied_bytes;
+    uint64_t memsets;
+    uint64_t host_functions;
+    uint64_t last_ns;        /* CLOCK_MONOTONIC of the last of all these */
+    uint64_t faults;         /* managed memory moved in on access by the GPU */
+    uint64_t evictions;      /* managed memory of this process moved out */
+    uint64_t contexts;       /* created so far */
+    uint64_t busy_ns;        /* GPU time used */
+    uint64_t reserved[5];
+};
+
+/* 0, or -1 before cuInit. */
+int simgpu_counters(struct simgpu_counters *out);
+
+#endif

@@ -1,0 +1,90 @@
+/* One piece of work, as it waits in a stream or lies in a graph. */
+#ifndef SIMGPU_OP_H
+#define SIMGPU_OP_H
+
+#include "simgpu/driver.h"
+
+enum sg_op_kind {
+    SG_OP_NOTHING, SG_OP_KERNEL, SG_OP_COPY, SG_OP_SET, SG_OP_HOST, SG_OP_CALLBACK, SG_OP_RECORD, SG_OP_VALUE,
+    SG_OP_GRAPH, SG_OP_FREE, SG_OP_PREFETCH, SG_OP_WAIT,
+};
+
+enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
+
+struct sg_copy {
+    uint64_t dst, src;
+    size_t width, height, depth;         /* bytes, rows, slices */
+    size_t dst_pitch, dst_slice;         /* bytes from row to row, slice to slice */
+    size_t src_pitch, src_slice;
+    enum sg_direction direction;
+    unsigned gpu, other_gpu;             /* P2P: from the other */
+    int pageable;
+    void *staged;                        /* freed afterwards */
+};
+
+struct sg_set {
+    uint64_t dst;
+    size_t width, height, pitch; /* elements, rows, bytes */
+    unsigned value, element_bytes;
+};
+
+struct sg_kernel_launch {
+    CUfunction function;
+    struct simgpu_launch shape;
+    void *values; /* copies of the parameters, one after the other */
+    size_t bytes;
+};
+
+/* A point in a stream that an event stands for. */
+struct sg_record {
+    int refs;
+    CUstream stream;
+    uint64_t number, time_ns;
+    int timed;
+    /* Recorded while capturing: stands for the nodes that were last then. */
+    struct sg_capture *capture;
+    CUgraphNode *nodes;
+    size_t node_count;
+};
+
+struct sg_value {
+    uint64_t address, value;
+    unsigned flags;
+    int wide, write;
+};
+
+struct sg_op {
+    enum sg_op_kind kind;
+    struct sg_op *next;
+    uint64_t number, submitted_ns;
+    struct sg_wait {
+        CUstream stream;
+        uint64_t number;
+    } *waits;
+    size_t wait_count;
+    union {
+        struct sg_kernel_launch kernel;
+        struct sg_copy copy;
+        struct sg_set set;
+        struct { CUhostFn call; void *data; } host;
+        struct { CUstreamCallback call; void *data; CUstream stream; } callback;
+        struct sg_record *record;
+        struct sg_value value;
+        CUgraphExec graph;
+        uint64_t address; /* SG_OP_FREE */
+        struct { uint64_t address, bytes; int gpu; } prefetch;
+    };
+};
+
+struct sg_op *sg_op_new(enum sg_op_kind kind);
+struct sg_op *sg_op_copy(const struct sg_op *op); /* without its waits */
+void sg_op_free(struct sg_op *op);
+void sg_op_count(const struct sg_op *op); /* for whoever watches what reaches the driver */
+void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number);
+
+/* Carries the work out on the calling thread, which belongs to the stream. */
+void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
+
+void sg_record_unref(struct sg_record *record);
+
+#endif

@@ -1,0 +1,74 @@
+/* cuGetProcAddress, answered from the table in entrypoints.def. */
+#include <string.h>
+
+#include "simgpu/driver.h"
+
+static const struct entry {
+    const char *name;
+    void *function, *per_thread; /* the flavour for the thread's own default stream, NULL where there is none */
+    int since, per_thread_since;
+} entries[] = {
+#define ENTRY(name, symbol, since) {#name, (void *)symbol, NULL, since, 0},
+#define ENTRY_DS(name, symbol, since, since_ptds) {#name, (void *)symbol, (void *)symbol##_ptds, since, since_ptds},
+#define ENTRY_SZ(name, symbol, since, since_ptsz) {#name, (void *)symbol, (void *)symbol##_ptsz, since, since_ptsz},
+#include "simgpu/entrypoints.def"
+};
+
+/* The newest form that is not newer than the version asked for. */
+static CUdriverProcAddressQueryResult look_up(const char *name, int version, int per_thread, void **function)
+{
+    int known = 0, best = -1;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        const struct entry *entry = &entries[i];
+        if (strcmp(entry->name, name) != 0)
+            continue;
+        int own = per_thread && entry->per_thread;
+        int since = own ? entry->per_thread_since : entry->since;
+        known = 1;
+        if (since > version || since <= best)
+            continue;
+        best = since;
+        *function = own ? entry->per_thread : entry->function;
+    }
+    return best >= 0 ? CU_GET_PROC_ADDRESS_SUCCESS
+           : known   ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                     : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    CUdriverProcAddressQueryResult found;
+    int driver = 0;
+    if (!symbol || !function || flags & ~(cuuint64_t)3)
+        return CUDA_ERROR_INVALID_VALUE;
+    *function = NULL;
+    cuDriverGetVersion(&driver);
+    if (version > driver) /* what this driver's version does not have, it does not find */
+        version = driver;
+    found = look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, function);
+    if (status)
+        *status = found;
+    return found == CU_GET_PROC_ADDRESS_SUCCESS || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+}
+
+CUDA_EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+CUDA_EXPORT CUresult cuGetProcAddress_ptsz(const char *, void **, int, cuuint64_t);
+
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *status)
+{
+    if (!(flags & CU_GET_PROC_ADDRESS_LEGACY_STREAM))
+        flags |= CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    return cuGetProcAddress_v2(symbol, function, version, flags, status);
+}
+
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    return cuGetProcAddress_v2_ptsz(symbol, function, version, flags, NULL);
+}

@@ -1,0 +1,22 @@
+/* Link and compute of a device: things of which there is one, that all processes wait for. */
+#ifndef SIMGPU_RESOURCE_H
+#define SIMGPU_RESOURCE_H
+
+#include <stdint.h>
+
+enum sg_resource { SG_LINK_H2D, SG_LINK_D2H, SG_COMPUTE };
+
+/* Books the resource for so long, not before `ready_ns` and after whatever is booked already.
+ * Returns the end. Ask for short pieces (see the two limits): whoever else wants some comes in between. */
+uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns, uint64_t duration_ns);
+
+#define SG_COMPUTE_SLICE_NS (2 * 1000000ull)
+#define SG_LINK_SLICE_BYTES (4ull << 20)
+
+/* Percent of the last second in which the resource was in use. */
+unsigned sg_utilisation(unsigned device, enum sg_resource resource);
+/* The part of it that one process caused. */
+struct sg_process;
+unsigned sg_process_utilisation(unsigned device, const struct sg_process *process);
+
+#endif
