@@ -60,6 +60,9 @@ def shims() -> Iterator[Callable[[str], Shim]]:
         shim.close()
 
 
+Shims = Callable[[str], Shim]
+
+
 class Other:
     """A process beside the test's own that speaks the protocol, driven line by line."""
 
@@ -106,6 +109,9 @@ for line in sys.stdin:
         self.process.communicate()
 
 
+Others = Callable[[str], Other]
+
+
 @pytest.fixture
 def others() -> Iterator[Callable[[str], Other]]:
     made: list[Other] = []
@@ -119,7 +125,7 @@ def others() -> Iterator[Callable[[str], Other]]:
         other.kill()
 
 
-def joined(shims: Callable[[str], Shim], agent: AgentProcess, used: int = 0) -> Shim:
+def joined(shims: Shims, agent: AgentProcess, used: int = 0) -> Shim:
     """A process on GPU 0 that holds the lease and `used` bytes."""
     shim = shims(agent.workload())
     shim.hello()
@@ -132,12 +138,12 @@ def joined(shims: Callable[[str], Shim], agent: AgentProcess, used: int = 0) -> 
     return shim
 
 
-def test_a_lone_process_is_granted_and_its_word_is_open(agent: AgentProcess, shims) -> None:
+def test_a_lone_process_is_granted_and_its_word_is_open(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
 
     welcome = shim.hello("train.py")
     attached = shim.attach(uuid_of(1))
-    assert not shim.is_open
+    assert shim.word == 0
     shim.want()
     shim.expect(Type.GRANT)
 
@@ -150,7 +156,7 @@ def test_a_lone_process_is_granted_and_its_word_is_open(agent: AgentProcess, shi
     assert (row.program, row.pid, row.gpu, row.state) == ("train.py", os.getpid(), 1, "holding")
 
 
-def test_the_lease_page_cannot_be_written_by_its_process(agent: AgentProcess, shims) -> None:
+def test_the_lease_page_cannot_be_written_by_its_process(agent: AgentProcess, shims: Shims) -> None:
     import mmap
 
     shim = joined(shims, agent)
@@ -160,7 +166,7 @@ def test_the_lease_page_cannot_be_written_by_its_process(agent: AgentProcess, sh
         os.ftruncate(shim.page_fd, 0)
 
 
-def test_a_workloads_limit_is_told_and_enforced(agent: AgentProcess, shims) -> None:
+def test_a_workloads_limit_is_told_and_enforced(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload(limit_bytes=2 * GIB))
     shim.hello()
 
@@ -172,7 +178,7 @@ def test_a_workloads_limit_is_told_and_enforced(agent: AgentProcess, shims) -> N
     assert "2 GiB" in refusal.text
 
 
-def test_two_that_do_not_fit_take_turns(agent: AgentProcess, shims, others) -> None:
+def test_two_that_do_not_fit_take_turns(agent: AgentProcess, shims: Shims, others: Others) -> None:
     first = joined(shims, agent, used=10 * GIB)
     other = others(agent.workload())
     other.do("shim.attach(uuid_of(0))")
@@ -192,7 +198,9 @@ def test_two_that_do_not_fit_take_turns(agent: AgentProcess, shims, others) -> N
     until(lambda: [r.state for r in agent.ps()] == ["coming", "out"], "the turn")
 
 
-def test_a_killed_process_frees_its_memory_at_once(agent: AgentProcess, shims, others) -> None:
+def test_a_killed_process_frees_its_memory_at_once(
+    agent: AgentProcess, shims: Shims, others: Others
+) -> None:
     other = others(agent.workload())
     other.do("shim.attach(uuid_of(0))")
     other.do("shim.allocated(0, 12 << 30)")
@@ -210,12 +218,12 @@ def test_a_killed_process_frees_its_memory_at_once(agent: AgentProcess, shims, o
 
 
 def test_a_forked_child_that_holds_the_socket_keeps_nobody_alive(
-    agent: AgentProcess, others
+    agent: AgentProcess, others: Others
 ) -> None:
     other = others(agent.workload())
     child = int(other.do("__import__('os').fork() or __import__('time').sleep(1000)"))
     try:
-        until(lambda: agent.ps(), "the process")
+        until(agent.ps, "the process")
         other.process.kill()
         until(lambda: not agent.ps(), "its end")
         os.kill(child, 0)  # the child is there, and so is the socket in it
@@ -223,7 +231,7 @@ def test_a_forked_child_that_holds_the_socket_keeps_nobody_alive(
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_process_that_lost_its_connection_comes_back(agent: AgentProcess, shims) -> None:
+def test_a_process_that_lost_its_connection_comes_back(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent, used=GIB)
     epoch, before = shim.epoch, shim.tenant
 
@@ -237,29 +245,31 @@ def test_a_process_that_lost_its_connection_comes_back(agent: AgentProcess, shim
     assert (row.state, row.allocated_bytes) == ("holding", GIB)
 
 
-def test_a_process_that_stays_without_a_connection_is_forgotten(agent: AgentProcess, shims) -> None:
+def test_a_process_that_stays_without_a_connection_is_forgotten(
+    agent: AgentProcess, shims: Shims
+) -> None:
     shim = joined(shims, agent)
     shim.sock.close()
     until(lambda: [r.state for r in agent.ps()] == ["unconnected"], "the loss")
     until(lambda: not agent.ps(), "the end of patience")
 
 
-NONSENSE: list[tuple[str, bytes]] = [
-    ("no header", b"abc"),
-    ("an unknown type", struct.pack("<HHI", 99, 8, 0)),
-    ("a false length", struct.pack("<HHI", Type.WANT, 999, 0)),
-    ("a second greeting", Hello().encode()),
-    ("a message of the agent", LeaseNote(Type.GRANT, 0, 7).encode()),
-    ("a GPU that is not attached", Amount(Type.RESIDENT, 0, 31, 5).encode()),
-    ("an eviction elsewhere", Evicted(gpu=4, bytes=1).encode()),
-    ("a free elsewhere", Free(gpu=4, bytes=1).encode()),
-    ("memory from nowhere", Attach(serial=9, uuid=uuid_of(1), allocated_bytes=5).encode()),
-]
+NONSENSE: dict[str, bytes] = {
+    "no header": b"abc",
+    "an unknown type": struct.pack("<HHI", 99, 8, 0),
+    "a false length": struct.pack("<HHI", Type.WANT, 999, 0),
+    "a second greeting": Hello().encode(),
+    "a message of the agent": LeaseNote(Type.GRANT, 0, 7).encode(),
+    "a GPU that is not attached": Amount(Type.RESIDENT, 0, 31, 5).encode(),
+    "an eviction elsewhere": Evicted(gpu=4, bytes=1).encode(),
+    "a free elsewhere": Free(gpu=4, bytes=1).encode(),
+    "memory from nowhere": Attach(serial=9, uuid=uuid_of(1), allocated_bytes=5).encode(),
+}
 
 
-@pytest.mark.parametrize(("what", "packet"), NONSENSE, ids=[w for w, _ in NONSENSE])
+@pytest.mark.parametrize("packet", NONSENSE.values(), ids=NONSENSE)
 def test_nonsense_ends_the_connection_and_nothing_else(
-    agent: AgentProcess, shims, what: str, packet: bytes
+    agent: AgentProcess, shims: Shims, packet: bytes
 ) -> None:
     shim = joined(shims, agent)
     shim.send_raw(packet)
@@ -269,27 +279,29 @@ def test_nonsense_ends_the_connection_and_nothing_else(
     assert agent.status().pid
 
 
-def test_the_first_message_must_be_a_greeting(agent: AgentProcess, shims) -> None:
+def test_the_first_message_must_be_a_greeting(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
     shim.want()
     assert "greeting" in shim.refused(Refusal.PROTOCOL).text
     assert shim.closed_by_agent()
 
 
-def test_another_version_is_told_so(agent: AgentProcess, shims) -> None:
+def test_another_version_is_told_so(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
     shim.send(Hello(version=9))
     assert "version 9" in shim.refused(Refusal.VERSION).text
 
 
-def test_an_unknown_gpu_is_refused_and_the_rest_goes_on(agent: AgentProcess, shims) -> None:
+def test_an_unknown_gpu_is_refused_and_the_rest_goes_on(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
     shim.send(Attach(serial=50, uuid=bytes(16)))
     assert shim.refused(Refusal.GPU).serial == 50
     shim.allocated(0, GIB)
 
 
-def test_a_process_that_reads_nothing_does_not_block_the_agent(agent: AgentProcess, shims) -> None:
+def test_a_process_that_reads_nothing_does_not_block_the_agent(
+    agent: AgentProcess, shims: Shims
+) -> None:
     deaf = joined(shims, agent)
     deaf.sock.setblocking(False)
     packets = (Attach(serial=n, uuid=bytes(16)).encode() for n in range(1, 1_000_000))
@@ -309,7 +321,7 @@ def test_a_process_that_reads_nothing_does_not_block_the_agent(agent: AgentProce
     assert agent.status().pid
 
 
-def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims) -> None:
+def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
     plain = os.memfd_create("plain")
     shim.send(Hello(program="plain"), plain)
@@ -318,20 +330,20 @@ def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims) -> 
     assert agent.ps()[0].waited_s == 0
 
 
-def test_counters_show_in_ps(agent: AgentProcess, shims) -> None:
+def test_counters_show_in_ps(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
     os.pwrite(shim.counters, struct.pack("<Q", 2_500_000_000), 6 * 8)
     assert agent.ps()[0].waited_s == 2.5
 
 
-def test_what_a_context_takes_replaces_the_estimate(agent: AgentProcess, shims) -> None:
+def test_what_a_context_takes_replaces_the_estimate(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
     shim.context(0, 300 << 20)
     until(lambda: agent.ps()[0].residue_bytes == 300 << 20, "the measurement")
 
 
 def test_a_stopped_process_that_holds_the_gpu_has_a_state_with_a_name(
-    tmp_path: Path, pretended: Path, shims, others
+    tmp_path: Path, pretended: Path, shims: Shims, others: Others
 ) -> None:
     arguments = [*ARGUMENTS, "--revoke-deadline", "50ms"]
     with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
@@ -349,7 +361,7 @@ def test_a_stopped_process_that_holds_the_gpu_has_a_state_with_a_name(
 
 
 def test_an_overdue_process_is_killed_if_the_agent_was_told_so(
-    tmp_path: Path, pretended: Path, shims, others
+    tmp_path: Path, pretended: Path, shims: Shims, others: Others
 ) -> None:
     arguments = [*ARGUMENTS, "--revoke-deadline", "50ms", "--overdue-kill"]
     with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
@@ -394,7 +406,7 @@ def test_a_limit_above_the_capacity_is_refused_with_the_possible(agent: AgentPro
 
 
 def test_another_capacity_than_the_agents_is_refused_with_both(agent: AgentProcess) -> None:
-    with agent.call() as call, pytest.raises(errors.CapacityMismatch, match="all .* 4 GiB"):
+    with agent.call() as call, pytest.raises(errors.CapacityMismatch, match=r"all .* 4 GiB"):
         call.ask(requests.CreateWorkload("x", ["x"], "/", capacity_bytes=4 * GIB), requests.Created)
 
 
@@ -406,7 +418,7 @@ def test_a_message_to_somebody_elses_version_is_readable() -> None:
         decode(Hello(version=5).encode())
 
 
-def test_hanging_up_is_noticed(agent: AgentProcess, shims) -> None:
+def test_hanging_up_is_noticed(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
     agent.kill()
     with pytest.raises(Closed):

@@ -118,7 +118,7 @@ def test_a_new_agent_does_not_wait_for_ever(agent: AgentProcess) -> None:
         end(other)
 
 
-def test_the_dead_are_not_awaited_and_leave_nothing(agent: AgentProcess, pretended: Path) -> None:
+def test_the_dead_are_not_awaited_and_leave_nothing(agent: AgentProcess) -> None:
     other = other_process(agent.workload())
     folder = agent.directory.workloads
     assert [file.name for file in folder.glob("*/clients/*")] == [str(other.pid)]
@@ -177,8 +177,8 @@ def test_a_workload_keeps_the_agent_from_ending(tmp_path: Path, pretended: Path)
         )
         agent.workload()
         end(other)
+        assert agent.process
         with pytest.raises(subprocess.TimeoutExpired):
-            assert agent.process
             agent.process.wait(0.6)
         assert agent.status().workloads == 1
 
@@ -272,7 +272,9 @@ def test_commands_that_start_an_agent_at_the_same_time_get_the_same_one(
     until(lambda: not template.directory.lock.exists(), "its end")
 
 
-def test_why_an_agent_could_not_start_is_told(tmp_path: Path, monkeypatch) -> None:
+def test_why_an_agent_could_not_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MOIETY_SIMGPU", "pretended")
     monkeypatch.setenv("MOIETY_NATIVE", str(tmp_path))
     with pytest.raises(errors.NoGpu, match="simgpu"):

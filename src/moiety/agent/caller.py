@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Call:
         self._file.close()
         self._sock.close()
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -138,6 +138,7 @@ class Control:
             argv=request.argv,
             cwd=request.cwd,
             memory_limit_bytes=limit,
+            name=request.name,
         )
         self.node.log.info(
             "workload",

@@ -46,12 +46,14 @@ class Conversation:
         peer: processes.Peer,
         workload: str,
         limit_bytes: int | None,
+        name: str | None = None,
     ) -> None:
         """Listen to `peer`, who came in through the socket of `workload`."""
         self._node = node
         self._peer = peer
         self._workload = workload
         self._limit_bytes = limit_bytes
+        self._name = name
         self._pidfd = processes.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
         self._connection = Connection(loop, sock, self._on_packet, self._on_end)
@@ -95,7 +97,7 @@ class Conversation:
             pid=self._peer.pid,
             started=started,
             pidfd=self._pidfd,
-            program=hello.program or processes.name_of(self._peer.pid),
+            program=self._name or hello.program or processes.name_of(self._peer.pid),
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
             limit_bytes=self._limit_bytes,
@@ -107,7 +109,7 @@ class Conversation:
         welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        node.join(client, ev.Joined(client.number, holding, epoch, pinned))
+        node.join(client, ev.Joined(client.number, holding, epoch, pinned, resumed))
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"

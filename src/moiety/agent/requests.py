@@ -35,6 +35,8 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     argv: list[str]
     cwd: str
     memory_limit_bytes: int | None = None
+    name: str | None = None
+    """what to call it instead of the program's own name"""
     capacity_bytes: int | None = None
     """what the asker wants shared out of each GPU, if that matters to it"""
 

@@ -62,7 +62,7 @@ def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sl
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m moiety.agent.supervisor LOCK READY_FD AGENT-ARGUMENTS...`"""
+    """Keep the agent with these arguments alive: LOCK-FILE READY-FD AGENT-ARGUMENTS..."""
     if os.fork():
         os._exit(0)  # whoever started this waits for no more, and has no child left over
     try:

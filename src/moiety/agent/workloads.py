@@ -35,6 +35,8 @@ class Record(msgspec.Struct, frozen=True):
     argv: list[str]
     cwd: str
     memory_limit_bytes: int | None = None
+    name: str | None = None
+    """what to call its processes instead of what they call themselves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,15 @@ class Workloads:
         argv: list[str],
         cwd: str,
         memory_limit_bytes: int | None,
+        name: str | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
         started = processes.start_time(peer.pid)
         if started is None:
             raise ProcessLookupError(peer.pid)
-        name = secrets.token_hex(4)
+        identity = secrets.token_hex(4)
         record = Record(
-            id=name,
+            id=identity,
             uid=peer.uid,
             root_pid=peer.pid,
             root_started=started,
@@ -104,8 +107,9 @@ class Workloads:
             argv=argv,
             cwd=cwd,
             memory_limit_bytes=memory_limit_bytes,
+            name=name,
         )
-        folder = self._directory.workloads / name
+        folder = self._directory.workloads / identity
         check_socket_path(folder / "shim.sock")
         (folder / "clients").mkdir(mode=0o700, parents=True)
         write_whole(folder / "workload.json", msgspec.json.encode(record))
@@ -169,6 +173,7 @@ class Workloads:
                 peer=peer,
                 workload=workload.record.id,
                 limit_bytes=workload.record.memory_limit_bytes,
+                name=workload.record.name,
             )
         except OSError:  # it died between connect and now
             sock.close()

@@ -57,7 +57,8 @@ def run(
     with call_or_start(find_directory(), agent_arguments) as call:
         created = call.ask(
             requests.CreateWorkload(
-                program=name or Path(program).name,
+                program=Path(program).name,
+                name=name,
                 argv=argv,
                 cwd=os.getcwd(),
                 memory_limit_bytes=memory_limit,

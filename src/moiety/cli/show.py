@@ -74,6 +74,11 @@ def colour_wanted() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def count(number: int, noun: str) -> str:
+    """1 tenant, 2 tenants."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def size(amount: int | None) -> str:
     """Bytes for a table."""
     return "-" if amount is None else format_bytes(amount)
@@ -83,4 +88,5 @@ def seconds(amount: float | None) -> str:
     """A duration for a table; what is below a millisecond does not matter there."""
     if amount is None:
         return "-"
-    return format_duration(round(amount, 3 if amount < 1 else 1))
+    rounded = round(amount, 3 if amount < 1 else 1)
+    return format_duration(rounded) if rounded else "0 s"

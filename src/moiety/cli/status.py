@@ -7,7 +7,7 @@ import click
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import find
-from moiety.cli.show import emit_json, output_option, seconds, size, table
+from moiety.cli.show import count, emit_json, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
 
 TITLES = (
@@ -51,7 +51,7 @@ def agent_line(found: requests.NodeStatus) -> str:
     return (
         f"agent {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
         f"driver {found.driver_version or 'unknown'}{simulated}; "
-        f"{found.tenants} tenants in {found.workloads} workloads; "
+        f"{count(found.tenants, 'tenant')} in {count(found.workloads, 'workload')}; "
         f"{size(found.arena_bytes)} of host memory for evicted data"
     )
 

@@ -9,6 +9,11 @@ from moiety.devices.native import is_simulated, simgpu_dir
 from moiety.devices.seam import Device, Usage
 
 LIBRARY = "libnvidia-ml.so.1"
+PROCESS_CALLS = (
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetComputeRunningProcesses_v2",
+)
+"""drivers before 510 have only the older one; the name without a version insists on the newest"""
 
 
 class NvmlUnavailable(Exception):
@@ -45,9 +50,12 @@ class Nvml:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
-        running = self._optional("nvmlDeviceGetComputeRunningProcesses", handle) or []
+        running = None
+        for call in PROCESS_CALLS:
+            if running is None:
+                running = self._optional(call, handle)
         processes: dict[int, int] = {}
-        for process in running:
+        for process in running or []:
             if process.usedGpuMemory is not None:
                 known = processes.get(process.pid, 0)
                 processes[process.pid] = known + int(process.usedGpuMemory)

@@ -1,5 +1,5 @@
 """What tests are made of: clocks that stand still, GPUs on paper, processes that play a part.
 
-It is public: whoever builds on moiety tests with the same pieces. Nothing outside of tests imports
-it.
+It owns the shipped stand-ins, for whoever builds on moiety as well. It never becomes part of a
+running node: nothing outside of tests imports it.
 """

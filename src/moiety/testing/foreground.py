@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from moiety.agent import requests
 from moiety.agent.caller import Call
@@ -107,17 +107,20 @@ class AgentProcess:
         self.environment.pop("MOIETY_AGENT_ARGS", None)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> AgentProcess:
+    def start(self) -> None:
         """Start it and wait until it answers."""
         with open(self._complaints, "wb") as complaints:
             self.process = subprocess.Popen(self._command, env=self.environment, stderr=complaints)
         until(self._answers, "the agent")
-        return self
 
     def refusal(self) -> tuple[int, str]:
         """Start it in vain: its exit code, and what it says."""
         ended = subprocess.run(
-            self._command, env=self.environment, stderr=subprocess.PIPE, timeout=DEADLINE_S
+            self._command,
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE_S,
+            check=False,
         )
         return ended.returncode, ended.stderr.decode()
 
@@ -160,8 +163,9 @@ class AgentProcess:
         """What it wrote down."""
         return self.directory.log.read_text() if self.directory.log.exists() else ""
 
-    def __enter__(self) -> AgentProcess:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(self, *exception: object) -> None:
         if self.process and self.process.poll() is None:

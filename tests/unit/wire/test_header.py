@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
 import sys
+from enum import IntEnum, IntFlag
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,13 @@ TYPES = {"H": "uint16_t", "I": "uint32_t", "Q": "uint64_t"}
 
 
 def without_comments(text: str) -> str:
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 SOURCE = without_comments(HEADER.read_text())
-STRUCTS = dict(re.findall(r"struct (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.S))
+STRUCTS = dict(re.findall(r"struct (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.DOTALL))
 FIELDS = {name: re.findall(r"(\w+)(?:\[\w+\])?;", body) for name, body in STRUCTS.items()}
-ENUMS = dict(re.findall(r"enum (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.S))
+ENUMS = dict(re.findall(r"enum (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.DOTALL))
 DEFINES = re.findall(r"#define (MW_\w+) ", SOURCE)
 
 
@@ -36,7 +38,7 @@ def python_constants() -> dict[str, int]:
         if name.isupper() and isinstance(getattr(layout, name), int)
     }
     named.pop("MW_COUNTERS_BYTES")  # no constant of the header but a sizeof
-    prefixes = {
+    prefixes: dict[type[IntEnum | IntFlag], str] = {
         layout.Type: "MW_",
         layout.HelloFlag: "MW_HELLO_",
         layout.AllocFlag: "MW_ALLOC_",
@@ -57,9 +59,7 @@ def compiler() -> list[str]:
     for name in ("cc", "gcc", "clang"):
         if path := shutil.which(name):
             return [path]
-    try:
-        import ziglang  # noqa: F401 - only whether it is there
-    except ImportError:
+    if importlib.util.find_spec("ziglang") is None:
         pytest.skip("no C compiler on this machine")
     return [sys.executable, "-m", "ziglang", "cc"]
 

@@ -1,0 +1,404 @@
+"""The command line as a user meets it: whole processes, an agent that is started on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.agent import requests
+from moiety.agent.locks import is_held
+from moiety.model import errors
+from moiety.testing.foreground import AgentProcess, pretended_native, until
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
+
+
+class Cli:
+    """The `moiety` command in surroundings of its own."""
+
+    def __init__(self, folder: Path, native: Path) -> None:
+        self.agent = AgentProcess(folder / "a", native)
+        self.environment = self.agent.environment | {
+            "MOIETY_AGENT_ARGS": "--idle-exit 5s --linger 0",
+            "NO_COLOR": "1",
+        }
+
+    def __call__(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "moiety", *arguments],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "moiety", *arguments],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def is_served(self) -> bool:
+        return self.agent.directory.control.exists()
+
+
+@pytest.fixture
+def cli(tmp_path: Path, pretended: Path) -> Iterator[Cli]:
+    made = Cli(tmp_path, pretended)
+    yield made
+
+    def gone() -> bool:
+        if made.is_served:
+            made("agent", "stop", "--force")
+        return not is_held(made.agent.directory.supervisor_lock)
+
+    until(gone, "the end of the agent")
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def elf(path: Path, *, bits: int = 64, machine: int = 62, interpreter: bytes | None = None) -> Path:
+    """The head of an ELF program, which is all that is looked at."""
+    ident = b"\x7fELF" + bytes([bits // 32, 1, 1]) + bytes(9)
+    header = (2).to_bytes(2, "little") + machine.to_bytes(2, "little") + bytes(4)
+    header += bytes(8) + (64).to_bytes(8, "little") + bytes(8) + bytes(4)
+    header += (64).to_bytes(2, "little") + (56).to_bytes(2, "little")
+    header += (1 if interpreter else 0).to_bytes(2, "little") + bytes(6)
+    body = b""
+    if interpreter:
+        size = len(interpreter).to_bytes(8, "little")
+        body = (3).to_bytes(4, "little") + bytes(4) + (120).to_bytes(8, "little") + bytes(16)
+        body += size + size + bytes(8) + interpreter
+    path.write_bytes(ident + header + body)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_program_gets_its_environment_arguments_and_exit_code(cli: Cli) -> None:
+    source = (
+        "import os, sys; print(os.environ['LD_PRELOAD'], os.environ['MOIETY_SOCKET'],"
+        "*sys.argv[1:]); sys.exit(7)"
+    )
+    found = cli("run", "--", sys.executable, "-c", source, "--memory-limit", "--", "-q", "a b")
+
+    assert (found.returncode, found.stderr) == (7, "")
+    preload, socket, *rest = found.stdout.split()
+    assert preload.endswith("/libmoiety.so")
+    assert Path(socket).parent.parent == cli.agent.directory.workloads
+    assert rest == ["--memory-limit", "--", "-q", "a", "b"]
+
+
+def test_what_was_preloaded_stays_so(cli: Cli) -> None:
+    found = cli("run", "--", "sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD="libc.so.6")
+    first, second = found.stdout.strip().split(":")
+    assert first.endswith("/libmoiety.so")
+    assert second == "libc.so.6"
+
+
+def test_the_stand_in_driver_comes_first_in_the_library_path(cli: Cli) -> None:
+    found = cli("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH", LD_LIBRARY_PATH="/opt/x:/opt/y")
+    assert found.stdout.strip() == f"{cli.environment['MOIETY_NATIVE']}/simgpu:/opt/x:/opt/y"
+
+
+def test_a_signal_reaches_the_program(cli: Cli) -> None:
+    running = cli.start("run", "--", sys.executable, "-c", "print('up', flush=True); input()")
+    assert running.stdout
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGTERM)
+    running.communicate()
+    assert running.returncode == -signal.SIGTERM
+
+
+def test_a_broken_pipe_ends_the_program_as_without_us(cli: Cli) -> None:
+    source = "import signal; print(signal.getsignal(signal.SIGPIPE))"
+    shell = 'grep SigIgn /proc/self/status; exec "$0" -c "$1"'
+    found = cli("run", "--", "sh", "-c", shell, sys.executable, source)
+    ignored = int(found.stdout.split()[1], 16)
+    assert not ignored & 1 << signal.SIGPIPE - 1
+
+
+BAD_RUNS: list[tuple[str, list[str], int, str]] = [
+    ("a size that is none", ["--memory-limit", "banana", "true"], 66, "'banana'"),
+    ("a limit of nothing", ["--memory-limit", "0", "true"], 66, "no memory at all"),
+    ("a negative limit", ["--memory-limit", "-1GiB", "true"], 66, "negative"),
+    ("a unit that is none", ["--capacity", "3 apples", "true"], 66, "apples"),
+    ("no program", [], 2, "PROGRAM"),
+    ("an option that is none", ["--banana", "true"], 2, "--banana"),
+    ("a program that is not there", ["no-such-program"], 127, "not found"),
+    ("a path that is not there", ["./no/such/program"], 127, "not found"),
+    ("an empty name", [""], 127, "not found"),
+    ("a directory", ["/tmp"], 126, "executed"),
+    ("a file that is no program", ["/etc/passwd"], 126, "executed"),
+    ("more than any GPU has", ["--memory-limit", "900GiB", "true"], 71, "13.75 GiB"),
+    ("more than there is to share", ["--capacity", "900GiB", "true"], 72, "16 GiB"),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments", "code", "says"), BAD_RUNS, ids=[b[0] for b in BAD_RUNS]
+)
+def test_bad_input_is_refused_with_a_sentence(
+    cli: Cli, what: str, arguments: list[str], code: int, says: str
+) -> None:
+    found = cli("run", *arguments)
+    assert found.returncode == code, what
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
+    assert found.stdout == ""
+
+
+def test_programs_that_cannot_be_shared_are_refused_before_anything_starts(
+    cli: Cli, tmp_path: Path
+) -> None:
+    loader = b"/lib64/ld-linux-x86-64.so.2\0"
+    programs: dict[Path, type[errors.MoietyError]] = {
+        elf(tmp_path / "bits32", bits=32, machine=3): errors.WrongArchitecture,
+        elf(tmp_path / "arm", machine=183, interpreter=loader): errors.WrongArchitecture,
+        elf(tmp_path / "static"): errors.StaticProgram,
+        elf(tmp_path / "musl", interpreter=b"/lib/ld-musl-x86_64.so.1\0"): errors.MuslProgram,
+        script(tmp_path / "script", f"#!{tmp_path}/static -x\n"): errors.StaticProgram,
+        script(tmp_path / "lost", "#!/no/such/interpreter\n"): errors.ProgramNotFound,
+    }
+    for program, error in programs.items():
+        found = cli("run", "--", str(program))
+        assert found.returncode == error.exit_code, (program, found.stderr)
+        assert program.name in found.stderr
+    assert not cli.is_served
+
+
+def test_a_script_runs_through_its_interpreter(cli: Cli, tmp_path: Path) -> None:
+    program = script(tmp_path / "hello", "#!/usr/bin/env -S sh\necho hello $1\n")
+    assert cli("run", "--", str(program), "you").stdout == "hello you\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give programs away")
+def test_a_setuid_program_is_refused(cli: Cli, tmp_path: Path) -> None:
+    program = elf(tmp_path / "gains", interpreter=b"/lib64/ld-linux-x86-64.so.2\0")
+    os.chown(program, 12345, -1)
+    program.chmod(0o755 | stat.S_ISUID)
+    found = cli("run", "--", str(program))
+    assert found.returncode == errors.SecureProgram.exit_code
+    assert "setuid" in found.stderr
+
+
+def test_unchecked_programs_are_started_all_the_same(cli: Cli, tmp_path: Path) -> None:
+    program = script(tmp_path / "lost", "#!/no/such/interpreter\n")
+    found = cli("run", "--no-check", "--", str(program))
+    assert found.returncode == 126
+    assert cli.is_served
+
+
+def test_without_the_native_library_nothing_starts(cli: Cli, tmp_path: Path) -> None:
+    found = cli("run", "--", "true", MOIETY_NATIVE=str(tmp_path))
+    assert found.returncode == errors.NativeLibraryMissing.exit_code
+    assert not cli.is_served
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a driver")
+def test_without_a_driver_nothing_starts(cli: Cli) -> None:
+    found = cli("run", "--", "true", MOIETY_SIMGPU="")
+    assert found.returncode == errors.NoDriver.exit_code
+    assert "MOIETY_SIMGPU" in found.stderr
+    assert not cli.is_served
+
+
+def test_a_driver_without_the_calls_is_too_old(cli: Cli, pretended: Path) -> None:
+    found = cli("run", "--", "true", MOIETY_SIMGPU="", LD_LIBRARY_PATH=str(pretended / "simgpu"))
+    assert found.returncode == errors.DriverTooOld.exit_code
+    assert "cuMemAddressReserve" in found.stderr
+
+
+def test_another_capacity_than_that_of_the_running_agent_is_refused(cli: Cli) -> None:
+    assert cli("run", "--capacity", "4GiB", "--", "true").returncode == 0
+    assert cli("run", "--", "true").returncode == 0
+    found = cli("run", "--capacity", "5GiB", "--", "true")
+    assert found.returncode == errors.CapacityMismatch.exit_code
+    assert "4 GiB" in found.stderr
+    assert "5 GiB" in found.stderr
+
+
+def test_disabled_means_unshared_and_says_so(cli: Cli) -> None:
+    found = cli("run", "--", "sh", "-c", "echo -$LD_PRELOAD-", MOIETY_DISABLE="1", LD_PRELOAD="")
+    assert found.stdout == "--\n"
+    assert "unshared" in found.stderr
+    assert cli("run", "-q", "--", "true", MOIETY_DISABLE="1").stderr == ""
+    assert not cli.is_served
+
+
+def test_a_debugged_error_shows_where(cli: Cli) -> None:
+    assert "Traceback" in cli("run", "--", "no-such", MOIETY_DEBUG="1").stderr
+
+
+def test_readers_work_without_an_agent(cli: Cli) -> None:
+    for command in ("ps", "status"):
+        found = cli(command)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert "no agent is running" in found.stdout
+    assert json.loads(cli("ps", "-o", "json").stdout) == []
+    assert json.loads(cli("status", "-o", "json").stdout) is None
+    assert cli("agent", "status").returncode == 3
+    assert cli("agent", "stop").returncode == 0
+    assert not cli.is_served
+
+
+SHARER = """
+import os, sys
+from moiety.testing.shim import Shim
+from moiety.testing.foreground import uuid_of
+shim = Shim(os.environ["MOIETY_SOCKET"])
+shim.hello("train.py")
+shim.attach(uuid_of(0))
+shim.allocated(0, 3 << 30)
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_ps_and_status_show_who_shares(cli: Cli) -> None:
+    running = cli.start("run", "--memory-limit", "4GiB", "--", sys.executable, "-c", SHARER)
+    assert running.stdout
+    assert running.stdout.readline() == "up\n"
+
+    titles, row = cli("ps").stdout.splitlines()
+    assert titles.split() == [
+        *("TENANT", "PID", "PROGRAM", "GPU", "STATE", "ALLOCATED", "RESIDENT", "LIMIT"),
+        *("HAND-OFFS", "WAITED", "REASON"),
+    ]
+    assert str(running.pid) in row
+    assert "holding" in row
+    for title, value in (("ALLOCATED", "3 GiB"), ("LIMIT", "4 GiB")):
+        assert titles.index(title) + len(title) == row.index(value) + len(value)
+    (shown,) = json.loads(cli("ps", "-o", "json").stdout)
+    assert shown["pid"] == running.pid
+    assert shown["allocated_bytes"] == 3 * GIB
+
+    agent, _, gpu = cli("status").stdout.splitlines()
+    assert "1 tenant in 1 workload" in agent
+    assert "13.75 GiB" in gpu
+    assert json.loads(cli("status", "-o", "json").stdout)["gpus"][0]["holders"] == [shown["tenant"]]
+
+    refused = cli("stop")
+    assert refused.returncode == errors.AgentBusy.exit_code
+    assert f"train.py (pid {running.pid})" in refused.stderr
+    running.communicate("")
+    until(lambda: json.loads(cli("ps", "-o", "json").stdout) == [], "its end")
+    assert cli("stop").returncode == 0
+    assert cli("agent", "status").returncode == 3
+
+
+def test_an_agent_is_started_with_options_and_refuses_bad_ones(cli: Cli) -> None:
+    for arguments in (["--turn-min", "soon"], ["--gpus", "a"], ["--arena", "much"]):
+        found = cli("agent", "start", *arguments)
+        assert found.returncode == errors.BadArgument.exit_code
+        assert arguments[0] in found.stderr
+    found = cli("agent", "start", "--gpus", "7")
+    assert found.returncode == errors.NoGpu.exit_code
+
+    started = cli("agent", "start", "--arena", "3GiB", "--turn-min", "50ms", "--overdue-kill")
+    assert started.returncode == 0, started.stderr
+    status = json.loads(cli("agent", "status", "-o", "json").stdout)
+    assert status["arena_bytes"] == 3 * GIB
+    assert f"pid {status['pid']}" in started.stdout
+    again = cli("agent", "start")
+    assert again.returncode == errors.AgentAlreadyRunning.exit_code
+
+
+def test_an_agent_in_the_foreground_ends_with_ctrl_c(cli: Cli) -> None:
+    running = cli.start("agent", "start", "--foreground")
+    until(lambda: cli.is_served, "the agent")
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate()
+    assert running.returncode == 0
+    assert "got SIGINT" in said
+
+
+def test_an_agent_of_another_version_is_named(cli: Cli) -> None:
+    cli.agent.start()
+    try:
+        source = (
+            "import moiety.version; moiety.version.__version__ = '9.9.9';"
+            "from moiety.cli.main import main; main(['ps'])"
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", source], env=cli.environment, capture_output=True, text=True
+        )
+        assert found.returncode == errors.AgentVersion.exit_code
+        assert "9.9.9" in found.stderr
+    finally:
+        cli.agent.kill()
+
+
+def test_a_directory_with_a_long_name_is_refused(cli: Cli, tmp_path: Path) -> None:
+    found = cli("run", "--", "true", MOIETY_DIR=str(tmp_path / ("x" * 100)))
+    assert found.returncode == errors.BadAgentDirectory.exit_code
+    assert "107" in found.stderr
+
+
+def test_a_directory_that_is_a_link_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    found = cli("run", "--", "true", MOIETY_DIR=str(tmp_path / "link"))
+    assert found.returncode == errors.BadAgentDirectory.exit_code
+    assert "link" in found.stderr
+
+
+def test_the_doctor_finds_what_is_missing(cli: Cli, tmp_path: Path) -> None:
+    found = json.loads(cli("doctor", "-o", "json").stdout)
+    by_subject = {finding["about"]: finding for finding in found}
+    assert by_subject["GPU 0"]["level"] == "ok"
+    assert by_subject["driver"]["text"].endswith("CUDA 12.4")
+    assert by_subject["driver calls"]["level"] == "bad"  # the pretended driver has none
+
+    without = cli("doctor", MOIETY_NATIVE=str(tmp_path))
+    assert without.returncode == 1
+    assert "libmoiety.so is not in" in without.stdout
+
+
+def test_help_and_version_are_quick(cli: Cli) -> None:
+    assert "protocol 1" in cli("version").stdout
+    began_s = time.monotonic()
+    assert "Run a program" in cli("--help").stdout
+    assert time.monotonic() - began_s < 2  # 0.05 s where nothing else runs
+    modules = "import sys; import moiety.cli.main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", modules], env=cli.environment, capture_output=True, text=True
+    ).stdout.split()
+    assert not {"msgspec", "structlog", "asyncio", "pynvml"} & set(loaded)
+    modules = "import sys; import moiety.cli.run; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", modules], env=cli.environment, capture_output=True, text=True
+    ).stdout.split()
+    assert not {"structlog", "asyncio", "pynvml", "moiety.agent.node"} & set(loaded)
+
+
+def test_a_workload_is_named_as_asked(cli: Cli) -> None:
+    running = cli.start("run", "--name", "night run", "--", sys.executable, "-c", SHARER)
+    assert running.stdout
+    assert running.stdout.readline() == "up\n"
+    assert [row.program for row in cli.agent.ps()] == ["night run"]
+    with cli.agent.call() as call:
+        assert call.ask(requests.Ping(), requests.Done)
+    running.communicate("")
