@@ -178,6 +178,15 @@ def test_a_workloads_limit_is_told_and_enforced(agent: AgentProcess, shims: Shim
     assert "2 GiB" in refusal.text
 
 
+def test_a_limit_is_told_without_a_context(agent: AgentProcess, shims: Shims) -> None:
+    shim = shims(agent.workload(limit_bytes=2 * GIB))
+    shim.hello()
+    assert shim.lookup(uuid_of(1)).limit_bytes == 2 * GIB
+    (row,) = agent.ps()
+    assert row.gpu is None
+    assert agent.status().gpus[1].residue_bytes == 0
+
+
 def test_two_that_do_not_fit_take_turns(agent: AgentProcess, shims: Shims, others: Others) -> None:
     first = joined(shims, agent, used=10 * GIB)
     other = others(agent.workload())

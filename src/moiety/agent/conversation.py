@@ -128,12 +128,24 @@ class Conversation:
 # What each message means
 
 
-def _attach(node: Node, client: Client, message: Attach) -> None:
+def _lookup(node: Node, client: Client, message: Attach) -> None:
+    gpu = _gpu_of(node, client, message)
+    if gpu is not None:
+        hands.attach(node, client, message.serial, gpu)
+
+
+def _gpu_of(node: Node, client: Client, message: Attach) -> int | None:
     gpu = node.by_uuid.get(message.uuid)
     if gpu is None:
         text = "this agent does not manage that GPU; see moiety status"
         refused = Refused(serial=message.serial, code=Refusal.GPU, text=text)
         client.connection.send(refused.encode())
+    return gpu
+
+
+def _attach(node: Node, client: Client, message: Attach) -> None:
+    gpu = _gpu_of(node, client, message)
+    if gpu is None:
         return
     if gpu in client.attaching.values():
         raise ProtocolError(f"GPU {gpu} is being attached already")
@@ -263,6 +275,7 @@ def _may_ask(client: Client, serial: int) -> None:
 
 
 _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
+    int(Type.LOOKUP): _lookup,
     int(Type.ATTACH): _attach,
     int(Type.CONTEXT): _context,
     int(Type.DETACH): _detach,

@@ -141,6 +141,12 @@ class Shim:
         self.gpus[attached.gpu] = attached
         return attached
 
+    def lookup(self, uuid: bytes) -> Attached:
+        """Ask for a GPU's limit."""
+        serial = self.next_serial()
+        self.send(Attach(Type.LOOKUP, serial, uuid))
+        return self.reply(serial, Attached)
+
     def context(self, gpu: int, lost_bytes: int = 0) -> None:
         """Tell that the context exists."""
         self.send(Amount(Type.CONTEXT, 0, gpu, lost_bytes))

@@ -46,6 +46,7 @@ class Type(IntEnum):
     WATCH = 20
     IDLE = 21
     PINNED = 22
+    LOOKUP = 23
 
 
 class HelloFlag(IntFlag):

@@ -112,10 +112,10 @@ class Refused(Message, frozen=True):
 
 
 class Attach(Message, frozen=True):
-    """A process is about to create its first context on a GPU."""
+    """A process is about to create its first context on a GPU, or (LOOKUP) asks for its limit."""
 
     LAYOUT = "mw_attach"
-    TYPES = (Type.ATTACH,)
+    TYPES = (Type.ATTACH, Type.LOOKUP)
 
     type: int = Type.ATTACH
     serial: int = 0
