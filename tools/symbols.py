@@ -56,6 +56,8 @@ def exports(elf: ELFFile) -> set[str]:
 
 def complaints(file: Path, libraries: set[str], may_export: re.Pattern[str] | None) -> list[str]:
     """What one library asks that it should not."""
+    if not file.exists():
+        return [f"{file} was not built"]
     with file.open("rb") as stream:
         elf = ELFFile(stream)
         found = [f"links {name}" for name in sorted(needed(elf) - libraries)]

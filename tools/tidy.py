@@ -15,8 +15,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import clang_tidy  # type: ignore[import-untyped]  # it has no stubs
-import ziglang  # type: ignore[import-untyped]  # it has no stubs
+import clang_tidy
+import ziglang
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADERS = ("x86-linux-gnu", "generic-glibc", "x86-linux-any", "any-linux-any")
