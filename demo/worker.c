@@ -24,23 +24,27 @@ typedef unsigned long long u64;
 #define MIB (1ull << 20)
 
 #ifdef LOOKUP
-#define CALLS(X)                                                                                  \
-    X(cuDeviceGet, 2000) X(cuDevicePrimaryCtxRetain, 7000) X(cuCtxSetCurrent, 4000)               \
-    X(cuModuleLoad, 2000) X(cuModuleGetFunction, 2000) X(cuStreamCreate, 2000)                    \
-    X(cuStreamSynchronize, 2000) X(cuLaunchKernel, 4000) X(cuDevicePrimaryCtxRelease, 11000)      \
-    X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020)            \
-    X(cuMemsetD8, 3020) X(cuMemGetInfo, 3020) X(cuInit, 2000)
-#define cuMemAlloc_v2 cuMemAlloc
-#define cuMemFree_v2 cuMemFree
-#define cuMemcpyHtoD_v2 cuMemcpyHtoD
-#define cuMemcpyDtoH_v2 cuMemcpyDtoH
-#define cuMemsetD8_v2 cuMemsetD8
-#define cuMemGetInfo_v2 cuMemGetInfo
-#define cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxRelease
-#define X(name, version) static __typeof__(&name) call_##name;
+/* As a runtime does it: the plain name, and the version in which it got its present form. */
+#define CALLS(X)                                     \
+    X(cuInit, "cuInit", 2000)                        \
+    X(cuDeviceGet, "cuDeviceGet", 2000)              \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000)      \
+    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000) \
+    X(cuCtxSetCurrent, "cuCtxSetCurrent", 4000)      \
+    X(cuModuleLoad, "cuModuleLoad", 2000)            \
+    X(cuModuleGetFunction, "cuModuleGetFunction", 2000) \
+    X(cuStreamCreate, "cuStreamCreate", 2000)        \
+    X(cuStreamSynchronize, "cuStreamSynchronize", 2000) \
+    X(cuLaunchKernel, "cuLaunchKernel", 4000)        \
+    X(cuMemAlloc_v2, "cuMemAlloc", 3020)             \
+    X(cuMemFree_v2, "cuMemFree", 3020)               \
+    X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020)         \
+    X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020)         \
+    X(cuMemsetD8_v2, "cuMemsetD8", 3020)
+#define X(symbol, name, version) static __typeof__(&symbol) call_##symbol;
 CALLS(X)
 #undef X
-#define CALL(name) call_##name
+#define CALL(symbol) call_##symbol
 
 static void find_driver(void)
 {
@@ -51,10 +55,10 @@ static void find_driver(void)
         fprintf(stderr, "worker: no driver: %s\n", dlerror());
         exit(1);
     }
-#define X(name, version)                                                                          \
-    if (find(#name, (void **)&call_##name, version, 0, NULL) != CUDA_SUCCESS || !call_##name) {   \
-        fprintf(stderr, "worker: the driver has no " #name "\n");                                 \
-        exit(1);                                                                                  \
+#define X(symbol, name, version)                                                                \
+    if (find(name, (void **)&call_##symbol, version, 0, NULL) != CUDA_SUCCESS || !call_##symbol) { \
+        fprintf(stderr, "worker: the driver has no %s\n", name);                                \
+        exit(1);                                                                                \
     }
     CALLS(X)
 #undef X

@@ -11,6 +11,7 @@
 static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
 static struct lock lock;
+static struct lock attach_lock;
 
 static struct device *find(CUdevice ordinal)
 {
@@ -86,6 +87,7 @@ struct device *device_know(CUdevice ordinal)
 
 CUresult device_attach(CUdevice ordinal, struct device **device)
 {
+    LOCK_SCOPE(&attach_lock); /* one thread asks, the others find it done */
     lock_take(&lock);
     *device = find(ordinal);
     lock_drop(&lock);
@@ -231,4 +233,5 @@ void device_after_fork(void)
 {
     device_count = 0;
     atomic_store(&lock.word, 0);
+    atomic_store(&attach_lock.word, 0);
 }
