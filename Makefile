@@ -73,7 +73,8 @@ $(WORK)/tools-%: pyproject.toml tools/constraints.txt tools/requirements.py | $(
 $(WORK)/installed: $(SOURCES) | $(WORK)/tools-test
 	@echo "setting up: moiety"
 	@rm -rf $(WORK)/wheel
-	@$(LOCK) $(PIP) wheel --no-deps --no-build-isolation -Cbuild-dir=$(WORK)/native --wheel-dir $(WORK)/wheel .
+	@$(LOCK) $(PIP) wheel --no-deps --no-build-isolation \
+	  --config-settings build-dir=$(WORK)/native --wheel-dir $(WORK)/wheel .
 	@$(LOCK) $(PIP) install --no-deps --force-reinstall $(WORK)/wheel/*.whl
 	@touch $@
 
