@@ -77,7 +77,13 @@ class Arbiter:
 
     def _joined(self, event: ev.Joined) -> None:
         self._leave(event.tenant)
-        tenant = Tenant(event.tenant, epoch=event.epoch, pinned=event.pinned, since_s=self._now_s)
+        tenant = Tenant(
+            event.tenant,
+            epoch=event.epoch,
+            resumed=event.resumed or event.holding or event.epoch > 0,
+            pinned=event.pinned,
+            since_s=self._now_s,
+        )
         if event.holding:
             tenant.state = State.HOLDING
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
@@ -102,14 +108,14 @@ class Arbiter:
             known.limit_bytes = event.limit_bytes
             tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
             return
-        resumed = event.allocated_bytes > 0
-        if not self._settled and not resumed and tenant.epoch == 0:
-            self._put_off.append(event)  # perhaps new: it waits until all are back
+        has_memory = event.allocated_bytes > 0
+        if not self._settled and not has_memory and not tenant.resumed:
+            self._put_off.append(event)  # it waits until those who were here are back
             return
-        resumed = resumed or not self._settled
-        if not resumed and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
-            self._refuse(event, *no)
-            return
+        if self._settled and not has_memory:
+            if no := refuse_context(self._ledger, event.gpu, event.residue_bytes):
+                self._refuse(event, *no)
+                return
         holding = tenant.state is State.HOLDING
         tenant.gpus[event.gpu] = OnGpu(
             residue_bytes=event.residue_bytes,
@@ -120,7 +126,7 @@ class Arbiter:
             # a holder may be about to map what it was admitted
             charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
         )
-        if resumed:
+        if has_memory:
             self._out.append(do.Admitted(event.tenant, event.gpu, event.serial))
         else:
             tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
@@ -130,10 +136,13 @@ class Arbiter:
             entry.residue_bytes = event.residue_bytes
 
     def _detached(self, event: ev.Detached) -> None:
+        gone = (event.tenant, event.gpu)
+        self._put_off = [e for e in self._put_off if (e.tenant, e.gpu) != gone]
         if tenant := self._ledger.tenants.get(event.tenant):
+            had_orders = tenant.has_orders
             tenant.gpus.pop(event.gpu, None)
             tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
-            if not tenant.has_orders and tenant.state in (State.OUT, State.WAITING):
+            if had_orders and not tenant.has_orders:
                 self._answered(tenant)
 
     def _pinned(self, event: ev.Pinned) -> None:
@@ -216,7 +225,8 @@ class Arbiter:
         entry = self._ledger.entry(event.tenant, event.gpu)
         if tenant is None or entry is None or not entry.orders:
             return
-        tenant.restored = False  # if it was ever said, it was before this
+        if tenant.restored:  # said before it read the order: what leaves now needs new room
+            tenant.room_given = tenant.restored = False
         entry.charged_bytes = max(0, entry.charged_bytes - event.bytes)
         entry.orders[0] = max(0, entry.orders[0] - event.bytes)
         if event.last:

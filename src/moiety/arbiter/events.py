@@ -13,13 +13,15 @@ from dataclasses import dataclass
 class Joined:
     """A process said hello. It holds no lease, unless `holding` (it outlived its agent).
 
-    `epoch` is that of its last lease; the next one it gets has a higher one.
+    `epoch` is that of its last lease; the next one it gets has a higher one. `resumed` says that
+    it outlived its agent, so that contexts it speaks of before `Settled` may be there already.
     """
 
     tenant: int
     holding: bool = False
     epoch: int = 0
     pinned: bool = False
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,19 +47,18 @@ class Round:
         if self._asking:
             self._refuse_outgrown()
         self._finish_coming()
-        self._make_fit()
-        if self._asking or self._ledger.queue:
-            self._take_turns()
-        if self._watched:
-            self._end_watches()
-        self._order_evictions()
-        if self._asking:
-            self._answer_requests()
-        if self._coming:
-            self._give_room()
-            self._finish_coming()
+        granted = True
+        while granted:  # whoever got its lease may be in the way of those who wait
+            self._make_fit()
+            if self._asking or self._ledger.queue:
+                self._take_turns()
+            self._order_evictions()
             if self._asking:
                 self._answer_requests()
+            self._give_room()
+            granted = self._finish_coming()
+        if self._watched:
+            self._end_watches()
 
     # Looking
 
@@ -334,7 +333,8 @@ class Round:
                     tenant.due_s = self._now_s + self._settings.revoke_deadline_s + longest_s
                     self._wake_at(tenant.due_s)
 
-    def _finish_coming(self) -> None:
+    def _finish_coming(self) -> bool:
+        granted = False
         for tenant in list(self._coming):
             if tenant.room_given and not tenant.restored:
                 continue
@@ -351,6 +351,8 @@ class Round:
             tenant.stuck_until_s = tenant.due_s = 0.0
             tenant.turn_ends_s = self._now_s + self._turns.turn_s(tenant)
             self._out.append(do.Grant(tenant.number, tenant.epoch))
+            granted = True
+        return granted
 
     def _answer_requests(self) -> None:
         for tenant in self._asking:

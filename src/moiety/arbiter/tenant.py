@@ -44,6 +44,8 @@ class Tenant:
     number: int
     state: State = State.OUT
     epoch: int = 0
+    resumed: bool = False
+    """it outlived its agent"""
     pinned: bool = False
     pinned_by: str = ""
     """the call that pinned it"""

@@ -142,7 +142,7 @@ class SimulatedTenant:
     @property
     def has_work(self) -> bool:
         """Whether the next `work` does anything."""
-        return not self.hung and bool(self.inbox or self.orders or self._next_missing())
+        return not self.hung and bool(self.inbox or self.orders or self._can_restore())
 
     def work(self) -> None:
         """Do one thing: a step of an eviction, read a message, or restore a chunk."""
@@ -220,6 +220,9 @@ class SimulatedTenant:
     def _missing(self) -> Iterable[tuple[Block, int]]:
         return ((b, i) for b in self.blocks for i, there in enumerate(b.resident) if not there)
 
+    def _can_restore(self) -> bool:
+        return self.restoring and (self._next_missing() is not None or not any(self._missing()))
+
     def _next_missing(self) -> tuple[Block, int] | None:
         """A chunk that there is room for; none also when it has all and said so."""
         if not self.restoring:
@@ -237,7 +240,7 @@ class SimulatedTenant:
         self._say_restored()
 
     def _say_restored(self) -> None:
-        if self.restoring and not any(True for _ in self._missing()):
+        if self.restoring and not any(self._missing()):
             self.restoring = False
             self.credit.clear()
             self.sent.append(ev.Restored(self.number))
@@ -329,7 +332,7 @@ class SimulatedNode:
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""
-        self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch))
+        self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
         known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
         for gpu in sorted(known):
             admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
