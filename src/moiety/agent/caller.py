@@ -91,6 +91,16 @@ def read_answer(line: bytes, answer: type[A]) -> A:
     return found
 
 
+def call(directory: Directory) -> Call:
+    """The agent of this directory, also if it was killed just now and is coming back."""
+    try:
+        return Call(directory)
+    except errors.NoAgent:
+        if not locks.is_held(directory.supervisor_lock):
+            raise
+    return _wait_for(directory, RESTART_TIMEOUT_S)
+
+
 def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
     """The agent of this directory; one is started, with these arguments, if there is none."""
     try:
@@ -110,14 +120,9 @@ def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
 
 def _call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
     try:
-        return Call(directory)
+        return call(directory)
     except errors.NoAgent:
         pass
-    if locks.is_held(directory.supervisor_lock):
-        try:
-            return _wait_for(directory, RESTART_TIMEOUT_S)  # it was killed and comes back
-        except errors.NoAgent:
-            pass
     start(directory, arguments)
     return _wait_for(directory, RESTART_TIMEOUT_S)
 

@@ -100,6 +100,9 @@ class Connection:
                 packet = self._receive_first() if self._first else self._sock.recv(PACKET_BYTES)
             except BlockingIOError:
                 return
+            except ConnectionResetError:
+                self._end("")  # it closed, or died, before it had read all
+                return
             except OSError as error:
                 self._end(f"it cannot be read from: {error.strerror}")
                 return

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from moiety.agent import requests
-from moiety.agent.caller import Call, arguments_from_environment
+from moiety.agent.caller import Call, arguments_from_environment, call
 from moiety.agent.caller import start as start_agent
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP, parse
@@ -57,15 +57,16 @@ def start(foreground: bool, overdue_kill: bool, **given: str | None) -> None:
         sys.exit(main(arguments, foreground=True))
     directory = find()
     try:
-        with Call(directory) as call:
+        with Call(directory) as running:
             raise errors.AgentAlreadyRunning(
-                directory=str(directory.path), owner=str(call.agent.pid)
+                directory=str(directory.path), owner=str(running.agent.pid)
             )
     except errors.NoAgent:
         pass
     start_agent(directory, arguments)
-    with Call(directory) as call:
-        click.echo(f"agent {call.agent.product} runs as pid {call.agent.pid}, {directory.path}")
+    with Call(directory) as running:
+        here = running.agent
+        click.echo(f"agent {here.product} runs as pid {here.pid}, {directory.path}")
 
 
 @agent.command()
@@ -74,9 +75,9 @@ def stop(force: bool) -> None:
     """Stop the agent; refused while programs share the GPUs, unless forced."""
     directory = find()
     try:
-        with Call(directory) as call:
-            pid = call.agent.pid
-            call.ask(requests.Stop(force=force), requests.Done)
+        with call(directory) as running:
+            pid = running.agent.pid
+            running.ask(requests.Stop(force=force), requests.Done)
     except errors.NoAgent:
         click.echo("no agent is running")
         return
@@ -91,8 +92,8 @@ def stop(force: bool) -> None:
 def status(output: str) -> None:
     """Tell whether an agent runs; exit code 3 if not."""
     try:
-        with Call(find()) as call:
-            found = call.ask(requests.Status(), requests.NodeStatus)
+        with call(find()) as running:
+            found = running.ask(requests.Status(), requests.NodeStatus)
     except errors.NoAgent:
         if output == "json":
             emit_json(None)

@@ -22,6 +22,7 @@ from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.agent.options import ARENA_SHARE, available_bytes
 from moiety.cli.driver import LIBRARY, missing
 from moiety.cli.loader import find_library
+from moiety.cli.show import count
 from moiety.devices.budget import budget
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_dir
 from moiety.model import errors
@@ -112,7 +113,7 @@ def gpus() -> Iterator[Finding]:
         return
     try:
         found = devices.inventory()
-        yield Finding("NVML", "ok", f"driver {devices.driver_version}, {len(found)} GPUs")
+        yield Finding("NVML", "ok", f"driver {devices.driver_version}, {count(len(found), 'GPU')}")
         if not found:
             yield Finding("GPU", "bad", "there is none", "check nvidia-smi and the permissions")
         for device in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
+from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.cli.show import emit_json, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
@@ -30,8 +30,8 @@ TITLES = (
 def ps(output: str) -> None:
     """List the programs that share the GPUs."""
     try:
-        with Call(find()) as call:
-            rows = call.ask(requests.Ps(), requests.Processes).rows
+        with call(find()) as agent:
+            rows = agent.ask(requests.Ps(), requests.Processes).rows
     except NoAgent:
         if output == "json":
             emit_json([])

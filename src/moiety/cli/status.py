@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
+from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.cli.show import count, emit_json, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
@@ -29,8 +29,8 @@ TITLES = (
 def status(output: str) -> None:
     """Show the GPUs, their memory and their holders."""
     try:
-        with Call(find()) as call:
-            found = call.ask(requests.Status(), requests.NodeStatus)
+        with call(find()) as agent:
+            found = agent.ask(requests.Status(), requests.NodeStatus)
     except NoAgent:
         if output == "json":
             emit_json(None)
