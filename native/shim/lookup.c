@@ -8,6 +8,7 @@
 
 #include "shim/real.h"
 #include "shim/trampoline.h"
+#include "shim/versions.h"
 
 #if defined(__clang__) && __has_attribute(musttail)
 #define TAIL_CALL __attribute__((musttail)) return
@@ -57,6 +58,17 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
     return found ? substitute(name, found) : NULL;
 }
 
+/* What cuGetProcAddress returned: known by its address, or else by what was asked for. */
+static void *substitute_version(const char *symbol, void *found, int cuda_version, cuuint64_t flags)
+{
+    void *wrapped = real_is_ours(found) ? found : real_wrapped(found);
+    if (wrapped) {
+        return wrapped;
+    }
+    enum entry entry = versions_find(symbol, cuda_version, flags);
+    return entry == ENTRY_COUNT ? trampoline_for(symbol, found) : real_wrapped_entry(entry, found);
+}
+
 CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, cuuint64_t flags)
 {
     if (!real_load()) {
@@ -64,7 +76,7 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version,
     }
     CUresult result = REAL(cuGetProcAddress)(symbol, function, cuda_version, flags);
     if (result == CUDA_SUCCESS && symbol && function && *function) {
-        *function = substitute(symbol, *function);
+        *function = substitute_version(symbol, *function, cuda_version, flags);
     }
     return result;
 }
@@ -78,7 +90,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int cuda_versi
     CUresult result =
         REAL(cuGetProcAddress_v2)(symbol, function, cuda_version, flags, symbol_status);
     if (result == CUDA_SUCCESS && symbol && function && *function) {
-        *function = substitute(symbol, *function);
+        *function = substitute_version(symbol, *function, cuda_version, flags);
     }
     return result;
 }

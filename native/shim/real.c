@@ -273,6 +273,14 @@ void *real_wrapped(void *function)
     return NULL;
 }
 
+void *real_wrapped_entry(enum entry entry, void *function)
+{
+    if (real_entries[entry] == (void *)not_supported) {
+        real_entries[entry] = function;
+    }
+    return ours[entry] ? ours[entry] : function;
+}
+
 bool real_is_ours(const void *function)
 {
     for (int i = 0; i < ENTRY_COUNT; i++) {

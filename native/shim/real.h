@@ -43,6 +43,9 @@ bool real_is_complete(const char **missing);
 /* Our function for a function of the driver; the same pointer when it is passed through, NULL
  * when the tables do not know it. */
 void *real_wrapped(void *function);
+/* The same by entry, for an address that the driver does not export: `function` is called from
+ * then on where the driver exports nothing for the entry. */
+void *real_wrapped_entry(enum entry entry, void *function);
 /* Whether `function` is one of ours. */
 bool real_is_ours(const void *function);
 /* Whether `function` is in the driver's library, known or not. */

@@ -11,7 +11,7 @@ static const struct entry {
 #define ENTRY(name, symbol, since) {#name, (void *)symbol, NULL, since, 0},
 #define ENTRY_DS(name, symbol, since, since_ptds) {#name, (void *)symbol, (void *)symbol##_ptds, since, since_ptds},
 #define ENTRY_SZ(name, symbol, since, since_ptsz) {#name, (void *)symbol, (void *)symbol##_ptsz, since, since_ptsz},
-#include "simgpu/entrypoints.def"
+#include "cuda/entrypoints.def"
 };
 
 /* The newest form that is not newer than the version asked for. */
