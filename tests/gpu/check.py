@@ -42,7 +42,7 @@ def must_be_right(programs: list[demo.Running]) -> None:
 
 def turns(node: Node) -> int:
     """Leases so far of those that are there now."""
-    return sum(row["turns"] for row in node.json("ps")["processes"])
+    return sum(row["handoffs"] for row in node.json("ps"))
 
 
 def take_turns(node: Node, kernels: Path, workers: Workers) -> str:
