@@ -133,6 +133,7 @@ def main() -> int:
     parser.add_argument("--simulate", action="store_true", help="do not use a GPU that is there")
     args = parser.parse_args()
     simulated = args.simulate or not has_gpu()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where it was ignored
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="moiety-demo-"))
     try:
