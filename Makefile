@@ -21,8 +21,8 @@ export HYPOTHESIS_STORAGE_DIRECTORY := $(WORK)/hypothesis
 unexport PYTHONPATH MOIETY_NATIVE VIRTUAL_ENV
 
 # Folders are listed too: their time tells when a file went away.
-SOURCES := $(shell find native src tools -not -path '*/__pycache__*' -not -path '*/.*' -not -name '*.egg-info') \
-           CMakeLists.txt pyproject.toml README.md LICENSE
+SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*' -not -name '*.egg-info') \
+           CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench gpu-check gpu-facts wheel clean
