@@ -33,41 +33,47 @@ static uint64_t extent(const struct sg_copy *copy, uint64_t pitch, uint64_t slic
     return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width;
 }
 
+/* Which way the bytes go, and whether the program may name them. */
+static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_side, unsigned gpu)
+{
+    int dst_gpu, src_gpu;
+    uint64_t dst_extent = extent(copy, copy->dst_pitch, copy->dst_slice);
+    uint64_t src_extent = extent(copy, copy->src_pitch, copy->src_slice);
+    if (!copy->dst || !copy->src)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_TRY(locate(copy->dst, dst_extent, dst_side, &dst_gpu));
+    SG_TRY(locate(copy->src, src_extent, src_side, &src_gpu));
+    copy->gpu = gpu;
+    copy->direction = SG_H2H;
+    if (dst_gpu >= 0 && src_gpu >= 0) {
+        copy->direction = dst_gpu == src_gpu ? SG_D2D : SG_P2P;
+        copy->gpu = (unsigned)dst_gpu;
+        copy->other_gpu = (unsigned)src_gpu;
+    } else if (dst_gpu >= 0) {
+        copy->direction = SG_H2D;
+        copy->gpu = (unsigned)dst_gpu;
+        copy->pageable = !sg_is_pinned(copy->src, src_extent);
+    } else if (src_gpu >= 0) {
+        copy->direction = SG_D2H;
+        copy->gpu = (unsigned)src_gpu;
+        copy->pageable = !sg_is_pinned(copy->dst, dst_extent);
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_side, CUstream handle, enum when when)
 {
     CUstream stream;
-    int dst_gpu, src_gpu;
     SG_TRY(sg_stream_of(handle, &stream));
     if (copy.width == 0 || copy.height == 0 || copy.depth == 0)
         return CUDA_SUCCESS;
-    uint64_t dst_extent = extent(&copy, copy.dst_pitch, copy.dst_slice);
-    uint64_t src_extent = extent(&copy, copy.src_pitch, copy.src_slice);
-    if (!copy.dst || !copy.src)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_TRY(locate(copy.dst, dst_extent, dst_side, &dst_gpu));
-    SG_TRY(locate(copy.src, src_extent, src_side, &src_gpu));
-
-    copy.gpu = stream->context->gpu;
-    copy.direction = SG_H2H;
-    if (dst_gpu >= 0 && src_gpu >= 0) {
-        copy.direction = dst_gpu == src_gpu ? SG_D2D : SG_P2P;
-        copy.gpu = (unsigned)dst_gpu;
-        copy.other_gpu = (unsigned)src_gpu;
-    } else if (dst_gpu >= 0) {
-        copy.direction = SG_H2D;
-        copy.gpu = (unsigned)dst_gpu;
-        copy.pageable = !sg_is_pinned(copy.src, src_extent);
-    } else if (src_gpu >= 0) {
-        copy.direction = SG_D2H;
-        copy.gpu = (unsigned)src_gpu;
-        copy.pageable = !sg_is_pinned(copy.dst, dst_extent);
-    }
+    SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu));
 
     /* Copies inside a GPU do not keep the host waiting, whatever they are called. */
     int wait = when == SYNC && copy.direction != SG_D2D && copy.direction != SG_P2P;
     struct sg_op *op = sg_op_new(SG_OP_COPY);
     if (when == ASYNC && copy.pageable && !stream->capture) {
-        if (copy.direction == SG_H2D && src_extent <= STAGED_BYTES && copy.height == 1 && copy.depth == 1) {
+        if (copy.direction == SG_H2D && copy.width <= STAGED_BYTES && copy.height == 1 && copy.depth == 1) {
             copy.staged = malloc(copy.width);
             memcpy(copy.staged, (const void *)(uintptr_t)copy.src, copy.width);
             copy.src = (uint64_t)(uintptr_t)copy.staged;
@@ -184,14 +190,13 @@ static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device,
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult volume(const CUDA_MEMCPY3D *c, CUstream stream, enum when when)
+static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side *dst_side, enum side *src_side)
 {
     struct sg_copy copy = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth,
                            .dst_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes,
                            .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes};
-    enum side dst_side, src_side;
-    SG_TRY(side_of(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst, &dst_side));
-    SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, &src_side));
+    SG_TRY(side_of(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst, dst_side));
+    SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, src_side));
     copy.dst_slice = copy.dst_pitch * (c->dstHeight ? c->dstHeight : c->Height);
     copy.src_slice = copy.src_pitch * (c->srcHeight ? c->srcHeight : c->Height);
     if ((c->Height > 1 || c->Depth > 1) &&
@@ -199,7 +204,29 @@ static CUresult volume(const CUDA_MEMCPY3D *c, CUstream stream, enum when when)
         return CUDA_ERROR_INVALID_VALUE;
     copy.dst += c->dstZ * copy.dst_slice + c->dstY * copy.dst_pitch + c->dstXInBytes;
     copy.src += c->srcZ * copy.src_slice + c->srcY * copy.src_pitch + c->srcXInBytes;
+    *out = copy;
+    return CUDA_SUCCESS;
+}
+
+static CUresult volume(const CUDA_MEMCPY3D *c, CUstream stream, enum when when)
+{
+    struct sg_copy copy;
+    enum side dst_side, src_side;
+    SG_TRY(describe(c, &copy, &dst_side, &src_side));
     return submit(copy, dst_side, src_side, stream, when);
+}
+
+CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
+{
+    struct sg_copy copy;
+    enum side dst_side, src_side;
+    SG_TRY(describe(c, &copy, &dst_side, &src_side));
+    if (copy.width == 0 || copy.height == 0 || copy.depth == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_TRY(resolve(&copy, dst_side, src_side, gpu));
+    *out = sg_op_new(SG_OP_COPY);
+    (*out)->copy = copy;
+    return CUDA_SUCCESS;
 }
 
 static CUresult plane(const CUDA_MEMCPY2D *c, CUstream stream, enum when when)

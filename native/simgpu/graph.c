@@ -1,58 +1,412 @@
 #include "simgpu/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "simgpu/capture.h"
 
-#define CALL(name, parameters)                                            \
-    CUresult name parameters                                              \
-    {                                                                     \
-        CUresult entered = sg_enter();                                    \
-        return entered ? entered : CUDA_ERROR_NOT_SUPPORTED;              \
+struct CUgraphExec_st {
+    int refs;
+    pthread_mutex_t running; /* a graph runs once at a time */
+    CUgraph graph;           /* a copy of its own */
+    CUgraphNode *order;
+    size_t count;
+    cuuint64_t flags;
+};
+
+/* ---- graphs ---- */
+
+CUgraph sg_graph_new(void)
+{
+    CUgraph graph = calloc(1, sizeof *graph);
+    if (!graph)
+        abort();
+    graph->last = &graph->first;
+    sg_handle_add(graph, SG_GRAPH);
+    return graph;
+}
+
+CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op, const CUgraphNode *depends,
+                         size_t count)
+{
+    CUgraphNode node = calloc(1, sizeof *node);
+    if (!node)
+        abort();
+    node->graph = graph;
+    node->type = type;
+    node->op = op;
+    node->id = graph->next_id++;
+    node->depend_count = count;
+    node->depends = count ? malloc(count * sizeof *depends) : NULL;
+    if (count)
+        memcpy(node->depends, depends, count * sizeof *depends);
+    *graph->last = node;
+    graph->last = &node->next;
+    graph->count++;
+    sg_handle_add(node, SG_GRAPH_NODE);
+    return node;
+}
+
+static void free_node(CUgraphNode node)
+{
+    sg_handle_remove(node, SG_GRAPH_NODE);
+    if (node->op)
+        sg_op_free(node->op);
+    if (node->child)
+        sg_graph_free(node->child);
+    free(node->depends);
+    free(node);
+}
+
+void sg_graph_free(CUgraph graph)
+{
+    sg_handle_remove(graph, SG_GRAPH);
+    for (CUgraphNode node = graph->first, next; node; node = next) {
+        next = node->next;
+        free_node(node);
     }
-#define UNUSED __attribute__((unused))
-CALL(cuGraphLaunch, (CUgraphExec e UNUSED, CUstream s UNUSED))
-CALL(cuGraphUpload, (CUgraphExec e UNUSED, CUstream s UNUSED))
-CALL(cuGraphInstantiateWithParams, (CUgraphExec *e UNUSED, CUgraph g UNUSED, CUDA_GRAPH_INSTANTIATE_PARAMS *p UNUSED))
-CALL(cuStreamBeginCapture, (CUstream s UNUSED))
-CALL(cuStreamBeginCapture_v2, (CUstream s UNUSED, CUstreamCaptureMode m UNUSED))
-CALL(cuStreamEndCapture, (CUstream s UNUSED, CUgraph *g UNUSED))
-CUresult cuStreamIsCapturing(CUstream s UNUSED, CUstreamCaptureStatus *status)
+    free(graph);
+}
+
+int sg_graph_unlink(CUgraphNode from, CUgraphNode to)
 {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    for (size_t i = 0; i < to->depend_count; i++)
+        if (to->depends[i] == from) {
+            memmove(&to->depends[i], &to->depends[i + 1], (--to->depend_count - i) * sizeof *to->depends);
+            return 1;
+        }
+    return 0;
+}
+
+void sg_graph_remove(CUgraphNode node)
+{
+    CUgraph graph = node->graph;
+    for (CUgraphNode other = graph->first; other; other = other->next)
+        sg_graph_unlink(node, other);
+    CUgraphNode *at = &graph->first;
+    while (*at != node)
+        at = &(*at)->next;
+    *at = node->next;
+    if (graph->last == &node->next)
+        graph->last = at;
+    graph->count--;
+    free_node(node);
+}
+
+static CUgraphNode copy_of(CUgraph copy, CUgraphNode node)
+{
+    for (CUgraphNode one = copy->first; one; one = one->next)
+        if (one->origin == node)
+            return one;
+    return NULL;
+}
+
+static CUgraph copy_graph(CUgraph graph)
+{
+    CUgraph copy = sg_graph_new();
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        CUgraphNode made = sg_graph_add(copy, node->type, node->op ? sg_op_copy(node->op) : NULL, NULL, 0);
+        made->origin = node;
+        made->child = node->child ? copy_graph(node->child) : NULL;
+    }
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        CUgraphNode made = copy_of(copy, node);
+        made->depend_count = node->depend_count;
+        made->depends = malloc((node->depend_count + 1) * sizeof *made->depends);
+        for (size_t i = 0; i < node->depend_count; i++)
+            made->depends[i] = copy_of(copy, node->depends[i]);
+    }
+    return copy;
+}
+
+/* ---- launchable graphs ---- */
+
+/* What a node depends on comes before it; a child graph stands in its parent's place. -1: a circle. */
+static int put_in_order(CUgraphNode node, CUgraphNode **order, size_t *count)
+{
+    if (node->mark == 2)
+        return 0;
+    if (node->mark == 1)
+        return -1;
+    node->mark = 1;
+    for (size_t i = 0; i < node->depend_count; i++)
+        if (put_in_order(node->depends[i], order, count) != 0)
+            return -1;
+    for (CUgraphNode inner = node->child ? node->child->first : NULL; inner; inner = inner->next)
+        if (put_in_order(inner, order, count) != 0)
+            return -1;
+    node->mark = 2;
+    *order = realloc(*order, (*count + 1) * sizeof **order);
+    (*order)[(*count)++] = node;
+    return 0;
+}
+
+static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
+{
+    SG_ENTER();
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec exec = calloc(1, sizeof *exec);
+    if (!exec)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    exec->refs = 1;
+    exec->flags = flags;
+    exec->graph = copy_graph(graph);
+    pthread_mutex_init(&exec->running, NULL);
+    for (CUgraphNode node = exec->graph->first; node; node = node->next)
+        if (put_in_order(node, &exec->order, &exec->count) != 0) {
+            sg_graph_exec_unref(exec);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    sg_handle_add(exec, SG_GRAPH_EXEC);
+    *out = exec;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamGetCaptureInfo(CUstream s UNUSED, CUstreamCaptureStatus *status, cuuint64_t *id UNUSED)
+
+void sg_graph_exec_ref(CUgraphExec exec)
 {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    __atomic_add_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL);
+}
+
+void sg_graph_exec_unref(CUgraphExec exec)
+{
+    if (__atomic_sub_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    sg_graph_free(exec->graph);
+    free(exec->order);
+    free(exec);
+}
+
+void sg_graph_count(CUgraphExec exec)
+{
+    sg_count(SG_GRAPH_LAUNCHED, 0);
+    for (size_t i = 0; i < exec->count; i++)
+        if (exec->order[i]->op && !exec->order[i]->disabled)
+            sg_op_count(exec->order[i]->op);
+}
+
+void sg_graph_execute(CUgraphExec exec, CUstream stream, uint64_t ready_ns)
+{
+    stream->end_ns = ready_ns;
+    pthread_mutex_lock(&exec->running);
+    for (size_t i = 0; i < exec->count && !stream->context->broken; i++) {
+        struct sg_op *op = exec->order[i]->op;
+        if (!op || exec->order[i]->disabled)
+            continue;
+        sg_op_execute(op, stream, stream->end_ns);
+        if (op->kind == SG_OP_RECORD)
+            op->record->number = 0; /* done: its stream is the launch's, which is here */
+    }
+    pthread_mutex_unlock(&exec->running);
+}
+
+CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node)
+{
+    return sg_handle_is(exec, SG_GRAPH_EXEC) ? copy_of(exec->graph, node) : NULL;
+}
+
+static CUresult find_exec(CUgraphExec exec)
+{
+    SG_ENTER();
+    return sg_handle_is(exec, SG_GRAPH_EXEC) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
+{
+    return instantiate(out, graph, flags);
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log, size_t bytes)
+{
+    if (failed)
+        *failed = NULL;
+    if (log && bytes)
+        *log = '\0';
+    return instantiate(out, graph, 0);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log, size_t bytes)
+{
+    return cuGraphInstantiate(out, graph, failed, log, bytes);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = instantiate(out, graph, params->flags);
+    params->hErrNode_out = NULL;
+    params->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
+{
+    CUstream stream;
+    SG_TRY(find_exec(exec));
+    SG_TRY(sg_stream_of(handle, &stream));
+    struct sg_op *op = sg_op_new(SG_OP_GRAPH);
+    sg_graph_exec_ref(exec);
+    op->graph = exec;
+    return sg_submit(stream, op);
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+    SG_TRY(find_exec(exec));
+    return sg_stream_of(stream, &stream);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    SG_TRY(find_exec(exec));
+    sg_handle_remove(exec, SG_GRAPH_EXEC);
+    sg_graph_exec_unref(exec);
     return CUDA_SUCCESS;
 }
-CUresult cuStreamGetCaptureInfo_v2(CUstream s UNUSED, CUstreamCaptureStatus *status, cuuint64_t *id UNUSED,
-                                   CUgraph *g UNUSED, const CUgraphNode **d UNUSED, size_t *n UNUSED)
+
+CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    SG_TRY(find_exec(exec));
+    *flags = exec->flags;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamGetCaptureInfo_v3(CUstream s UNUSED, CUstreamCaptureStatus *status, cuuint64_t *id UNUSED,
-                                   CUgraph *g UNUSED, const CUgraphNode **d UNUSED, const CUgraphEdgeData **e UNUSED, size_t *n UNUSED)
+
+/* The new graph must have the same form; its parameters are taken over. */
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUgraphExec fresh;
+    SG_TRY(find_exec(exec));
+    if (!info)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(info, 0, sizeof *info);
+    SG_TRY(instantiate(&fresh, graph, exec->flags));
+    sg_handle_remove(fresh, SG_GRAPH_EXEC);
+    int same = fresh->count == exec->count;
+    for (size_t i = 0; same && i < exec->count; i++)
+        same = fresh->order[i]->type == exec->order[i]->type &&
+               fresh->order[i]->depend_count == exec->order[i]->depend_count;
+    if (same) {
+        pthread_mutex_lock(&exec->running);
+        CUgraph old_graph = exec->graph;
+        CUgraphNode *old_order = exec->order;
+        exec->graph = fresh->graph;
+        exec->order = fresh->order;
+        fresh->graph = old_graph;
+        fresh->order = old_order;
+        pthread_mutex_unlock(&exec->running);
+    }
+    sg_graph_exec_unref(fresh);
+    info->result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *result)
+{
+    CUgraphExecUpdateResultInfo info = {0};
+    CUresult updated = cuGraphExecUpdate_v2(exec, graph, &info);
+    if (failed)
+        *failed = info.errorNode;
+    if (result)
+        *result = info.result;
+    return updated;
+}
+
+/* ---- whole graphs ---- */
+
+static CUresult find(CUgraph graph)
+{
+    SG_ENTER();
+    return sg_handle_is(graph, SG_GRAPH) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
+{
+    SG_ENTER();
+    if (!out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = sg_graph_new();
     return CUDA_SUCCESS;
 }
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+
+CUresult cuGraphDestroy(CUgraph graph)
 {
-    static __thread CUstreamCaptureMode now;
-    CUstreamCaptureMode before = now;
-    now = *mode;
-    *mode = before;
+    SG_TRY(find(graph));
+    if (graph->owned)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_graph_free(graph);
     return CUDA_SUCCESS;
 }
-void sg_graph_exec_ref(CUgraphExec exec UNUSED) {}
-void sg_graph_exec_unref(CUgraphExec exec UNUSED) {}
-void sg_graph_execute(CUgraphExec exec UNUSED, CUstream stream UNUSED, uint64_t ready_ns UNUSED) {}
-void sg_graph_count(CUgraphExec exec UNUSED) {}
-CUresult sg_capture_op(CUstream stream UNUSED, struct sg_op *op UNUSED) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult sg_capture_refuse(CUstream stream UNUSED, CUresult why) { return why; }
-CUresult sg_capture_forbids(void) { return CUDA_SUCCESS; }
-CUresult sg_capture_wait(CUstream stream UNUSED, struct sg_record *record UNUSED) { return CUDA_SUCCESS; }
-CUresult sg_capture_record(CUstream stream UNUSED, struct sg_record *record UNUSED) { return CUDA_SUCCESS; }
-void sg_capture_unref(struct sg_capture *capture UNUSED) {}
-CUresult sg_capture_forbids_legacy(CUstream stream UNUSED) { return CUDA_SUCCESS; }
-void sg_capture_abandon(CUstream stream UNUSED) {}
+
+CUresult cuGraphClone(CUgraph *out, CUgraph graph)
+{
+    SG_TRY(find(graph));
+    *out = copy_graph(graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode node, CUgraph copy)
+{
+    SG_TRY(find(copy));
+    *out = copy_of(copy, node);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Fills an array of the size that the caller said, and says how many there are. */
+struct listing {
+    CUgraphNode *nodes, *others;
+    size_t room, found;
+};
+
+static void list(struct listing *listing, CUgraphNode node, CUgraphNode other)
+{
+    if (listing->found < listing->room && listing->nodes)
+        listing->nodes[listing->found] = node;
+    if (listing->found < listing->room && listing->others)
+        listing->others[listing->found] = other;
+    listing->found++;
+}
+
+static CUresult listed(struct listing *listing, size_t *count)
+{
+    for (size_t i = listing->found; listing->nodes && i < listing->room; i++)
+        listing->nodes[i] = NULL;
+    *count = listing->nodes && listing->room < listing->found ? listing->room : listing->found;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    SG_TRY(find(graph));
+    struct listing listing = {nodes, NULL, *count, 0};
+    for (CUgraphNode node = graph->first; node; node = node->next)
+        list(&listing, node, NULL);
+    return listed(&listing, count);
+}
+
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    SG_TRY(find(graph));
+    struct listing listing = {nodes, NULL, *count, 0};
+    for (CUgraphNode node = graph->first; node; node = node->next)
+        if (node->depend_count == 0)
+            list(&listing, node, NULL);
+    return listed(&listing, count);
+}
+
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    SG_TRY(find(graph));
+    struct listing listing = {from, to, *count, 0};
+    for (CUgraphNode node = graph->first; node; node = node->next)
+        for (size_t i = 0; i < node->depend_count; i++)
+            list(&listing, node->depends[i], node);
+    return listed(&listing, count);
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+{
+    if (data)
+        memset(data, 0, *count * sizeof *data);
+    return cuGraphGetEdges(graph, from, to, count);
+}

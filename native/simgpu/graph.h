@@ -10,7 +10,6 @@ struct CUgraphNode_st {
     CUgraphNodeType type;
     struct sg_op *op;
     CUgraph child; /* CU_GRAPH_NODE_TYPE_GRAPH */
-    CUevent event; /* of record and wait nodes */
     CUgraphNode origin; /* in the graph that this one was copied from */
     CUgraphNode *depends;
     size_t depend_count;
@@ -28,7 +27,11 @@ struct CUgraph_st {
 CUgraph sg_graph_new(void);
 CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op, const CUgraphNode *depends, size_t count);
 void sg_graph_free(CUgraph graph);
+void sg_graph_remove(CUgraphNode node);
+int sg_graph_unlink(CUgraphNode from, CUgraphNode to); /* 1: there was such an edge */
 
+/* What became of a node of the graph that was made launchable; NULL: nothing. */
+CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node);
 void sg_graph_exec_ref(CUgraphExec exec);
 void sg_graph_exec_unref(CUgraphExec exec);
 void sg_graph_execute(CUgraphExec exec, CUstream stream, uint64_t ready_ns);

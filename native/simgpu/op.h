@@ -85,6 +85,9 @@ void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number);
 /* Carries the work out on the calling thread, which belongs to the stream. */
 void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
 
+/* A copy as work; the parameters are checked. */
+CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *copy, unsigned gpu);
+
 void sg_record_unref(struct sg_record *record);
 
 #endif

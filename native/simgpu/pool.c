@@ -1,5 +1,6 @@
 /* Stream-ordered allocation. There are no pools (the attribute says so); what programs call without asking
  * takes memory at once and gives it back in the stream's order. */
+#include "simgpu/capture.h"
 #include "simgpu/memory.h"
 #include "simgpu/stream.h"
 
@@ -7,6 +8,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream handle)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
+    if (stream->capture)
+        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return sg_memory_alloc(stream->context, out, bytes);
 }
 
@@ -22,6 +25,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     SG_TRY(sg_stream_of(handle, &stream));
     if (!address)
         return CUDA_SUCCESS;
+    if (stream->capture)
+        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
     int ours = range && range->base == address && range->kind == SG_ALLOCATED;

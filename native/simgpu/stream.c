@@ -36,6 +36,7 @@ void sg_stream_unref(CUstream stream)
 {
     if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         pthread_cond_destroy(&stream->work);
+        free(stream->captured);
         free(stream);
     }
 }
@@ -172,7 +173,10 @@ CUresult sg_submit(CUstream stream, struct sg_op *op)
     uint64_t number;
     if (stream->capture)
         return sg_capture_op(stream, op);
-    return submit(stream, op, &number);
+    CUresult result = sg_capture_forbids_legacy(stream);
+    if (result)
+        sg_op_free(op);
+    return result ? result : submit(stream, op, &number);
 }
 
 CUresult sg_submit_and_wait(CUstream stream, struct sg_op *op)
@@ -181,6 +185,11 @@ CUresult sg_submit_and_wait(CUstream stream, struct sg_op *op)
     if (stream->capture) {
         sg_op_free(op);
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    CUresult result = sg_capture_forbids_legacy(stream);
+    if (result) {
+        sg_op_free(op);
+        return result;
     }
     SG_TRY(submit(stream, op, &number));
     sg_stream_wait(stream, number);

@@ -26,6 +26,8 @@ struct CUstream_st {
     pthread_cond_t work;
     pthread_t thread;
     struct sg_capture *capture; /* NULL unless it captures */
+    CUgraphNode *captured;      /* what the next captured work follows */
+    size_t captured_count;
 };
 
 CUstream sg_stream_new(CUcontext context, unsigned flags, int priority);

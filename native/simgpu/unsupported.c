@@ -29,11 +29,7 @@ CALL(cuMemcpy3DBatchAsync_v2, (size_t count UNUSED, CUDA_MEMCPY3D_BATCH_OP *ops 
 CALL(cuStreamBeginCaptureToGraph,
      (CUstream stream UNUSED, CUgraph graph UNUSED, const CUgraphNode *dependencies UNUSED,
       const CUgraphEdgeData *data UNUSED, size_t count UNUSED, CUstreamCaptureMode mode UNUSED))
-CALL(cuStreamUpdateCaptureDependencies, (CUstream stream UNUSED, CUgraphNode *dependencies UNUSED,
-                                         size_t count UNUSED, unsigned int flags UNUSED))
-CALL(cuStreamUpdateCaptureDependencies_v2,
-     (CUstream stream UNUSED, CUgraphNode *dependencies UNUSED, const CUgraphEdgeData *data UNUSED,
-      size_t count UNUSED, unsigned int flags UNUSED))
+CALL(cuGraphDebugDotPrint, (CUgraph graph UNUSED, const char *path UNUSED, unsigned int flags UNUSED))
 
 /* NVIDIA's own runtime asks here for proof that the driver is NVIDIA's. This one is not, and says so. */
 CALL(cuGetExportTable, (const void **table UNUSED, const CUuuid *id UNUSED))
