@@ -73,11 +73,11 @@ def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
     return None
 
 
-def outgrown(ledger: Ledger, tenant: Tenant, gpu: int) -> Refusal | None:
+def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:
     """Why a request that was admitted can not be held any more; None if it still can."""
     entry = tenant.gpus[gpu]
     beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu) if t is not tenant)
-    if entry.allocated_bytes + beside <= ledger.balance(gpu).capacity_bytes:
+    if entry.allocated_bytes + beside <= capacity:
         return None
     return "capacity", (
         f"{format_bytes(entry.allocated_bytes)} in all on GPU {gpu} cannot be had any more: "

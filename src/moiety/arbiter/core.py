@@ -15,7 +15,8 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission import refuse_bytes, refuse_context
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.round import Round
+from moiety.arbiter.round import decide
+from moiety.arbiter.scene import Scene
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import OnGpu, Request, Tenant
@@ -60,9 +61,9 @@ class Arbiter:
         self._out = []
         _APPLY[type(event)](self, event)
         if self._settled:
-            decided = Round(self._ledger, self._settings, self._turns, now_s, self._out)
-            decided.run()
-            self._deadline_s = decided.deadline_s
+            scene = Scene(self._ledger, self._settings, self._turns, now_s, self._out)
+            decide(scene)
+            self._deadline_s = scene.deadline_s
         return self._out
 
     def tenants(self) -> list[TenantView]:
@@ -112,10 +113,10 @@ class Arbiter:
         if not self._settled and not has_memory and not tenant.resumed:
             self._put_off.append(event)  # it waits until those who were here are back
             return
-        if self._settled and not has_memory:
-            if no := refuse_context(self._ledger, event.gpu, event.residue_bytes):
-                self._refuse(event, *no)
-                return
+        is_new = self._settled and not has_memory
+        if is_new and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
+            self._refuse(event, *no)
+            return
         holding = tenant.state is State.HOLDING
         tenant.gpus[event.gpu] = OnGpu(
             residue_bytes=event.residue_bytes,

@@ -26,6 +26,9 @@ class Balance:
     """part of `staying_bytes`: asked for and not answered"""
     firm_bytes: int = 0
     """what would stay if nobody held"""
+    residue_bytes: int = 0
+    expected_bytes: int = 0
+    """the residue that was let in; what was measured since may be more"""
 
     @property
     def free_bytes(self) -> int:
@@ -77,32 +80,33 @@ class Ledger:
     def balances(self) -> dict[int, Balance]:
         """The sums of every GPU, in one pass."""
         balances = {gpu: Balance() for gpu in self.specs}
-        residue = dict.fromkeys(balances, 0)
-        expected = dict.fromkeys(balances, 0)
         for tenant in self.tenants.values():
-            stays = tenant.state is State.HOLDING or tenant.state is State.COMING
-            is_firm = tenant.is_firm
+            state = tenant.state
+            stays = state is State.HOLDING or state is State.COMING
+            is_firm = tenant.pinned or tenant.silent or tenant.stuck_until_s > 0
             for gpu, on in tenant.gpus.items():
                 balance = balances[gpu]
                 charged = on.charged_bytes
-                residue[gpu] += on.residue_bytes
-                expected[gpu] += on.expected_bytes
+                balance.residue_bytes += on.residue_bytes
+                balance.expected_bytes += on.expected_bytes
                 balance.charged_bytes += charged
-                if on.orders and not tenant.silent and not stays:
-                    balance.leaving_bytes += sum(on.orders)
-                firm = charged if is_firm else min(on.pinned_bytes, charged)
-                balance.firm_bytes += firm
+                firm = charged if is_firm else on.pinned_bytes
+                if firm:
+                    firm = min(firm, charged)
+                    balance.firm_bytes += firm
                 if stays:
                     balance.staying_bytes += on.allocated_bytes
                     if tenant.requests:
                         balance.pending_bytes += tenant.pending_bytes(gpu)
-                else:
+                elif firm:
                     balance.staying_bytes += firm
+                if on.orders and not tenant.silent and not stays:
+                    balance.leaving_bytes += sum(on.orders)
         for gpu, balance in balances.items():
             spec = self.specs[gpu]
-            capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - residue[gpu]))
-            if expected[gpu] < residue[gpu] and capacity < spec.capacity_bytes:
-                capacity = self._stretched_bytes(gpu, capacity, expected[gpu])
+            capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - balance.residue_bytes))
+            if balance.expected_bytes < balance.residue_bytes and capacity < spec.capacity_bytes:
+                capacity = self._stretched_bytes(gpu, capacity, balance.expected_bytes)
             balance.capacity_bytes = capacity
         return balances
 

@@ -88,7 +88,7 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         resident_bytes=balance.charged_bytes,
         allocated_bytes=sum(e.allocated_bytes for _, e in on),
         free_bytes=balance.free_bytes,
-        residue_bytes=sum(e.residue_bytes for _, e in on),
+        residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state is State.HOLDING),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
     )

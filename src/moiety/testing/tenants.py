@@ -16,6 +16,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.views import TenantView
 
 
 @dataclass(slots=True, eq=False)
@@ -265,6 +266,23 @@ class SimulatedNode:
         self.tenants[tenant.number] = tenant
         self.feed(ev.Joined(tenant.number))
         return tenant
+
+    def start(self, chunks: dict[int, list[int]], residue_bytes: int = 0) -> SimulatedTenant:
+        """A new process that has its memory, as far as it was admitted and nobody stands still."""
+        tenant = self.join()
+        for gpu, sizes in chunks.items():
+            tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
+            self.settle()
+            if sizes:
+                tenant.allocate(gpu, sizes)
+            self.settle()
+        tenant.touch()
+        self.settle()
+        return tenant
+
+    def view(self, tenant: SimulatedTenant) -> TenantView:
+        """What the arbiter says of a process."""
+        return next(v for v in self.arbiter.tenants() if v.tenant == tenant.number)
 
     def kill(self, tenant: SimulatedTenant) -> None:
         """A process dies; what it said before may still arrive."""

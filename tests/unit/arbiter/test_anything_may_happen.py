@@ -34,7 +34,9 @@ class Anything(RuleBasedStateMachine):
             st.tuples(st.sampled_from([(0,), (0,), (1,), (0, 1)]), CHUNKS), min_size=2, max_size=4
         ),
     )
-    def begin(self, arena: int, factor: float, sizes: list[tuple[tuple[int, ...], list[int]]]) -> None:
+    def begin(
+        self, arena: int, factor: float, sizes: list[tuple[tuple[int, ...], list[int]]]
+    ) -> None:
         """A node with two GPUs, and some processes that have memory already."""
         self.node = SimulatedNode(
             [GpuSpec(gpu, TOTAL, CAPACITY) for gpu in range(GPUS)],
@@ -271,7 +273,7 @@ class Anything(RuleBasedStateMachine):
 
 TestAnything = Anything.TestCase
 TestAnything.settings = settings(
-    max_examples=int(__import__("os").environ.get("EX","150")),
+    max_examples=250,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -1,0 +1,147 @@
+"""Whose bytes move: evictions, room for those who come, leases once all is there, answers."""
+
+from __future__ import annotations
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.scene import Scene
+from moiety.arbiter.states import Cause, State
+from moiety.arbiter.tenant import Tenant
+
+
+def order_evictions(scene: Scene) -> None:
+    """Order out what those who come or grow still miss, from whoever runs furthest away."""
+    for gpu, balance in scene.balances.items():
+        short = -balance.free_bytes - balance.leaving_bytes
+        for tenant in scene.coming:
+            if on := tenant.gpus.get(gpu):
+                short += on.allocated_bytes - on.charged_bytes
+        for tenant in scene.asking:
+            if tenant.is_growing and not tenant.blocked_by and (on := tenant.gpus.get(gpu)):
+                short += on.allocated_bytes - on.charged_bytes
+        if short > 0:
+            _evict(scene, gpu, short)
+
+
+def _evict(scene: Scene, gpu: int, short: int) -> None:
+    """Who wants nothing goes first, least recently used first; then the queue from its end.
+
+    Who is still draining will stand at its end, so what it has is waited for, not taken
+    from somebody whose turn comes sooner.
+    """
+    tenants = scene.ledger.tenants
+    out = [t for t, _ in scene.ledger.on(gpu) if t.state is State.OUT]
+    out.sort(key=lambda t: t.since_s)
+    queue = [tenants[number] for number in reversed(scene.ledger.queue)]
+    for victim in out + scene.draining + queue:
+        on = victim.gpus.get(gpu)
+        if on is None:
+            continue
+        amount = min(short, victim.evictable_bytes(on))
+        if amount <= 0:
+            continue
+        short -= amount
+        if victim.state is not State.DRAINING:
+            _order(scene, victim, gpu, amount)
+        if short == 0:
+            return
+
+
+def _order(scene: Scene, victim: Tenant, gpu: int, amount: int) -> None:
+    if not victim.has_orders:
+        victim.told_s = scene.now_s
+        victim.due_s = scene.now_s + scene.settings.revoke_deadline_s
+        scene.wake_at(victim.due_s)
+    victim.gpus[gpu].orders.append(amount)
+    scene.balances[gpu].leaving_bytes += amount
+    scene.out.append(do.Evict(victim.number, gpu, amount))
+
+
+def give_room(scene: Scene) -> None:
+    """Hand what is free to those who come, in the order in which they were chosen."""
+    for tenant in scene.coming:
+        if tenant.has_orders:
+            continue
+        given = False
+        for gpu in tenant.gpus:
+            balance = scene.balances[gpu]
+            amount = min(balance.free_bytes, tenant.missing_bytes(gpu))
+            if amount > 0:
+                given = True
+                tenant.gpus[gpu].charged_bytes += amount
+                balance.charged_bytes += amount
+                tenant.coming_bytes += amount
+                scene.out.append(do.Room(tenant.number, gpu, amount))
+        if given:
+            tenant.room_given = True
+            if not tenant.restored and not scene.misses(tenant):
+                longest_s = 4 * scene.turns.move_s(tenant.coming_bytes)
+                tenant.told_s = scene.now_s
+                tenant.due_s = scene.now_s + scene.settings.revoke_deadline_s + longest_s
+                scene.wake_at(tenant.due_s)
+
+
+def finish_coming(scene: Scene) -> bool:
+    """Grant leases to those of whom every byte is resident; whether there were any."""
+    granted = False
+    for tenant in list(scene.coming):
+        if tenant.room_given and not tenant.restored:
+            continue
+        if tenant.has_orders or scene.misses(tenant) or not _has_room_to_grow(scene, tenant):
+            continue
+        scene.turns.moved(tenant, scene.now_s)
+        scene.coming.remove(tenant)
+        scene.holding.append(tenant)
+        scene.move(tenant, Cause.READY)
+        tenant.epoch += 1
+        tenant.turns += 1
+        tenant.coming_bytes = 0
+        tenant.room_given = tenant.restored = False
+        tenant.stuck_until_s = tenant.due_s = 0.0
+        tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
+        scene.out.append(do.Grant(tenant.number, tenant.epoch))
+        _answer(scene, tenant)
+        granted = True
+    return granted
+
+
+def _has_room_to_grow(scene: Scene, tenant: Tenant) -> bool:
+    """Whether what it asked for before it was chosen could be answered at once.
+
+    Its turn must not run out while room for that is made. What does not fit beside the others
+    it gets later, as a holder that grows.
+    """
+    for gpu in tenant.gpus if tenant.requests else ():
+        balance = scene.balances[gpu]
+        fits = balance.staying_bytes <= balance.capacity_bytes
+        if fits and balance.free_bytes < tenant.pending_bytes(gpu):
+            return False
+    return True
+
+
+def answer_requests(scene: Scene) -> None:
+    """Say yes to whatever there is room for now."""
+    for tenant in scene.asking:
+        _answer(scene, tenant)
+
+
+def _answer(scene: Scene, tenant: Tenant) -> None:
+    waiting = []
+    for request in tenant.requests:
+        balance = scene.balances[request.gpu]
+        if request.is_context:
+            ready = balance.free_bytes >= 0
+            if not ready:
+                tenant.blocked_by = "room for its context is being made"
+        else:
+            settled = balance.staying_bytes - balance.pending_bytes
+            left = balance.capacity_bytes - max(settled, balance.charged_bytes)
+            ready = tenant.state is State.HOLDING and left >= request.bytes
+        if not ready:
+            waiting.append(request)
+            continue
+        tenant.gpus[request.gpu].charged_bytes += request.bytes
+        balance.charged_bytes += request.bytes
+        if tenant.stays:
+            balance.pending_bytes -= request.bytes
+        scene.out.append(do.Admitted(tenant.number, request.gpu, request.serial))
+    tenant.requests = waiting

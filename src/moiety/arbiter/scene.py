@@ -1,0 +1,206 @@
+"""The state of a node during one round of deciding, with the sums kept up to date.
+
+Every phase of a round (turning.py, moving.py) sees what those before it changed.
+"""
+
+from __future__ import annotations
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.settings import Settings
+from moiety.arbiter.states import Cause, State
+from moiety.arbiter.tenant import OnGpu, Tenant
+from moiety.arbiter.turns import Turns
+from moiety.model.units import format_bytes
+
+
+class Scene:
+    """What a round knows and writes down.
+
+    `out` receives the instructions; `deadline_s` says when to look again, if nothing happens.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        turns: Turns,
+        now_s: float,
+        out: list[do.Instruction],
+    ) -> None:
+        """Begin a round at `now_s`."""
+        self.deadline_s: float | None = None
+        self.ledger = ledger
+        self.settings = settings
+        self.turns = turns
+        self.now_s = now_s
+        self.out = out
+        self.asking: list[Tenant] = []
+        self.coming: list[Tenant] = []
+        self.holding: list[Tenant] = []
+        self.draining: list[Tenant] = []
+        self.watched: list[Tenant] = []
+        self.wanted_watches: set[int] = set()
+        self._look()
+        self.balances = ledger.balances()
+
+    def _look(self) -> None:
+        """Sort the tenants by what they do, and report who is overdue."""
+        for tenant in self.ledger.tenants.values():
+            state = tenant.state
+            if state is State.HOLDING:
+                self.holding.append(tenant)
+            elif state is State.COMING:
+                self.coming.append(tenant)
+            elif state is State.DRAINING:
+                self.draining.append(tenant)
+            if tenant.requests:
+                self.asking.append(tenant)
+            if tenant.watched_s:
+                self.watched.append(tenant)
+            if tenant.due_s:
+                self._check_due(tenant)
+            if tenant.stuck_until_s:
+                if self.now_s >= tenant.stuck_until_s:
+                    tenant.stuck_until_s = 0.0
+                else:
+                    self.wake_at(tenant.stuck_until_s)
+        if len(self.coming) > 1:
+            self.coming.sort(key=lambda t: t.since_s)
+
+    def _check_due(self, tenant: Tenant) -> None:
+        """Report a tenant that has not carried out an order in time."""
+        if self.now_s >= tenant.due_s:
+            waited_s = self.now_s - tenant.told_s
+            kill = self.settings.overdue_kill
+            self.out.append(do.Overdue(tenant.number, waited_s, kill=kill))
+            tenant.silent = tenant.state is State.DRAINING or tenant.has_orders
+            tenant.due_s = self.now_s + self.settings.revoke_deadline_s
+        self.wake_at(tenant.due_s)
+
+    def wake_at(self, when_s: float) -> None:
+        """Have the next round no later than this."""
+        if self.deadline_s is None or when_s < self.deadline_s:
+            self.deadline_s = when_s
+
+    def misses(self, tenant: Tenant) -> bool:
+        """Whether something has to be restored before it can hold a lease."""
+        return any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
+
+    def left_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What is left of a GPU once `tenant` is wholly there beside those that stay."""
+        balance = self.balances[gpu]
+        left = balance.capacity_bytes - balance.staying_bytes
+        return left if tenant.stays else left - movable_bytes(tenant, tenant.gpus[gpu])
+
+    def fits(self, tenant: Tenant) -> bool:
+        """Whether it fits beside those that stay, on all its GPUs."""
+        return all(self.left_bytes(tenant, gpu) >= 0 for gpu in tenant.gpus)
+
+    def why_never(self, tenant: Tenant) -> str:
+        """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
+        if tenant.silent:
+            return "it does not move its memory out as it was told"
+        for gpu, on in tenant.gpus.items():
+            balance = self.balances[gpu]
+            if balance.capacity_bytes - balance.firm_bytes < movable_bytes(tenant, on):
+                return self._name_firm(tenant, gpu)
+        return ""
+
+    def _name_firm(self, tenant: Tenant, gpu: int) -> str:
+        """Name what stands in the way of a tenant, in words and numbers."""
+        need = format_bytes(tenant.gpus[gpu].allocated_bytes)
+        room = format_bytes(self.balances[gpu].capacity_bytes)
+        why = [
+            f"tenant {other.number}'s {format_bytes(stays)} {_why_firm(other)}"
+            for other, on in self.ledger.on(gpu)
+            if other is not tenant and (stays := other.staying_bytes(on)) > 0
+        ]
+        beside = f" beside {', '.join(why)}" if why else ""
+        return f"its {need} do not fit into the {room} of GPU {gpu}{beside}"
+
+    def gives(self, holder: Tenant, gpu: int) -> int:
+        """What a holder's going makes room for."""
+        on = holder.gpus.get(gpu)
+        return movable_bytes(holder, on) if on else 0
+
+    def over_bytes(self, gpu: int) -> int:
+        """By how much those who hold or come exceed a GPU."""
+        balance = self.balances[gpu]
+        return balance.staying_bytes - balance.pending_bytes - balance.capacity_bytes
+
+    def move_bytes(self, tenant: Tenant) -> int:
+        """What would have to move, one way, before `tenant` could run."""
+        move = 0
+        for gpu, on in tenant.gpus.items():
+            need = on.allocated_bytes - on.charged_bytes
+            move += max(tenant.missing_bytes(gpu), need - self.balances[gpu].free_bytes)
+        return max(0, move)
+
+    def turn_is_over(self, tenant: Tenant) -> bool:
+        """Whether a holder may be revoked for somebody who waits."""
+        if self.now_s >= tenant.turn_ends_s:
+            return True
+        # who waits for memory is silent, but not idle
+        return self.now_s < tenant.idle_until_s and not tenant.is_growing
+
+    def by_turn(self, tenant: Tenant) -> tuple[bool, float]:
+        """Sort key: who is idle first, then who holds the longest."""
+        return self.now_s >= tenant.idle_until_s, tenant.since_s
+
+    def revoke(self, tenant: Tenant) -> None:
+        """Take a lease back."""
+        self.holding.remove(tenant)
+        self.draining.append(tenant)
+        self.move(tenant, Cause.REVOKED)
+        tenant.told_s = self.now_s
+        tenant.due_s = self.now_s + self.settings.revoke_deadline_s
+        self.wake_at(tenant.due_s)
+        self.out.append(do.Revoke(tenant.number, tenant.epoch))
+
+    def watch(self, holder: Tenant, move_bytes: int) -> None:
+        """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
+        if self.now_s < holder.turn_ends_s:
+            self.wake_at(holder.turn_ends_s)
+        self.wanted_watches.add(holder.number)
+        if self.now_s < holder.idle_until_s:
+            self.wake_at(holder.idle_until_s)
+            return
+        idle_s = self.turns.idle_s(move_bytes)
+        if not holder.watched_s or idle_s < holder.watched_s / 2:
+            holder.watched_s = idle_s
+            self.out.append(do.Watch(holder.number, idle_s))
+
+    def end_watches(self) -> None:
+        """Stop the watches that nobody needs any more."""
+        for tenant in self.watched:
+            if tenant.watched_s and tenant.number not in self.wanted_watches:
+                tenant.watched_s = 0.0
+                self.out.append(do.Watch(tenant.number, 0.0))
+
+    def move(self, tenant: Tenant, cause: Cause) -> None:
+        """Change the state, and the sums with it."""
+        stayed = tenant.stays
+        self.ledger.move(tenant, cause, self.now_s)
+        if tenant.stays == stayed:
+            return
+        sign = -1 if stayed else 1
+        for gpu, on in tenant.gpus.items():
+            balance = self.balances[gpu]
+            balance.staying_bytes += sign * movable_bytes(tenant, on)
+            balance.pending_bytes += sign * tenant.pending_bytes(gpu)
+            if on.orders and not tenant.silent:
+                balance.leaving_bytes -= sign * sum(on.orders)
+
+
+def movable_bytes(tenant: Tenant, on: OnGpu) -> int:
+    """What is there of a tenant only while it holds."""
+    return on.allocated_bytes - tenant.staying_bytes(on)
+
+
+def _why_firm(tenant: Tenant) -> str:
+    if tenant.silent:
+        return "(it does not answer)"
+    if tenant.stuck_until_s > 0:
+        return "(moving it out failed)"
+    return f"that cannot leave ({tenant.pinned_by})" if tenant.pinned_by else "that cannot leave"

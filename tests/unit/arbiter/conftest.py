@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.testing.tenants import SimulatedNode
+
+
+@pytest.fixture
+def node() -> SimulatedNode:
+    """Two GPUs with 100 bytes for data and 20 for contexts each."""
+    gpus = [GpuSpec(gpu, total_bytes=120, capacity_bytes=100) for gpu in range(2)]
+    return SimulatedNode(gpus, Settings(arena_bytes=1000))

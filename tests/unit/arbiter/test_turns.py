@@ -1,0 +1,198 @@
+"""Who holds, who waits, and when a holder has to give way."""
+
+from __future__ import annotations
+
+import itertools
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+
+
+def kinds(told: list[do.Instruction]) -> list[type]:
+    return [type(each) for each in told]
+
+
+def revoked(told: list[do.Instruction]) -> list[int]:
+    return [each.tenant for each in told if isinstance(each, do.Revoke)]
+
+
+def wants(node: SimulatedNode, tenant: SimulatedTenant) -> list[do.Instruction]:
+    tenant.touch()
+    return node.hear(tenant)
+
+
+def test_everybody_who_fits_holds(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [30]}) for _ in range(3)]
+    node.tick(1000.0)
+    assert all(tenant.is_open for tenant in tenants)
+    assert not revoked(node.told)
+    assert not any(isinstance(told, do.Watch | do.Evict) for told in node.told)
+
+
+def test_nobody_waits_so_nothing_is_said(node: SimulatedNode) -> None:
+    node.start({0: [60]})
+    second = node.start({0: [60]})
+    node.tick(1.0)
+    node.settle()
+    assert second.is_open
+    node.told.clear()
+    node.tick(1000.0)
+    assert node.told == []
+    assert node.arbiter.deadline_s is None
+
+
+def test_a_holder_keeps_its_turn_and_then_gives_way(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    node.start({0: [60]})
+    assert node.tick(0.09) == []
+    assert revoked(node.tick(0.02)) == [first.number]
+
+
+def test_a_turn_is_as_long_as_the_handoff_is_costly(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    node.tick(0.1)
+    node.now_s += 1.0  # the hand-off to second takes a second
+    node.settle()
+    assert second.is_open
+    wants(node, first)
+    assert revoked(node.tick(8.9)) == []
+    assert revoked(node.tick(0.2)) == [second.number]
+
+
+def test_memory_asked_for_while_out_is_there_when_the_turn_begins(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    node.tick(0.1)
+    assert node.view(second).state == "coming"  # 60 bytes of first are still there
+    node.settle()
+    assert second.is_open
+    assert all(block.admitted for block in second.blocks)
+    assert first.resident_bytes(0) == 0
+
+
+def test_an_idle_holder_gives_way_early(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    assert first.watched
+    first.fall_idle()
+    assert revoked(node.hear(first)) == [first.number]
+    node.settle()
+    assert second.is_open
+
+
+def test_a_watch_ends_with_the_wait(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    node.kill(second)
+    node.settle()
+    assert not first.watched
+
+
+def test_the_longest_holder_goes_first_and_only_as_many_as_needed(node: SimulatedNode) -> None:
+    holders = [node.start({0: [30]}) for _ in range(3)]
+    for holder in holders:
+        assert holder.is_open
+    node.tick(1.0)
+    node.start({0: [35]})
+    assert revoked(node.told) == [holders[0].number]
+
+
+def test_a_small_holder_that_does_not_help_enough_is_left_alone(node: SimulatedNode) -> None:
+    small = node.start({0: [10]})
+    large = node.start({0: [80]})
+    node.tick(1.0)
+    newcomer = node.start({0: [80]})
+    assert revoked(node.told) == [large.number]
+    node.settle()
+    assert small.is_open
+    assert newcomer.is_open
+
+
+def test_first_come_first_served(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [60]}) for _ in range(3)]
+    order = []
+    for _ in range(30):
+        for tenant in tenants:
+            tenant.touch()
+        node.settle()
+        node.tick(0.2)
+        order += [told.tenant for told in node.told if isinstance(told, do.Grant)]
+        node.told.clear()
+    turns = [a for a, b in itertools.pairwise(order) if a != b]
+    assert all(turns[i] != turns[i + 2] for i in range(len(turns) - 2))
+
+
+def test_who_comes_later_passes_only_without_getting_in_the_way(node: SimulatedNode) -> None:
+    first = node.start({0: [50]})
+    node.tick(0.01)
+    head = node.start({0: [70]})
+    beside_both = node.start({0: [30]})
+    in_the_way = node.start({0: [5]})
+    assert first.is_open
+    assert beside_both.is_open
+    assert not head.is_open
+    assert not in_the_way.is_open
+    assert node.view(in_the_way).reason == "others are ahead in the queue"
+
+
+def test_several_gpus_are_taken_together(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({1: [60]})
+    both = node.start({0: [60], 1: [60]})
+    assert node.view(both).state == "waiting"
+    node.tick(1.0)
+    assert set(revoked(node.told)) == {first.number, second.number}
+    node.settle()
+    assert both.is_open
+    both.fall_idle()
+    wants(node, first)
+    assert not first.is_open
+
+
+def test_a_process_without_a_gpu_holds_at_once(node: SimulatedNode) -> None:
+    tenant = node.join()
+    assert kinds(wants(node, tenant)) == [do.Grant]
+
+
+def test_a_wish_during_the_drain_is_not_lost(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    node.start({0: [60]})
+    node.tick(0.2)
+    first.touch()
+    node.settle()
+    assert node.view(first).state == "waiting"
+
+
+def test_a_wish_that_crossed_the_grant_is_not_lost(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    node.feed(ev.Wanted(first.number))
+    node.start({0: [60]})
+    node.tick(0.2)
+    node.settle()
+    assert node.view(first).state == "waiting"
+
+
+def test_an_overdue_drain_is_reported_again_and_again(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    node.start({0: [60]})
+    first.hung = True
+    told = node.tick(25.0)
+    overdue = [each for each in told if isinstance(each, do.Overdue)]
+    assert [each.tenant for each in overdue] == [first.number] * 2
+    assert not any(each.kill for each in overdue)
+
+
+def test_beside_one_that_does_not_answer_others_go_on(node: SimulatedNode) -> None:
+    stopped = node.start({0: [60]})
+    large = node.start({0: [60]})
+    stopped.hung = True
+    small = node.start({0: [40]})
+    node.tick(11.0)
+    node.settle()
+    assert small.is_open
+    assert "does not answer" in node.view(large).reason
+    node.kill(stopped)
+    node.settle()
+    assert large.is_open
