@@ -300,7 +300,7 @@ class NoAgent(AgentError):
     def __init__(self, directory: str) -> None:
         super().__init__(
             f"no agent runs in {directory}",
-            "`moiety agent` starts one, and so does `moiety run`; MOIETY_DIR names another place",
+            "`moiety agent start` (`moiety run` does it too); MOIETY_DIR names another place",
         )
 
 

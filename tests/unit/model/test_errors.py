@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from moiety.cli.main import COMMANDS
 from moiety.model import errors
 from moiety.model.errors import MoietyError, from_parts
 
@@ -103,3 +104,9 @@ def test_a_limit_above_capacity_names_both_sizes_and_one_that_can_be_typed() -> 
     assert "100 GiB" in error.what
     assert "78 GiB" in error.what
     assert "79872MiB" in error.hint
+
+
+def test_every_command_that_a_hint_names_exists() -> None:
+    named = {name for e in EXAMPLES for name in re.findall(r"`moiety (\w+)", e.hint)}
+    assert named
+    assert named <= set(COMMANDS)
