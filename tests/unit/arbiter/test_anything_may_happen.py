@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,6 +16,8 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
+Chance = st.DataObject | Random
+T = TypeVar("T")
 CAPACITY = 10
 TOTAL = 12
 GPUS = 2
@@ -52,9 +59,16 @@ class Anything(RuleBasedStateMachine):
             self.node.tick(1.0)
             self.node.settle()
 
-    def some(self, data: st.DataObject) -> SimulatedTenant:
+    @staticmethod
+    def pick(data: Chance, among: Sequence[T]) -> T:
+        """One of several, by Hypothesis or by the dice."""
+        if isinstance(data, Random):
+            return data.choice(among)
+        return data.draw(st.sampled_from(among))
+
+    def some(self, data: Chance) -> SimulatedTenant:
         """Any process that the agent knows."""
-        return data.draw(st.sampled_from(self.known))
+        return self.pick(data, self.known)
 
     @property
     def known(self) -> list[SimulatedTenant]:
@@ -71,62 +85,62 @@ class Anything(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), gpu=st.integers(0, GPUS - 1), residue=st.integers(0, 1))
-    def attach(self, data: st.DataObject, gpu: int, residue: int) -> None:
+    def attach(self, data: Chance, gpu: int, residue: int) -> None:
         """A first context on a GPU."""
         tenant = self.some(data)
         under_way = any(at == gpu for at, _ in tenant.attaching.values())
         if gpu not in tenant.contexts and not under_way:
-            limit = data.draw(st.sampled_from([CAPACITY, CAPACITY, 6]))
+            limit = self.pick(data, [CAPACITY, CAPACITY, 6])
             tenant.attach(gpu, residue, limit)
 
     @precondition(lambda self: any(t.contexts for t in self.known))
     @rule(data=st.data(), chunks=CHUNKS, pinned=st.sampled_from([False] * 5 + [True]))
-    def allocate(self, data: st.DataObject, chunks: list[int], pinned: bool) -> None:
+    def allocate(self, data: Chance, chunks: list[int], pinned: bool) -> None:
         """Memory is asked for, from any state."""
-        tenant = data.draw(st.sampled_from([t for t in self.known if t.contexts]))
-        gpu = data.draw(st.sampled_from(sorted(tenant.contexts)))
+        tenant = self.pick(data, [t for t in self.known if t.contexts])
+        gpu = self.pick(data, sorted(tenant.contexts))
         tenant.allocate(gpu, chunks, pinned=pinned)
 
     @precondition(lambda self: any(b.admitted for t in self.known for b in t.blocks))
     @rule(data=st.data())
-    def free(self, data: st.DataObject) -> None:
+    def free(self, data: Chance) -> None:
         """Memory is freed, from any state."""
         blocks = [(t, b) for t in self.known for b in t.blocks if b.admitted]
-        tenant, block = data.draw(st.sampled_from(blocks))
+        tenant, block = self.pick(data, blocks)
         tenant.free(block)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
-    def touch(self, data: st.DataObject) -> None:
+    def touch(self, data: Chance) -> None:
         """A thread goes through the gate or stands at it."""
         self.some(data).touch()
 
     @precondition(lambda self: any(t.contexts for t in self.known))
     @rule(data=st.data())
-    def detach(self, data: st.DataObject) -> None:
+    def detach(self, data: Chance) -> None:
         """The last context on a GPU goes, with all memory there."""
-        tenant = data.draw(st.sampled_from([t for t in self.known if t.contexts]))
-        gpu = data.draw(st.sampled_from(sorted(tenant.contexts)))
+        tenant = self.pick(data, [t for t in self.known if t.contexts])
+        gpu = self.pick(data, sorted(tenant.contexts))
         if not any(order[0] == gpu for order in tenant.orders):
             tenant.detach(gpu)
 
     @precondition(lambda self: any(t.contexts for t in self.known))
     @rule(data=st.data(), more=st.integers(0, 2))
-    def measure(self, data: st.DataObject, more: int) -> None:
+    def measure(self, data: Chance, more: int) -> None:
         """A context takes more than was expected, out of the headroom."""
-        tenant = data.draw(st.sampled_from([t for t in self.known if t.contexts]))
-        gpu = data.draw(st.sampled_from(sorted(tenant.contexts)))
+        tenant = self.pick(data, [t for t in self.known if t.contexts])
+        gpu = self.pick(data, sorted(tenant.contexts))
         self.check(self.node.feed(ev.Measured(tenant.number, gpu, tenant.contexts[gpu] + more)))
 
     @precondition(lambda self: any(t.watched for t in self.known))
     @rule(data=st.data())
-    def fall_idle(self, data: st.DataObject) -> None:
+    def fall_idle(self, data: Chance) -> None:
         """A watched holder does nothing for a while."""
-        data.draw(st.sampled_from([t for t in self.known if t.watched])).fall_idle()
+        self.pick(data, [t for t in self.known if t.watched]).fall_idle()
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), rare=st.integers(0, 3))
-    def misbehave(self, data: st.DataObject, rare: int) -> None:
+    def misbehave(self, data: Chance, rare: int) -> None:
         """A process is pinned, stopped, continued, or cannot move its memory."""
         tenant = self.some(data)
         if rare == 0:
@@ -138,7 +152,7 @@ class Anything(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
+    def die(self, data: Chance) -> None:
         """A process ends, whatever it was doing."""
         self.node.kill(self.some(data))
 
@@ -146,17 +160,17 @@ class Anything(RuleBasedStateMachine):
 
     @precondition(lambda self: any(t.has_work for t in self.known))
     @rule(data=st.data(), steps=st.integers(1, 5))
-    def work(self, data: st.DataObject, steps: int) -> None:
+    def work(self, data: Chance, steps: int) -> None:
         """A control thread gets to run."""
-        tenant = data.draw(st.sampled_from([t for t in self.known if t.has_work]))
+        tenant = self.pick(data, [t for t in self.known if t.has_work])
         for _ in range(steps):
             tenant.work()
 
     @precondition(lambda self: any(t.sent for t in self.known))
     @rule(data=st.data(), count=st.integers(1, 5))
-    def hear(self, data: st.DataObject, count: int) -> None:
+    def hear(self, data: Chance, count: int) -> None:
         """Messages of one process arrive."""
-        tenant = data.draw(st.sampled_from([t for t in self.known if t.sent]))
+        tenant = self.pick(data, [t for t in self.known if t.sent])
         for _ in range(min(count, len(tenant.sent))):
             self.check(self.node.hear(tenant))
 
@@ -273,8 +287,92 @@ class Anything(RuleBasedStateMachine):
 
 TestAnything = Anything.TestCase
 TestAnything.settings = settings(
-    max_examples=250,
+    max_examples=150,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
+
+
+# The same, by dice that are loaded so that much is under way at any time: that reaches further
+# into rare states than Hypothesis does in the same time, which in turn finds the short examples.
+
+WEIGHTS = {
+    "join": 1.0,
+    "attach": 2.0,
+    "allocate": 3.0,
+    "free": 2.0,
+    "touch": 10.0,
+    "detach": 0.3,
+    "measure": 0.5,
+    "fall_idle": 3.0,
+    "misbehave": 0.4,
+    "die": 0.3,
+    "work": 15.0,
+    "hear": 15.0,
+    "wait": 5.0,
+    "restart": 0.2,
+    "come_back": 5.0,
+    "settle": 5.0,
+}
+
+
+def sizes(dice: Random) -> list[int]:
+    return [dice.randint(1, 4) for _ in range(dice.randint(1, 4))]
+
+
+def happen(day: Anything, what: str, dice: Random) -> None:
+    """Do what a rule does, if it can be done now."""
+    tenants = day.known
+    if what == "join" and len(day.node.tenants) < PROCESSES:
+        day.join()
+    elif what == "wait":
+        day.wait(dice.choice([0.0005, 0.03, 0.2, 0.2, 3.0, 11.0]))
+    elif what == "restart" and day.unsettled is None:
+        day.restart(0)
+    elif what == "come_back" and day.unsettled:
+        day.come_back()
+    elif what == "settle" and day.unsettled == []:
+        day.settle()
+    elif what == "attach" and tenants:
+        day.attach(dice, dice.randrange(GPUS), dice.randint(0, 1))
+    elif what == "touch" and tenants:
+        day.touch(dice)
+    elif what == "misbehave" and tenants:
+        day.misbehave(dice, dice.randint(0, 2))
+    elif what == "die" and tenants:
+        day.die(dice)
+    elif what == "free" and any(block.admitted for t in tenants for block in t.blocks):
+        day.free(dice)
+    elif what == "fall_idle" and any(t.watched for t in tenants):
+        day.fall_idle(dice)
+    elif what == "work" and any(t.has_work for t in tenants):
+        day.work(dice, dice.randint(1, 5))
+    elif what == "hear" and any(t.sent for t in tenants):
+        day.hear(dice, dice.randint(1, 5))
+    elif any(t.contexts for t in tenants):
+        if what == "allocate":
+            day.allocate(dice, sizes(dice), dice.random() < 0.08)
+        elif what == "detach":
+            day.detach(dice)
+        elif what == "measure":
+            day.measure(dice, dice.randint(0, 2))
+
+
+@pytest.mark.parametrize("first", range(0, 320, 40))
+def test_many_days(first: int) -> None:
+    for seed in range(first, first + 40):
+        dice = Random(seed)
+        day = Anything()
+        at = [dice.choice([(0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(2, 4))]
+        day.begin(
+            dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0]), [(g, sizes(dice)) for g in at]
+        )
+        calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
+        weights = {what: weight for what, weight in WEIGHTS.items() if what not in calm}
+        for what in dice.choices(list(weights), list(weights.values()), k=250):
+            happen(day, what, dice)
+            day.what_is_there_fits()
+            day.holders_have_every_byte()
+            day.the_ledger_never_says_less()
+        day.teardown()
