@@ -74,7 +74,9 @@ def compile_c(
             made.rename(kept)  # several test runs may compile the same at the same time
     target = Path(out)
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(kept, target)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        copied = shutil.copy2(kept, Path(folder) / target.name)
+        Path(copied).rename(target)  # a program of that name may be running
     return target
 
 

@@ -1,0 +1,226 @@
+"""The stand-in driver's promises, each held by a C program that knows nothing of how it is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.native import compile_c, native_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+MIB = 1 << 20
+
+Build = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def simgpu() -> Path:
+    folder = native_dir()
+    if folder is None or not (folder / "simgpu" / "libcuda.so.1").exists():
+        pytest.skip("the stand-in driver is not built: make native")
+    return folder / "simgpu"
+
+
+@pytest.fixture(scope="module")
+def build(simgpu: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    folder = tmp_path_factory.mktemp("simgpu")
+    flags = [f"-I{ROOT / 'native'}", str(simgpu / "libcuda.so.1"), f"-Wl,-rpath,{simgpu}", "-ldl"]
+
+    def make(name: str) -> Path:
+        return compile_c([PROGRAMS / f"{name}.c"], folder / name, flags=flags)
+
+    return make
+
+
+@pytest.fixture
+def gpu(simgpu: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment with GPUs of its own, small ones."""
+    state = Path("/dev/shm") / f"moiety-test-{os.getpid()}-{tmp_path.name}"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MOIETY_SIM", "CUDA_"))}
+    env |= {
+        "MOIETY_SIMGPU": "A100-80:memory=256MiB,residue=2MiB,link=2GB/s,pageable=1GB/s",
+        "MOIETY_SIMGPU_STATE": str(state),
+        "KERNELS": str(simgpu / "kernels.elf"),
+        "LD_LIBRARY_PATH": str(simgpu),
+    }
+    yield env
+    shutil.rmtree(state, ignore_errors=True)
+
+
+def run(program: Path, env: dict[str, str], *args: object) -> str:
+    done = subprocess.run(
+        [program, *map(str, args)], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("what", ["streams", "vmm", "lookup", "graphs", "fork", "modules"])
+def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -> None:
+    assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
+
+
+def test_poisoned_memory_is_never_zero(build: Build, gpu: dict[str, str]) -> None:
+    assert run(build("simgpu_vmm"), gpu | {"MOIETY_SIMGPU_POISON": "1"}) == "ok\n"
+
+
+def test_copies_take_at_least_what_the_link_takes(build: Build, gpu: dict[str, str]) -> None:
+    one, both, pageable = map(float, run(build("simgpu_copies"), gpu).split())
+    seconds = 32 * MIB / 2e9
+    assert one >= seconds
+    assert both >= seconds
+    assert pageable >= 2 * seconds
+
+
+# ---- several processes ----
+
+
+class Holder:
+    """A process that holds GPU memory until it is told to end."""
+
+    def __init__(self, program: Path, env: dict[str, str], *args: object) -> None:
+        self.process = subprocess.Popen(
+            [program, *map(str, args)],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        self.said = self.process.stdout.readline().split()
+
+    @property
+    def free_bytes(self) -> int:
+        return int(self.said[0])
+
+    def end(self) -> None:
+        self.process.communicate(timeout=30)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        # Not waited for yet: a zombie must not count either.
+        os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_processes_share_what_there_is(build: Build, gpu: dict[str, str]) -> None:
+    hold = build("simgpu_hold")
+    first = Holder(hold, gpu, 100 * MIB)
+    assert first.free_bytes == (256 - 2 - 100) * MIB
+    second = Holder(hold, gpu, 50 * MIB)
+    assert second.free_bytes == (256 - 2 - 100 - 2 - 50) * MIB
+    third = Holder(hold, gpu, 200 * MIB)
+    assert third.said == ["out", "of", "memory"]
+    third.end()
+
+    first.kill()
+    fourth = Holder(hold, gpu, 200 * MIB)
+    assert fourth.free_bytes == 2 * MIB
+    for one in (first, second, fourth):
+        one.end()
+    last = Holder(hold, gpu, 0)
+    assert last.free_bytes == 254 * MIB
+    last.end()
+
+
+def test_shared_memory_outlives_its_maker(build: Build, gpu: dict[str, str]) -> None:
+    maker = Holder(build("simgpu_hold"), gpu, 64 * MIB, "export")
+    path = f"/proc/{maker.process.pid}/fd/{maker.said[2]}"
+    user = Holder(build("simgpu_import"), gpu, path, 64 * MIB)
+    assert user.said == ["imported"]
+    before = Holder(build("simgpu_hold"), gpu, 0)
+    assert before.free_bytes == (256 - 3 * 2 - 64) * MIB
+    maker.kill()
+    after = Holder(build("simgpu_hold"), gpu, 0)
+    assert after.free_bytes == (256 - 3 * 2 - 64) * MIB
+    user.end()
+    last = Holder(build("simgpu_hold"), gpu, 0)
+    assert last.free_bytes == (256 - 3 * 2) * MIB
+    for one in (maker, before, after, last):
+        one.end()
+
+
+# ---- managed memory ----
+
+
+def test_managed_memory_faults_once_when_it_fits(build: Build, gpu: dict[str, str]) -> None:
+    assert run(build("simgpu_managed"), gpu, 64, 3).split() == ["32", "0", "0", "free", "254"]
+
+
+def test_managed_memory_thrashes_when_it_does_not(build: Build, gpu: dict[str, str]) -> None:
+    said = run(build("simgpu_managed"), gpu, 384, 3).split()
+    assert said[:3] == ["192", "192", "192"]
+
+
+# ---- which GPUs there are ----
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "MOIETY_SIMGPU is not set"),
+        ("A100-81", "use one of"),
+        ("A100-80:memory=12", "memory=16GiB"),
+        ("A100-80:speed=12", "there are driver, memory"),
+        ("17xA100-80", "between 1 and 16"),
+        ("/no/such/profile", "check the path"),
+    ],
+)
+def test_a_wrong_description_is_explained(
+    text: str, hint: str, build: Build, gpu: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [build("simgpu_hold"), "0"],
+        env=gpu | {"MOIETY_SIMGPU": text},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 1
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("simgpu: ")
+    assert hint in first
+
+
+def test_a_profile_may_stand_in_a_file(build: Build, gpu: dict[str, str], tmp_path: Path) -> None:
+    profile = tmp_path / "small"
+    profile.write_text("# a small one\nmodel = T4\nmemory = 64MiB\nresidue = 4MiB\n")
+    holder = Holder(build("simgpu_hold"), gpu | {"MOIETY_SIMGPU": str(profile)}, 0)
+    assert holder.said[:2] == [str(60 * MIB), str(64 * MIB)]
+    holder.end()
+
+
+def test_other_gpus_in_the_same_state_are_refused_while_it_is_used(
+    build: Build, gpu: dict[str, str]
+) -> None:
+    other = gpu | {"MOIETY_SIMGPU": "T4:memory=64MiB,residue=2MiB"}
+    first = Holder(build("simgpu_hold"), gpu, 0)
+    done = subprocess.run(
+        [build("simgpu_hold"), "0"],
+        env=other,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 1
+    assert f"process {first.process.pid} uses" in done.stderr
+    first.end()
+    second = Holder(build("simgpu_hold"), other, 0)
+    assert second.free_bytes == 62 * MIB
+    second.end()
+
+
+@pytest.mark.parametrize(("visible", "count"), [("1", 1), ("1,0", 2), ("0,7,1", 1), ("", 0)])
+def test_only_visible_devices_are_seen(
+    visible: str, count: int, build: Build, gpu: dict[str, str]
+) -> None:
+    env = gpu | {"MOIETY_SIMGPU": "2xT4:memory=64MiB", "CUDA_VISIBLE_DEVICES": visible}
+    assert run(build("simgpu_count"), env) == f"{count}\n"
