@@ -330,6 +330,19 @@ def test_a_process_that_reads_nothing_does_not_block_the_agent(
     assert agent.status().pid
 
 
+def test_a_process_that_never_stops_talking_does_not_starve_the_others(
+    agent: AgentProcess, shims: Shims, others: Others
+) -> None:
+    flooding = others(agent.workload())
+    flooding.do("shim.attach(uuid_of(1))")
+    flooding.tell("[shim.want() for _ in range(1_000_000_000)]")
+    quiet = joined(shims, agent)
+    for _ in range(50):
+        quiet.allocated(0, 1 << 20)
+    flooding.kill()
+    until(lambda: [row.pid for row in agent.ps()] == [os.getpid()], "the end of the noise")
+
+
 def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
     plain = os.memfd_create("plain")

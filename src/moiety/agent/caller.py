@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from moiety.agent import locks, requests
+from moiety.agent import locks, processes, requests
 from moiety.agent.directory import Directory, prepare
 from moiety.model import errors
 from moiety.version import __version__
@@ -43,6 +43,9 @@ class Call:
             if error.errno in (errno.EACCES, errno.EPERM):
                 raise errors.AgentNotYours(directory=str(directory.path)) from None
             raise errors.NoAgent(directory=str(directory.path)) from None
+        if not processes.may_use(processes.peer_of(sock), os.getuid()):
+            sock.close()  # anybody can make a directory in /tmp that is named after us
+            raise errors.AgentNotYours(directory=str(directory.path))
         self._sock = sock
         self._file = sock.makefile("rb")
         self.directory = directory

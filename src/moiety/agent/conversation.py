@@ -158,15 +158,13 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     client.attaching[message.serial] = gpu
     client.gpus.add(gpu)
     node.gpus_changed(client)
-    known = node.gpus[gpu]
-    limit = min(client.limit_bytes or known.budget.capacity_bytes, known.budget.capacity_bytes)
     node.feed(
         ev.Attached(
             client.number,
             gpu,
             message.serial,
-            residue_bytes=known.residue_bytes,
-            limit_bytes=limit,
+            residue_bytes=node.gpus[gpu].residue_bytes,
+            limit_bytes=node.limit_bytes(client, gpu),
             allocated_bytes=message.allocated_bytes,
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,

@@ -62,9 +62,12 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
 
 def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
     """Tell a process how it may use a GPU."""
-    budget = node.gpus[gpu].budget
-    limit = min(client.limit_bytes or budget.capacity_bytes, budget.capacity_bytes)
-    reply = Attached(serial=serial, gpu=gpu, limit_bytes=limit, chunk_bytes=budget.chunk_bytes)
+    reply = Attached(
+        serial=serial,
+        gpu=gpu,
+        limit_bytes=node.limit_bytes(client, gpu),
+        chunk_bytes=node.gpus[gpu].budget.chunk_bytes,
+    )
     client.connection.send(reply.encode())
 
 

@@ -33,6 +33,10 @@ class BoundedFile:
     def flush(self) -> None:
         """Nothing is held back."""
 
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._fd)
+
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(self._path, flags, 0o600)

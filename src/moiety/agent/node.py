@@ -113,6 +113,11 @@ class Node:
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
 
+    def limit_bytes(self, client: Client, gpu: int) -> int:
+        """The most that a process may allocate on a GPU."""
+        capacity = self.gpus[gpu].budget.capacity_bytes
+        return capacity if client.limit_bytes is None else min(client.limit_bytes, capacity)
+
     def number(self) -> int:
         """A number for a new tenant."""
         self._next_number += 1

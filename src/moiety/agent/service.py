@@ -54,6 +54,7 @@ class Service:
         self._log = log
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
+        loop.set_exception_handler(self._report)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
@@ -132,6 +133,11 @@ class Service:
             except LockHeld as held:
                 raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
         return [(d, budget(d.total_bytes, capacity)) for d in found]
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback failed: our own mistake, which must not go unseen, nor end the agent."""
+        del loop
+        self._log.error("failed", what=context["message"], exc_info=context.get("exception"))
 
     def _stop(self, reason: str) -> None:
         if self._ended and not self._ended.done():

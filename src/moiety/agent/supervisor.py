@@ -15,6 +15,7 @@ from types import FrameType
 
 from moiety.agent import locks
 
+ENDINGS = (signal.SIGTERM, signal.SIGINT)
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 5.0
 PREDECESSOR_S = 2.0
@@ -26,7 +27,8 @@ STEADY_S = 10.0
 def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sleep) -> int:
     """Run children made by `start` (which returns a pid) until one exits by itself.
 
-    Returns its exit status. SIGTERM and SIGINT are passed on to the child.
+    Returns its exit status. SIGTERM and SIGINT are passed on to the child; they are blocked while
+    `start` runs, so that none is lost between two processes.
     """
     child = 0
     ending = False
@@ -41,12 +43,14 @@ def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sl
             except ProcessLookupError:
                 pass
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDINGS:
         signal.signal(number, forward)
     backoff_s = 0.0
     while True:
         began_s = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         child = start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
         if ending:  # the signal came while there was no child to pass it to
             forward(signal.SIGTERM, None)
         _, status = os.waitpid(child, 0)
@@ -59,6 +63,13 @@ def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sl
             backoff_s = 0.0
         sleep(backoff_s)
         backoff_s = min(BACKOFF_MAX_S, max(BACKOFF_FIRST_S, backoff_s * 2))
+
+
+def be_a_child() -> None:
+    """Give a forked process the usual meaning of the signals that this one passes on."""
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,8 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         if child == 0:
             if first:
                 os.set_inheritable(ready_fd, True)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
+            be_a_child()
             ready = ["--ready-fd", str(ready_fd)] if first else []
             os.execv(command[0], [*command, *ready, *arguments[2:]])
         if first:

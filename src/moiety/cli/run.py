@@ -52,8 +52,9 @@ def run(
     shim = require_shim()
     driver = require_driver(environment)
 
-    agent_arguments = ["--capacity", str(capacity)] if capacity is not None else []
-    agent_arguments += arguments_from_environment()
+    agent_arguments = arguments_from_environment()
+    if capacity is not None:
+        agent_arguments += ["--capacity", str(capacity)]  # the last one counts
     with call_or_start(find_directory(), agent_arguments) as call:
         created = call.ask(
             requests.CreateWorkload(

@@ -1,0 +1,31 @@
+"""A log that stays small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moiety.agent.logs import BoundedFile, open_log
+
+
+def test_a_line_says_when_what_and_about_whom(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", also_stderr=False)
+    log.info("joined", client="train.py (pid 7)", tenant=3)
+    line = (tmp_path / "log").read_text()
+    assert line.startswith("time=2")
+    assert 'level=info event=joined client="train.py (pid 7)" tenant=3' in line
+
+
+def test_what_programs_call_themselves_cannot_forge_a_line(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", also_stderr=False)
+    log.info("joined", client="x\nlevel=error event=forged")
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_it_is_moved_aside_when_it_has_grown(tmp_path: Path) -> None:
+    file = BoundedFile(tmp_path / "log", max_bytes=1000)
+    for number in range(100):
+        file.write(f"{number:099}\n")
+    assert (tmp_path / "log").stat().st_size <= 1000
+    assert (tmp_path / "log.1").stat().st_size <= 1000
+    assert (tmp_path / "log").read_text().splitlines()[-1].endswith("99")
+    file.close()
