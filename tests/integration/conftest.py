@@ -35,7 +35,8 @@ def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = (include, driver, "-ldl", "-lpthread")
     compile_c([worker], folder / "worker", flags=flags)
     compile_c([worker], folder / "worker-lookup", flags=(include, "-DLOOKUP", "-ldl"))
-    compile_c([own / "four_threads.c"], folder / "four_threads", flags=flags)
+    for name in ("four_threads", "shim_calls"):
+        compile_c([own / f"{name}.c"], folder / name, flags=flags)
     return folder
 
 

@@ -1,0 +1,189 @@
+"""The shim's calls against what the driver's documentation says, with the lease coming and going."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.agent import FakeAgent
+from moiety.testing.node import Node
+from moiety.wire.layout import Type
+from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote
+
+MIB = 1 << 20
+LIMIT = 40 * MIB
+
+
+class Play:
+    """One program and the agent that the test plays for it."""
+
+    def __init__(self, node: Node, agent: FakeAgent, process: subprocess.Popen[str]) -> None:
+        self.node = node
+        self.agent = agent
+        self.process = process
+
+    def until_ready(self) -> None:
+        """The program stands at a point where it may lose its lease."""
+        assert self.process.stdout is not None
+        while not self.agent_idle():
+            pass
+        line = self.process.stdout.readline()
+        assert line == "ready\n", self.process.communicate()[1]
+
+    def agent_idle(self) -> bool:
+        """Answer what the program asks; True when it has printed something."""
+        assert self.process.stdout is not None
+        assert self.agent.sock is not None
+        ready = select.select([self.process.stdout, self.agent.sock], [], [], 60)[0]
+        assert ready, "the program hangs"
+        if self.process.stdout in ready:
+            return True
+        try:
+            self.agent.hear(0)
+        except EOFError:
+            return True
+        return False
+
+    def go_on(self) -> None:
+        """Let it pass the point."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def move_out_and_in(self) -> int:
+        """Take the lease, evict everything, bring it back; the bytes that moved."""
+        self.agent.revoke()
+        moved = self.evict()
+        self.agent.send(Amount(Type.ROOM, 0, 0, moved))
+        self.agent.until(Type.RESTORED)
+        self.agent.grant()
+        return moved
+
+    def evict(self) -> int:
+        """Move everything out; the lease is not held."""
+        self.agent.send(Amount(Type.EVICT, 0, 0, 1 << 40))
+        moved = 0
+        while True:
+            step = self.agent.until(Type.EVICTED)
+            assert isinstance(step, Evicted)
+            moved += step.bytes
+            if step.flags & 1:
+                assert step.resident_bytes == 0
+                return moved
+
+    def end(self) -> str:
+        """Answer until it has ended; its output. Its exit code must be 0."""
+        assert self.process.stdin is not None
+        try:
+            while self.process.poll() is None:
+                self.agent.hear(0.01)
+        except (EOFError, ConnectionError):
+            pass
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, err
+        return out
+
+
+@pytest.fixture
+def play(
+    make_node: Callable[[str], Node], programs: Path, kernels: Path, native: Path
+) -> Iterator[Callable[[str], Play]]:
+    node = make_node("A100-80:memory=64MiB")
+    agents: list[FakeAgent] = []
+
+    def start(word: str) -> Play:
+        path = node.directory / "shim.sock"
+        agent = FakeAgent(path, limit_bytes=LIMIT)
+        agents.append(agent)
+        process = node.start(
+            [str(programs / "shim_calls"), word, str(kernels)],
+            stdin=True,
+            env={
+                "LD_LIBRARY_PATH": str(native / "simgpu"),
+                "LD_PRELOAD": str(native / "libmoiety.so"),
+                "MOIETY_SOCKET": str(path),
+            },
+        )
+        agent.accept()
+        return Play(node, agent, process)
+
+    yield start
+    for agent in agents:
+        agent.__exit__(None, None, None)
+
+
+def test_memory_sizes_depend_on_the_limit_and_the_own_use_only(play: Callable[[str], Play]) -> None:
+    play("info").end()
+
+
+def test_errors_are_the_drivers_own(play: Callable[[str], Play]) -> None:
+    play("errors").end()
+
+
+def test_small_allocations_share_granules_and_survive_a_move(play: Callable[[str], Play]) -> None:
+    program = play("small")
+    program.until_ready()
+    moved = program.move_out_and_in()
+    assert 2 * MIB <= moved <= 16 * MIB  # about 10 MB of small pieces, not 3000 granules
+    program.go_on()
+    program.end()
+    freed = sum(m.bytes for m in program.agent.heard if isinstance(m, Free))
+    asked = sum(m.bytes for m in program.agent.heard if isinstance(m, Alloc))
+    assert freed == asked
+
+
+def test_lookups_find_our_functions_where_they_stand_and_the_drivers_elsewhere(
+    play: Callable[[str], Play],
+) -> None:
+    play("lookup").end()
+
+
+def test_a_forked_child_leaves_its_parent_alone(play: Callable[[str], Play]) -> None:
+    program = play("forked")
+    program.until_ready()
+    assert program.move_out_and_in() == 4 * MIB
+    program.go_on()
+    program.end()
+
+
+def test_a_destroyed_context_frees_what_was_allocated_in_it(play: Callable[[str], Play]) -> None:
+    program = play("contexts")
+    assert program.end() == "gone\n"
+    freed = [m.bytes for m in program.agent.heard if isinstance(m, Free)]
+    assert sorted(freed) == [2 * MIB, 2 * MIB, 6 * MIB]
+    assert program.agent.heard[-1].type == Type.DETACH
+
+
+def test_a_capture_is_never_broken_and_its_graph_finds_its_memory_again(
+    play: Callable[[str], Play],
+) -> None:
+    program = play("graph")
+    program.until_ready()
+    assert program.agent.page is not None
+    program.agent.page.close(program.agent.epoch)
+    program.agent.send(LeaseNote(Type.REVOKE, 0, program.agent.epoch))
+    program.go_on()  # it can end its capture although the lease is gone
+    program.agent.until(Type.DRAINED)
+    moved = program.evict()
+    program.agent.send(Amount(Type.ROOM, 0, 0, moved))
+    program.agent.until(Type.RESTORED)
+    program.agent.grant()
+    program.until_ready()
+    assert program.move_out_and_in() == 4 * MIB
+    program.go_on()
+    program.end()
+
+
+@pytest.mark.slow
+def test_more_threads_than_slots_pass_the_gate_and_are_stopped_by_it(
+    play: Callable[[str], Play],
+) -> None:
+    program = play("crowd")
+    program.until_ready()
+    assert program.move_out_and_in() == 2 * MIB
+    program.go_on()
+    program.end()
