@@ -8,7 +8,7 @@
 #include "cuda/cuda_abi.h"
 
 #ifndef CUDA_EXPORT
-#define CUDA_EXPORT __attribute__((visibility("default")))
+#    define CUDA_EXPORT __attribute__((visibility("default")))
 #endif
 
 #define CUDA_CALL(name, parameters, arguments) CUDA_EXPORT CUresult name parameters;

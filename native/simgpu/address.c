@@ -36,8 +36,9 @@ static void reserve_region(void)
 {
     for (uint64_t size = LARGEST; !region && size >= SMALLEST; size /= 2) {
         void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED)
+        if (at == MAP_FAILED) {
             continue;
+        }
         madvise(at, size, MADV_DONTDUMP);
         uint64_t start = ((uint64_t)(uintptr_t)at + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
         region = (uint64_t)(uintptr_t)at;
@@ -50,10 +51,12 @@ static uint64_t take_from(size_t i, uint64_t base, uint64_t size)
 {
     struct gap gap = gaps[i];
     remove_gap(i);
-    if (base + size < gap.end)
+    if (base + size < gap.end) {
         insert_gap(i, base + size, gap.end);
-    if (gap.base < base)
+    }
+    if (gap.base < base) {
         insert_gap(i, gap.base, base);
+    }
     return base;
 }
 
@@ -61,18 +64,23 @@ uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
 {
     uint64_t taken = 0;
     size = (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
-    if (alignment < SG_BLOCK_BYTES)
+    if (alignment < SG_BLOCK_BYTES) {
         alignment = SG_BLOCK_BYTES;
+    }
     pthread_mutex_lock(&free_lock);
-    if (!region)
+    if (!region) {
         reserve_region();
-    for (size_t i = 0; hint && hint % alignment == 0 && !taken && i < gap_count; i++)
-        if (gaps[i].base <= hint && size <= gaps[i].end && hint <= gaps[i].end - size)
+    }
+    for (size_t i = 0; hint && hint % alignment == 0 && !taken && i < gap_count; i++) {
+        if (gaps[i].base <= hint && size <= gaps[i].end && hint <= gaps[i].end - size) {
             taken = take_from(i, hint, size);
+        }
+    }
     for (size_t i = 0; !taken && i < gap_count; i++) {
         uint64_t base = (gaps[i].base + alignment - 1) / alignment * alignment;
-        if (base < gaps[i].end && size <= gaps[i].end - base)
+        if (base < gaps[i].end && size <= gaps[i].end - base) {
             taken = take_from(i, base, size);
+        }
     }
     pthread_mutex_unlock(&free_lock);
     return taken;
@@ -83,8 +91,9 @@ void sg_addresses_give(uint64_t base, uint64_t size)
     uint64_t end = base + ((size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
     size_t i = 0;
     pthread_mutex_lock(&free_lock);
-    while (i < gap_count && gaps[i].end < base)
+    while (i < gap_count && gaps[i].end < base) {
         i++;
+    }
     if (i < gap_count && gaps[i].end == base) {
         gaps[i].end = end;
     } else {
@@ -97,14 +106,12 @@ void sg_addresses_give(uint64_t base, uint64_t size)
     pthread_mutex_unlock(&free_lock);
 }
 
-int sg_address_is_device(uint64_t address)
-{
-    return address >= region && address < region_end;
-}
+int sg_address_is_device(uint64_t address) { return address >= region && address < region_end; }
 
 void sg_address_clear(uint64_t base, uint64_t size)
 {
-    mmap((void *)(uintptr_t)base, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap((void *)(uintptr_t)base, size, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 /* ---- the map ---- */
@@ -124,10 +131,11 @@ static size_t below(const struct map *map, uint64_t address)
     size_t low = 0, high = map->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (map->at[middle]->base <= address)
+        if (map->at[middle]->base <= address) {
             low = middle + 1;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
@@ -135,25 +143,22 @@ static size_t below(const struct map *map, uint64_t address)
 static struct sg_range *find_in(const struct map *map, uint64_t address)
 {
     size_t i = below(map, address);
-    if (i == 0 || address - map->at[i - 1]->base >= map->at[i - 1]->size)
+    if (i == 0 || address - map->at[i - 1]->base >= map->at[i - 1]->size) {
         return NULL;
+    }
     return map->at[i - 1];
 }
 
 static struct map *map_of(const struct sg_range *range)
 {
-    return range->kind == SG_MAPPED ? &mapped : range->kind == SG_REGISTERED ? &registered : &ranges;
+    return range->kind == SG_MAPPED       ? &mapped
+           : range->kind == SG_REGISTERED ? &registered
+                                          : &ranges;
 }
 
-void sg_map_lock(void)
-{
-    pthread_mutex_lock(&map_lock);
-}
+void sg_map_lock(void) { pthread_mutex_lock(&map_lock); }
 
-void sg_map_unlock(void)
-{
-    pthread_mutex_unlock(&map_lock);
-}
+void sg_map_unlock(void) { pthread_mutex_unlock(&map_lock); }
 
 void sg_map_add(struct sg_range *range)
 {
@@ -182,24 +187,24 @@ struct sg_range *sg_map_find(uint64_t address)
     return range ? range : find_in(&registered, address);
 }
 
-struct sg_range *sg_map_mapped(uint64_t address)
-{
-    return find_in(&mapped, address);
-}
+struct sg_range *sg_map_mapped(uint64_t address) { return find_in(&mapped, address); }
 
 struct sg_range *sg_map_mapped_after(uint64_t address)
 {
     size_t i = below(&mapped, address);
-    if (i > 0 && address - mapped.at[i - 1]->base < mapped.at[i - 1]->size)
+    if (i > 0 && address - mapped.at[i - 1]->base < mapped.at[i - 1]->size) {
         return mapped.at[i - 1];
+    }
     return i < mapped.count ? mapped.at[i] : NULL;
 }
 
 struct sg_range *sg_map_next_of(CUcontext context)
 {
-    for (size_t i = 0; i < ranges.count; i++)
-        if (ranges.at[i]->context == context && ranges.at[i]->kind != SG_RESERVED)
+    for (size_t i = 0; i < ranges.count; i++) {
+        if (ranges.at[i]->context == context && ranges.at[i]->kind != SG_RESERVED) {
             return ranges.at[i];
+        }
+    }
     return NULL;
 }
 
@@ -221,8 +226,9 @@ int sg_is_pinned(uint64_t address, uint64_t bytes)
     struct sg_range *range = find_in(&registered, address);
     if (!range) {
         range = find_in(&ranges, address);
-        if (range && range->kind != SG_HOST)
+        if (range && range->kind != SG_HOST) {
             range = NULL;
+        }
     }
     int is = range && bytes <= range->size - (address - range->base);
     sg_map_unlock();
@@ -233,9 +239,11 @@ int sg_gpu_of_address(uint64_t address)
 {
     sg_map_lock();
     struct sg_range *range = find_in(&mapped, address);
-    if (!range)
+    if (!range) {
         range = find_in(&ranges, address);
-    int gpu = range && range->kind != SG_HOST && range->kind != SG_REGISTERED ? (int)range->gpu : -1;
+    }
+    int gpu =
+        range && range->kind != SG_HOST && range->kind != SG_REGISTERED ? (int)range->gpu : -1;
     sg_map_unlock();
     return gpu;
 }

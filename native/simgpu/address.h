@@ -13,10 +13,10 @@ enum sg_kind {
     SG_RESERVED,      /* cuMemAddressReserve */
     SG_MAPPED,        /* cuMemMap; lies in an SG_RESERVED, in a map of its own */
     SG_MANAGED,
-    SG_IMPORTED,      /* cuIpcOpenMemHandle */
-    SG_GLOBAL,        /* a variable of a module */
-    SG_HOST,          /* cuMemHostAlloc */
-    SG_REGISTERED,    /* cuMemHostRegister */
+    SG_IMPORTED,   /* cuIpcOpenMemHandle */
+    SG_GLOBAL,     /* a variable of a module */
+    SG_HOST,       /* cuMemHostAlloc */
+    SG_REGISTERED, /* cuMemHostRegister */
 };
 
 struct sg_chunk;
@@ -30,10 +30,10 @@ struct sg_range {
     unsigned gpu;
     CUcontext context;
     unsigned flags;
-    uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     struct sg_chunk *chunk;
-    uint64_t offset;     /* in the chunk */
-    int access;          /* SG_MAPPED: enum CUmemAccess_flags */
+    uint64_t offset; /* in the chunk */
+    int access;      /* SG_MAPPED: enum CUmemAccess_flags */
     struct sg_block *block;
     struct sg_managed *managed;
 };
@@ -51,8 +51,9 @@ void sg_map_lock(void);
 void sg_map_unlock(void);
 void sg_map_add(struct sg_range *range);
 void sg_map_remove(struct sg_range *range);
-struct sg_range *sg_map_find(uint64_t address);    /* anything but SG_MAPPED and SG_REGISTERED inside others */
-struct sg_range *sg_map_mapped(uint64_t address);  /* SG_MAPPED */
+struct sg_range *
+sg_map_find(uint64_t address); /* anything but SG_MAPPED and SG_REGISTERED inside others */
+struct sg_range *sg_map_mapped(uint64_t address);       /* SG_MAPPED */
 struct sg_range *sg_map_mapped_after(uint64_t address); /* the first that ends above */
 struct sg_range *sg_map_next_of(CUcontext context);     /* some range of the context */
 

@@ -23,10 +23,12 @@ static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 void sg_capture_unref(struct sg_capture *capture)
 {
-    if (__atomic_sub_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (__atomic_sub_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
-    if (capture->graph)
+    }
+    if (capture->graph) {
         sg_graph_free(capture->graph);
+    }
     free(capture);
 }
 
@@ -38,8 +40,9 @@ static void hold(struct sg_capture *capture)
 static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
     CUgraphNode *copy = count ? malloc(count * sizeof *copy) : NULL;
-    if (count)
+    if (count) {
         memcpy(copy, nodes, count * sizeof *copy);
+    }
     free(stream->captured);
     stream->captured = copy;
     stream->captured_count = count;
@@ -49,20 +52,25 @@ static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 
 CUresult sg_capture_refuse(CUstream stream, CUresult why)
 {
-    if (stream->capture)
+    if (stream->capture) {
         stream->capture->invalid = 1;
+    }
     return why;
 }
 
 CUresult sg_capture_forbids(void)
 {
     CUresult result = CUDA_SUCCESS;
-    if (!__atomic_load_n(&open_count, __ATOMIC_ACQUIRE) || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!__atomic_load_n(&open_count, __ATOMIC_ACQUIRE) ||
+        thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_SUCCESS;
+    }
     pthread_mutex_lock(&lock);
     for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
-        int own = pthread_equal(capture->thread, pthread_self()) && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        int any = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        int own = pthread_equal(capture->thread, pthread_self()) &&
+                  capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+        int any = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                  capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if (own || any) {
             capture->invalid = 1;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -75,14 +83,16 @@ CUresult sg_capture_forbids(void)
 CUresult sg_capture_forbids_legacy(CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
-    if (!stream->legacy || !__atomic_load_n(&open_count, __ATOMIC_ACQUIRE))
+    if (!stream->legacy || !__atomic_load_n(&open_count, __ATOMIC_ACQUIRE)) {
         return CUDA_SUCCESS;
+    }
     pthread_mutex_lock(&stream->context->lock);
-    for (CUstream other = stream->context->streams; other; other = other->next)
+    for (CUstream other = stream->context->streams; other; other = other->next) {
         if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING)) {
             other->capture->invalid = 1;
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
+    }
     pthread_mutex_unlock(&stream->context->lock);
     return result;
 }
@@ -92,19 +102,25 @@ CUresult sg_capture_forbids_legacy(CUstream stream)
 CUresult sg_capture_op(CUstream stream, struct sg_op *op)
 {
     static const CUgraphNodeType types[] = {
-        [SG_OP_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY, [SG_OP_WAIT] = CU_GRAPH_NODE_TYPE_EMPTY,
-        [SG_OP_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL, [SG_OP_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
-        [SG_OP_SET] = CU_GRAPH_NODE_TYPE_MEMSET,    [SG_OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,
-        [SG_OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD, [SG_OP_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+        [SG_OP_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,
+        [SG_OP_WAIT] = CU_GRAPH_NODE_TYPE_EMPTY,
+        [SG_OP_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
+        [SG_OP_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
+        [SG_OP_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
+        [SG_OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,
+        [SG_OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+        [SG_OP_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         [SG_OP_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
     };
     struct sg_capture *capture = stream->capture;
-    if (capture->invalid || op->kind == SG_OP_FREE || op->kind == SG_OP_PREFETCH || op->kind == SG_OP_CALLBACK) {
+    if (capture->invalid || op->kind == SG_OP_FREE || op->kind == SG_OP_PREFETCH ||
+        op->kind == SG_OP_CALLBACK) {
         sg_op_free(op);
         return sg_capture_refuse(stream, capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                                                           : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    CUgraphNode node = sg_graph_add(capture->graph, types[op->kind], op, stream->captured, stream->captured_count);
+    CUgraphNode node =
+        sg_graph_add(capture->graph, types[op->kind], op, stream->captured, stream->captured_count);
     follow(stream, &node, 1);
     return CUDA_SUCCESS;
 }
@@ -115,8 +131,9 @@ CUresult sg_capture_record(CUstream stream, struct sg_record *record)
     record->capture = stream->capture;
     record->node_count = stream->captured_count;
     record->nodes = record->node_count ? malloc(record->node_count * sizeof *record->nodes) : NULL;
-    if (record->node_count)
+    if (record->node_count) {
         memcpy(record->nodes, stream->captured, record->node_count * sizeof *record->nodes);
+    }
     sg_record_unref(record);
     return CUDA_SUCCESS;
 }
@@ -131,28 +148,35 @@ static void join(CUstream stream, struct sg_capture *capture)
 
 CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
 {
-    if (!record->capture) /* what was recorded outside is not there when the graph is launched */
+    if (!record->capture) { /* what was recorded outside is not there when the graph is launched */
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    if (!record->capture->open)
+    }
+    if (!record->capture->open) {
         return stream->capture ? sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
                                : CUDA_ERROR_CAPTURED_EVENT;
-    if (stream->legacy)
+    }
+    if (stream->legacy) {
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    if (!stream->capture)
+    }
+    if (!stream->capture) {
         join(stream, record->capture);
-    else if (stream->capture != record->capture)
+    } else if (stream->capture != record->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
     size_t count = stream->captured_count + record->node_count;
     CUgraphNode *both = malloc((count ? count : 1) * sizeof *both);
     size_t n = 0;
-    for (size_t i = 0; i < stream->captured_count; i++)
+    for (size_t i = 0; i < stream->captured_count; i++) {
         both[n++] = stream->captured[i];
+    }
     for (size_t i = 0; i < record->node_count; i++) {
         int there = 0;
-        for (size_t j = 0; j < n; j++)
+        for (size_t j = 0; j < n; j++) {
             there |= both[j] == record->nodes[i];
-        if (!there)
+        }
+        if (!there) {
             both[n++] = record->nodes[i];
+        }
     }
     follow(stream, both, n);
     free(both);
@@ -172,20 +196,22 @@ static void leave(CUstream stream)
 static void close_capture(struct sg_capture *capture)
 {
     pthread_mutex_lock(&lock);
-    for (struct sg_capture **at = &open_captures; *at; at = &(*at)->next)
+    for (struct sg_capture **at = &open_captures; *at; at = &(*at)->next) {
         if (*at == capture) {
             *at = capture->next;
             open_count--;
             break;
         }
+    }
     capture->open = 0;
     pthread_mutex_unlock(&lock);
 }
 
 void sg_capture_abandon(CUstream stream)
 {
-    if (stream->capture->origin == stream)
+    if (stream->capture->origin == stream) {
         close_capture(stream->capture);
+    }
     stream->capture->invalid = 1;
     leave(stream);
 }
@@ -194,15 +220,19 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->legacy)
+    }
+    if (stream->legacy) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (stream->capture)
+    }
+    if (stream->capture) {
         return CUDA_ERROR_ILLEGAL_STATE;
+    }
     struct sg_capture *capture = calloc(1, sizeof *capture);
-    if (!capture)
+    if (!capture) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     capture->refs = 1;
     capture->open = 1;
     capture->graph = sg_graph_new();
@@ -226,11 +256,14 @@ CUresult cuStreamBeginCapture(CUstream stream)
 
 static int leads_to(CUgraphNode from, CUgraphNode node)
 {
-    if (from == node)
+    if (from == node) {
         return 1;
-    for (size_t i = 0; i < node->depend_count; i++)
-        if (leads_to(from, node->depends[i]))
+    }
+    for (size_t i = 0; i < node->depend_count; i++) {
+        if (leads_to(from, node->depends[i])) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -239,10 +272,12 @@ static int joined(CUstream other, CUstream origin)
 {
     for (size_t i = 0; i < other->captured_count; i++) {
         int found = 0;
-        for (size_t j = 0; j < origin->captured_count && !found; j++)
+        for (size_t j = 0; j < origin->captured_count && !found; j++) {
             found = leads_to(other->captured[i], origin->captured[j]);
-        if (!found)
+        }
+        if (!found) {
             return 0;
+        }
     }
     return 1;
 }
@@ -252,30 +287,38 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     CUstream stream;
     CUresult result = CUDA_SUCCESS;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = NULL;
     struct sg_capture *capture = stream->capture;
-    if (!capture)
+    if (!capture) {
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (capture->origin != stream)
+    }
+    if (capture->origin != stream) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(capture->thread, pthread_self()))
+    }
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        !pthread_equal(capture->thread, pthread_self())) {
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    }
     hold(capture);
     pthread_mutex_lock(&stream->context->lock);
     for (CUstream other = stream->context->streams; other; other = other->next) {
-        if (other->capture != capture || other == stream)
+        if (other->capture != capture || other == stream) {
             continue;
-        if (!joined(other, stream))
+        }
+        if (!joined(other, stream)) {
             result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+        }
         leave(other);
     }
     pthread_mutex_unlock(&stream->context->lock);
     leave(stream);
     close_capture(capture);
-    if (capture->invalid)
+    if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
     if (!result) {
         *out = capture->graph;
         capture->graph = NULL;
@@ -298,38 +341,47 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!status)
+    if (!status) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_capture_forbids_legacy(stream));
     *status = status_of(stream);
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                   const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **dependencies,
+                                   const CUgraphEdgeData **edges, size_t *count)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!status)
+    if (!status) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *status = status_of(stream);
-    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         return CUDA_SUCCESS;
-    if (id)
+    }
+    if (id) {
         *id = stream->capture->id;
-    if (graph)
+    }
+    if (graph) {
         *graph = stream->capture->graph;
-    if (dependencies)
+    }
+    if (dependencies) {
         *dependencies = stream->captured;
-    if (edges)
+    }
+    if (edges) {
         *edges = NULL;
-    if (count)
+    }
+    if (count) {
         *count = stream->captured_count;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                   const CUgraphNode **dependencies, size_t *count)
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
 {
     return cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, NULL, count);
 }
@@ -339,27 +391,33 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
     return cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, size_t count, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, size_t count,
+                                           unsigned int flags)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (status_of(stream) != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (status_of(stream) != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !nodes))
+    }
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !nodes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     size_t kept = flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES ? stream->captured_count : 0;
     CUgraphNode *all = malloc((kept + count + 1) * sizeof *all);
-    if (kept)
+    if (kept) {
         memcpy(all, stream->captured, kept * sizeof *all);
-    if (count)
+    }
+    if (count) {
         memcpy(all + kept, nodes, count * sizeof *all);
+    }
     follow(stream, all, kept + count);
     free(all);
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges,
-                                              size_t count, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes,
+                                              const CUgraphEdgeData *edges, size_t count,
+                                              unsigned int flags)
 {
     (void)edges;
     return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
@@ -368,8 +426,9 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *node
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     SG_ENTER();
-    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUstreamCaptureMode before = thread_mode;
     thread_mode = *mode;
     *mode = before;

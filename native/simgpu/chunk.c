@@ -23,8 +23,9 @@ static int open_arena(void)
 {
     struct stat status;
     int file = (int)syscall(SYS_memfd_create, "simgpu-memory", 1u /* MFD_CLOEXEC */);
-    if (file < 0)
+    if (file < 0) {
         return -errno;
+    }
     if (ftruncate(file, ARENA_BYTES) != 0 || fstat(file, &status) != 0) {
         close(file);
         return -errno;
@@ -47,9 +48,11 @@ static void poison(const struct sg_chunk *chunk)
         const char *text = getenv("MOIETY_SIMGPU_POISON");
         wanted = text && strcmp(text, "1") == 0;
     }
-    if (!wanted)
+    if (!wanted) {
         return;
-    void *at = mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->file, (off_t)chunk->offset);
+    }
+    void *at = mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->file,
+                    (off_t)chunk->offset);
     if (at != MAP_FAILED) {
         memset(at, 0xA5, chunk->bytes);
         munmap(at, chunk->bytes);
@@ -61,44 +64,55 @@ static CUresult charge(unsigned gpu, uint64_t bytes, uint64_t *counter)
     uint64_t evicted = 0;
     sg_lock();
     int error = sg_make_room(gpu, bytes, &evicted);
-    if (!error)
+    if (!error) {
         *counter += bytes;
+    }
     sg_unlock();
-    if (evicted) /* managed memory had to leave first, over the link */
+    if (evicted) { /* managed memory had to leave first, over the link */
         sg_sleep_until(sg_book(gpu, SG_LINK_D2H, sg_now_ns(),
                                sg_duration_ns(evicted, sg_profile_of(gpu)->d2h_bytes_per_s)));
+    }
     return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult sg_charge_context(unsigned gpu, int64_t bytes)
 {
-    if (bytes >= 0)
+    if (bytes >= 0) {
         return charge(gpu, (uint64_t)bytes, &sg_process->on[gpu].context_bytes);
+    }
     sg_lock();
     sg_process->on[gpu].context_bytes -= (uint64_t)-bytes;
     sg_unlock();
     return CUDA_SUCCESS;
 }
 
-CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes, const CUmemAllocationProp *prop)
+CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
+                         const CUmemAllocationProp *prop)
 {
     struct sg_chunk *chunk = calloc(1, sizeof *chunk);
-    if (!chunk)
+    if (!chunk) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = charge(gpu, bytes, &sg_process->on[gpu].allocated_bytes);
     if (result) {
         free(chunk);
         return result;
     }
     pthread_mutex_lock(&lock);
-    if (arena < 0 && open_arena() != 0)
+    if (arena < 0 && open_arena() != 0) {
         result = CUDA_ERROR_OPERATING_SYSTEM;
-    *chunk = (struct sg_chunk){.gpu = gpu, .refs = 1, .file = arena, .inode = arena_inode, .offset = arena_next,
+    }
+    *chunk = (struct sg_chunk){.gpu = gpu,
+                               .refs = 1,
+                               .file = arena,
+                               .inode = arena_inode,
+                               .offset = arena_next,
                                .bytes = bytes};
     arena_next += bytes;
     pthread_mutex_unlock(&lock);
-    if (prop)
+    if (prop) {
         chunk->prop = *prop;
+    }
     if (result) {
         sg_lock();
         sg_process->on[gpu].allocated_bytes -= bytes;
@@ -111,41 +125,47 @@ CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes, co
     return CUDA_SUCCESS;
 }
 
-void sg_chunk_ref(struct sg_chunk *chunk)
-{
-    __atomic_add_fetch(&chunk->refs, 1, __ATOMIC_ACQ_REL);
-}
+void sg_chunk_ref(struct sg_chunk *chunk) { __atomic_add_fetch(&chunk->refs, 1, __ATOMIC_ACQ_REL); }
 
 void sg_chunk_unref(struct sg_chunk *chunk)
 {
     int gone = 1;
     pthread_mutex_lock(&lock); /* nobody may adopt it again meanwhile */
     int left = __atomic_sub_fetch(&chunk->refs, 1, __ATOMIC_ACQ_REL);
-    for (struct sg_chunk **at = &shared_chunks; left == 0 && chunk->shared && *at; at = &(*at)->next_shared)
+    for (struct sg_chunk **at = &shared_chunks; left == 0 && chunk->shared && *at;
+         at = &(*at)->next_shared) {
         if (*at == chunk) {
             *at = chunk->next_shared;
             break;
         }
+    }
     pthread_mutex_unlock(&lock);
-    if (left > 0)
+    if (left > 0) {
         return;
+    }
     sg_lock();
-    if (chunk->shared)
+    if (chunk->shared) {
         gone = sg_export_drop(chunk->inode, chunk->offset);
-    else
+    } else {
         sg_process->on[chunk->gpu].allocated_bytes -= chunk->bytes;
+    }
     sg_unlock();
-    if (gone)
-        fallocate(chunk->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk->offset, (off_t)chunk->bytes);
-    if (chunk->own_file)
+    if (gone) {
+        fallocate(chunk->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk->offset,
+                  (off_t)chunk->bytes);
+    }
+    if (chunk->own_file) {
         close(chunk->file);
+    }
     free(chunk);
 }
 
-CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset, int protection)
+CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset,
+                      int protection)
 {
-    void *at = mmap((void *)(uintptr_t)address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, chunk->file,
-                    (off_t)(chunk->offset + offset));
+    void *at =
+        mmap((void *)(uintptr_t)address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+             chunk->file, (off_t)(chunk->offset + offset));
     return at == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 
@@ -165,8 +185,12 @@ CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token)
     }
     sg_unlock();
     pthread_mutex_unlock(&lock);
-    *token = (struct sg_token){.magic = TOKEN_MAGIC, .pid = (uint32_t)getpid(), .file = chunk->file,
-                               .inode = chunk->inode, .offset = chunk->offset, .bytes = chunk->bytes,
+    *token = (struct sg_token){.magic = TOKEN_MAGIC,
+                               .pid = (uint32_t)getpid(),
+                               .file = chunk->file,
+                               .inode = chunk->inode,
+                               .offset = chunk->offset,
+                               .bytes = chunk->bytes,
                                .gpu = chunk->gpu};
     return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -178,8 +202,9 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
     int first;
     snprintf(path, sizeof path, "/proc/%u/fd/%d", token->pid, token->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
+    if (file < 0) {
         return CUDA_ERROR_INVALID_VALUE; /* whoever exported it is gone */
+    }
     struct sg_chunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk || fstat(file, &status) != 0 || status.st_ino != token->inode) {
         close(file);
@@ -194,12 +219,19 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
         free(chunk);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *chunk = (struct sg_chunk){.gpu = token->gpu, .refs = 1, .file = file, .own_file = 1, .shared = 1,
-                               .inode = token->inode, .offset = token->offset, .bytes = token->bytes,
+    *chunk = (struct sg_chunk){.gpu = token->gpu,
+                               .refs = 1,
+                               .file = file,
+                               .own_file = 1,
+                               .shared = 1,
+                               .inode = token->inode,
+                               .offset = token->offset,
+                               .bytes = token->bytes,
                                .next_shared = shared_chunks};
-    chunk->prop = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                        .location = {CU_MEM_LOCATION_TYPE_DEVICE, sg_ordinal_of(token->gpu)}};
+    chunk->prop =
+        (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                              .location = {CU_MEM_LOCATION_TYPE_DEVICE, sg_ordinal_of(token->gpu)}};
     shared_chunks = chunk;
     *out = chunk;
     return CUDA_SUCCESS;
@@ -208,16 +240,19 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
 CUresult sg_chunk_adopt(struct sg_chunk **out, const struct sg_token *token)
 {
     CUresult result = CUDA_SUCCESS;
-    if (token->magic != TOKEN_MAGIC || token->gpu >= sg_state->machine.count)
+    if (token->magic != TOKEN_MAGIC || token->gpu >= sg_state->machine.count) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&lock);
     struct sg_chunk *chunk = shared_chunks;
-    while (chunk && (chunk->inode != token->inode || chunk->offset != token->offset))
+    while (chunk && (chunk->inode != token->inode || chunk->offset != token->offset)) {
         chunk = chunk->next_shared;
-    if (chunk)
+    }
+    if (chunk) {
         sg_chunk_ref(chunk);
-    else
+    } else {
         result = open_shared(&chunk, token);
+    }
     pthread_mutex_unlock(&lock);
     *out = chunk;
     return result;

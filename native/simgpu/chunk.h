@@ -32,11 +32,13 @@ struct sg_token { /* also fits into an IPC handle */
 };
 
 /* Takes memory of the device: CUDA_ERROR_OUT_OF_MEMORY when there is none. One reference, no handle. */
-CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes, const CUmemAllocationProp *prop);
+CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
+                         const CUmemAllocationProp *prop);
 void sg_chunk_ref(struct sg_chunk *chunk);
 void sg_chunk_unref(struct sg_chunk *chunk);
 
-CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset, int protection);
+CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset,
+                      int protection);
 
 CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token);
 CUresult sg_chunk_adopt(struct sg_chunk **out, const struct sg_token *token);

@@ -10,7 +10,8 @@
 
 #define STACK_DEPTH 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what is below, and creating and destroying */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* what is below, and creating and destroying */
 static CUcontext primary[SG_DEVICES_MAX];
 static unsigned primary_flags[SG_DEVICES_MAX];
 static unsigned contexts_on[SG_DEVICES_MAX];
@@ -19,19 +20,18 @@ static uint64_t next_id = 1;
 static __thread CUcontext stack[STACK_DEPTH];
 static __thread int depth; /* the current one is the top: stack[depth - 1] */
 
-CUcontext sg_context_current(void)
-{
-    return depth > 0 ? stack[depth - 1] : NULL;
-}
+CUcontext sg_context_current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
 
 CUresult sg_enter_context(CUcontext *out)
 {
     SG_ENTER();
     CUcontext context = sg_context_current();
-    if (!context)
+    if (!context) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->destroyed)
+    }
+    if (context->destroyed) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     *out = context;
     return context->broken;
 }
@@ -39,7 +39,8 @@ CUresult sg_enter_context(CUcontext *out)
 void sg_context_break(CUcontext context, CUresult why)
 {
     CUresult none = CUDA_SUCCESS;
-    __atomic_compare_exchange_n(&context->broken, &none, why, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    __atomic_compare_exchange_n(&context->broken, &none, why, 0, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
 }
 
 CUresult sg_context_drain(CUcontext context)
@@ -64,12 +65,14 @@ static CUresult create(CUcontext *out, unsigned flags, unsigned gpu, unsigned ve
     CUcontext context;
     if (contexts_on[gpu] == 0) {
         CUresult result = sg_charge_context(gpu, (int64_t)sg_profile_of(gpu)->residue_bytes);
-        if (result)
+        if (result) {
             return result;
+        }
     }
     context = calloc(1, sizeof *context);
-    if (!context)
+    if (!context) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     context->gpu = gpu;
     context->flags = flags;
     context->version = version;
@@ -94,8 +97,9 @@ static CUresult create(CUcontext *out, unsigned flags, unsigned gpu, unsigned ve
 /* The object itself stays: other threads may have it on their stacks. */
 static void destroy(CUcontext context)
 {
-    if (!context->broken)
+    if (!context->broken) {
         sg_context_drain(context);
+    }
     context->destroyed = 1;
     sg_handle_remove(context, SG_CONTEXT_TYPE);
     pthread_mutex_lock(&context->lock);
@@ -105,24 +109,29 @@ static void destroy(CUcontext context)
     }
     pthread_mutex_unlock(&context->lock);
     sg_memory_free_all(context);
-    if (--contexts_on[context->gpu] == 0)
+    if (--contexts_on[context->gpu] == 0) {
         sg_charge_context(context->gpu, -(int64_t)sg_profile_of(context->gpu)->residue_bytes);
+    }
 }
 
 static CUresult create_current(CUcontext *out, unsigned flags, CUdevice device, unsigned version)
 {
     SG_ENTER();
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_device_is(device))
+    }
+    if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
-    if (depth == STACK_DEPTH)
+    }
+    if (depth == STACK_DEPTH) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&lock);
     CUresult result = create(out, flags, sg_device_of(device), version);
     pthread_mutex_unlock(&lock);
-    if (!result)
+    if (!result) {
         stack[depth++] = *out;
+    }
     return result;
 }
 
@@ -131,53 +140,55 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
     return create_current(out, flags, device, 3020);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice device)
+CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *params, int count, unsigned int flags,
+                        CUdevice device)
 {
-    if (count > 0 && params)
+    if (count > 0 && params) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    }
     return create_current(out, flags, device, 3020);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned int flags, CUdevice device)
+CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned int flags,
+                        CUdevice device)
 {
-    if (params && params->numExecAffinityParams > 0)
+    if (params && params->numExecAffinityParams > 0) {
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    if (params && params->cigParams)
+    }
+    if (params && params->cigParams) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
     return create_current(out, flags, device, 3020);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     SG_ENTER();
-    if (!sg_handle_is(context, SG_CONTEXT_TYPE) || context->primary)
+    if (!sg_handle_is(context, SG_CONTEXT_TYPE) || context->primary) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     pthread_mutex_lock(&lock);
     destroy(context);
     pthread_mutex_unlock(&lock);
-    if (sg_context_current() == context)
+    if (sg_context_current() == context) {
         depth--;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext context)
-{
-    return cuCtxDestroy_v2(context);
-}
+CUresult cuCtxDestroy(CUcontext context) { return cuCtxDestroy_v2(context); }
 
 CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
 {
     SG_CONTEXT(context);
-    if (flags || !out)
+    if (flags || !out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = context;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDetach(CUcontext context)
-{
-    return cuCtxDestroy_v2(context);
-}
+CUresult cuCtxDetach(CUcontext context) { return cuCtxDestroy_v2(context); }
 
 /* ---- primary contexts ---- */
 
@@ -187,10 +198,11 @@ static CUresult primary_of(CUcontext *out, CUdevice device)
     CUresult result = CUDA_SUCCESS;
     if (!primary[gpu] || primary[gpu]->destroyed) {
         result = create(&primary[gpu], primary_flags[gpu], gpu, 3020);
-        if (!result)
+        if (!result) {
             primary[gpu]->primary = 1;
-        else
+        } else {
             primary[gpu] = NULL;
+        }
     }
     *out = primary[gpu];
     return result;
@@ -205,14 +217,17 @@ CUcontext sg_context_primary(CUdevice device)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
     SG_ENTER();
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_device_is(device))
+    }
+    if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
+    }
     pthread_mutex_lock(&lock);
     CUresult result = primary_of(out, device);
-    if (!result)
+    if (!result) {
         (*out)->retained++;
+    }
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -220,8 +235,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 static CUresult let_go(CUdevice device, int all)
 {
     SG_ENTER();
-    if (!sg_device_is(device))
+    if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
+    }
     pthread_mutex_lock(&lock);
     unsigned gpu = sg_device_of(device);
     CUcontext context = sg_context_primary(device);
@@ -236,37 +252,28 @@ static CUresult let_go(CUdevice device, int all)
     return result;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-    return let_go(device, 0);
-}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return let_go(device, 0); }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    return let_go(device, 0);
-}
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return let_go(device, 0); }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-    return let_go(device, 1);
-}
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return let_go(device, 1); }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-    return let_go(device, 1);
-}
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return let_go(device, 1); }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {
     SG_ENTER();
-    if (!sg_device_is(device))
+    if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+    }
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&lock);
     primary_flags[sg_device_of(device)] = flags;
-    if (sg_context_primary(device))
+    if (sg_context_primary(device)) {
         sg_context_primary(device)->flags = flags;
+    }
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
@@ -279,10 +286,12 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
     SG_ENTER();
-    if (!sg_device_is(device))
+    if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!flags || !active)
+    }
+    if (!flags || !active) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&lock);
     *active = sg_context_primary(device) != NULL;
     *flags = primary_flags[sg_device_of(device)];
@@ -295,10 +304,12 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
     SG_ENTER();
-    if (!sg_handle_is(context, SG_CONTEXT_TYPE))
+    if (!sg_handle_is(context, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (depth == STACK_DEPTH)
+    }
+    if (depth == STACK_DEPTH) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -306,41 +317,41 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
 CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     SG_ENTER();
-    if (depth == 0)
+    if (depth == 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     depth--;
-    if (out)
+    if (out) {
         *out = stack[depth];
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-    return cuCtxPushCurrent_v2(context);
-}
+CUresult cuCtxPushCurrent(CUcontext context) { return cuCtxPushCurrent_v2(context); }
 
-CUresult cuCtxPopCurrent(CUcontext *out)
-{
-    return cuCtxPopCurrent_v2(out);
-}
+CUresult cuCtxPopCurrent(CUcontext *out) { return cuCtxPopCurrent_v2(out); }
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
     SG_ENTER();
-    if (context && !sg_handle_is(context, SG_CONTEXT_TYPE))
+    if (context && !sg_handle_is(context, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (depth > 0)
+    }
+    if (depth > 0) {
         depth--;
-    if (context)
+    }
+    if (context) {
         stack[depth++] = context;
+    }
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *out)
 {
     SG_ENTER();
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = sg_context_current();
     return CUDA_SUCCESS;
 }
@@ -348,10 +359,12 @@ CUresult cuCtxGetCurrent(CUcontext *out)
 CUresult cuCtxGetDevice(CUdevice *out)
 {
     SG_ENTER();
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_context_current())
+    }
+    if (!sg_context_current()) {
         return CUDA_ERROR_INVALID_CONTEXT;
+    }
     *out = sg_ordinal_of(sg_context_current()->gpu);
     return CUDA_SUCCESS;
 }
@@ -420,8 +433,9 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     SG_CONTEXT(context);
-    if ((unsigned)limit >= SG_LIMITS)
+    if ((unsigned)limit >= SG_LIMITS) {
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    }
     context->limit[limit] = value;
     return CUDA_SUCCESS;
 }
@@ -429,8 +443,9 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
     SG_CONTEXT(context);
-    if ((unsigned)limit >= SG_LIMITS)
+    if ((unsigned)limit >= SG_LIMITS) {
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    }
     *value = context->limit[limit];
     return CUDA_SUCCESS;
 }
@@ -461,17 +476,20 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
     SG_CONTEXT(context);
     (void)context;
-    return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     SG_CONTEXT(context);
     (void)context;
-    if (least)
+    if (least) {
         *least = 0;
-    if (greatest)
+    }
+    if (greatest) {
         *greatest = -5;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -494,12 +512,15 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     SG_CONTEXT(context);
-    if (flags)
+    if (flags) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_handle_is(peer, SG_CONTEXT_TYPE) || peer->gpu == context->gpu)
+    }
+    if (!sg_handle_is(peer, SG_CONTEXT_TYPE) || peer->gpu == context->gpu) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (context->peers[peer->gpu])
+    }
+    if (context->peers[peer->gpu]) {
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    }
     context->peers[peer->gpu] = 1;
     return CUDA_SUCCESS;
 }
@@ -507,10 +528,12 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
     SG_CONTEXT(context);
-    if (!sg_handle_is(peer, SG_CONTEXT_TYPE))
+    if (!sg_handle_is(peer, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!context->peers[peer->gpu])
+    }
+    if (!context->peers[peer->gpu]) {
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    }
     context->peers[peer->gpu] = 0;
     return CUDA_SUCCESS;
 }

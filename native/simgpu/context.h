@@ -9,17 +9,17 @@
 struct CUctx_st {
     unsigned gpu;
     unsigned flags;
-    unsigned version;  /* of the API it was created with */
+    unsigned version; /* of the API it was created with */
     int primary, retained;
     int destroyed;
-    CUresult broken;   /* sticky: an error that ends everything in this context */
+    CUresult broken; /* sticky: an error that ends everything in this context */
     uint64_t id;
     size_t limit[SG_LIMITS];
     CUfunc_cache cache;
 
-    pthread_mutex_t lock;    /* all of its streams */
-    pthread_cond_t changed;  /* some work is done */
-    CUstream streams;        /* in a list */
+    pthread_mutex_t lock;   /* all of its streams */
+    pthread_cond_t changed; /* some work is done */
+    CUstream streams;       /* in a list */
     CUstream legacy;
     int peers[SG_DEVICES_MAX];
 };

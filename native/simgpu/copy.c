@@ -15,14 +15,16 @@ enum when { SYNC, ASYNC };
 static CUresult locate(uint64_t address, uint64_t bytes, enum side side, int *gpu)
 {
     *gpu = -1;
-    if (side == HOST)
+    if (side == HOST) {
         return CUDA_SUCCESS;
+    }
     if (sg_is_device_range(address, bytes)) {
         *gpu = sg_gpu_of_address(address);
         return CUDA_SUCCESS;
     }
-    if (sg_address_is_device(address))
+    if (sg_address_is_device(address)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     /* Pinned memory has a device address; anything else must have been meant for the host. */
     return side == EITHER || sg_is_pinned(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -39,8 +41,9 @@ static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_
     int dst_gpu, src_gpu;
     uint64_t dst_extent = extent(copy, copy->dst_pitch, copy->dst_slice);
     uint64_t src_extent = extent(copy, copy->src_pitch, copy->src_slice);
-    if (!copy->dst || !copy->src)
+    if (!copy->dst || !copy->src) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(locate(copy->dst, dst_extent, dst_side, &dst_gpu));
     SG_TRY(locate(copy->src, src_extent, src_side, &src_gpu));
     copy->gpu = gpu;
@@ -61,32 +64,36 @@ static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_
     return CUDA_SUCCESS;
 }
 
-static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_side, CUstream handle, enum when when)
+static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_side, CUstream handle,
+                       enum when when)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (copy.width == 0 || copy.height == 0 || copy.depth == 0)
+    if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
         return CUDA_SUCCESS;
+    }
     SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu));
 
     /* Copies inside a GPU do not keep the host waiting, whatever they are called. */
     int wait = when == SYNC && copy.direction != SG_D2D && copy.direction != SG_P2P;
     struct sg_op *op = sg_op_new(SG_OP_COPY);
     if (when == ASYNC && copy.pageable && !stream->capture) {
-        if (copy.direction == SG_H2D && copy.width <= STAGED_BYTES && copy.height == 1 && copy.depth == 1) {
+        if (copy.direction == SG_H2D && copy.width <= STAGED_BYTES && copy.height == 1 &&
+            copy.depth == 1) {
             copy.staged = malloc(copy.width);
             memcpy(copy.staged, (const void *)(uintptr_t)copy.src, copy.width);
             copy.src = (uint64_t)(uintptr_t)copy.staged;
         } else {
-            wait = 1; /* the host's pages may change after the call, so it lasts until they were read or written */
+            wait =
+                1; /* the host's pages may change after the call, so it lasts until they were read or written */
         }
     }
     op->copy = copy;
     return wait ? sg_submit_and_wait(stream, op) : sg_submit(stream, op);
 }
 
-static CUresult linear(uint64_t dst, enum side dst_side, uint64_t src, enum side src_side, size_t bytes,
-                       CUstream stream, enum when when)
+static CUresult linear(uint64_t dst, enum side dst_side, uint64_t src, enum side src_side,
+                       size_t bytes, CUstream stream, enum when when)
 {
     struct sg_copy copy = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
     return submit(copy, dst_side, src_side, stream, when);
@@ -134,42 +141,49 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CU
     return linear(dst, DEVICE, src, DEVICE, bytes, stream, ASYNC);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes)
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                      CUcontext src_context, size_t bytes)
 {
     (void)dst_context, (void)src_context; /* addresses say where they are */
     return linear(dst, DEVICE, src, DEVICE, bytes, NULL, SYNC);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
-                           size_t bytes, CUstream stream)
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                           CUcontext src_context, size_t bytes, CUstream stream)
 {
     (void)dst_context, (void)src_context;
     return linear(dst, DEVICE, src, DEVICE, bytes, stream, ASYNC);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, CUstream stream)
+                               CUmemcpyAttributes *attributes, size_t *indices,
+                               size_t attribute_count, CUstream stream)
 {
     (void)attributes, (void)indices, (void)attribute_count;
-    if (!dsts || !srcs || !sizes || !count)
+    if (!dsts || !srcs || !sizes || !count) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
+    }
+    for (size_t i = 0; i < count; i++) {
         SG_TRY(linear(dsts[i], EITHER, srcs[i], EITHER, sizes[i], stream, ASYNC));
+    }
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                            CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, size_t *failed,
-                            CUstream stream)
+                            CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count,
+                            size_t *failed, CUstream stream)
 {
-    if (failed)
+    if (failed) {
         *failed = SIZE_MAX;
-    return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attributes, indices, attribute_count, stream);
+    }
+    return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attributes, indices, attribute_count,
+                                 stream);
 }
 
 /* ---- two and three dimensions ---- */
 
-static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t *base, enum side *side)
+static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t *base,
+                        enum side *side)
 {
     switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -190,18 +204,22 @@ static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device,
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side *dst_side, enum side *src_side)
+static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side *dst_side,
+                         enum side *src_side)
 {
-    struct sg_copy copy = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth,
+    struct sg_copy copy = {.width = c->WidthInBytes,
+                           .height = c->Height,
+                           .depth = c->Depth,
                            .dst_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes,
                            .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes};
     SG_TRY(side_of(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst, dst_side));
     SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, src_side));
     copy.dst_slice = copy.dst_pitch * (c->dstHeight ? c->dstHeight : c->Height);
     copy.src_slice = copy.src_pitch * (c->srcHeight ? c->srcHeight : c->Height);
-    if ((c->Height > 1 || c->Depth > 1) &&
-        (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes || copy.src_pitch < c->WidthInBytes + c->srcXInBytes))
+    if ((c->Height > 1 || c->Depth > 1) && (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes ||
+                                            copy.src_pitch < c->WidthInBytes + c->srcXInBytes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     copy.dst += c->dstZ * copy.dst_slice + c->dstY * copy.dst_pitch + c->dstXInBytes;
     copy.src += c->srcZ * copy.src_slice + c->srcY * copy.src_pitch + c->srcXInBytes;
     *out = copy;
@@ -221,8 +239,9 @@ CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
     struct sg_copy copy;
     enum side dst_side, src_side;
     SG_TRY(describe(c, &copy, &dst_side, &src_side));
-    if (copy.width == 0 || copy.height == 0 || copy.depth == 0)
+    if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(resolve(&copy, dst_side, src_side, gpu));
     *out = sg_op_new(SG_OP_COPY);
     (*out)->copy = copy;
@@ -231,26 +250,32 @@ CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
 
 static CUresult plane(const CUDA_MEMCPY2D *c, CUstream stream, enum when when)
 {
-    if (!c)
+    if (!c) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUDA_MEMCPY3D all = {
-        .srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost,
-        .srcDevice = c->srcDevice, .srcPitch = c->srcPitch, .dstXInBytes = c->dstXInBytes, .dstY = c->dstY,
-        .dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice, .dstPitch = c->dstPitch,
-        .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = 1,
+        .srcXInBytes = c->srcXInBytes,
+        .srcY = c->srcY,
+        .srcMemoryType = c->srcMemoryType,
+        .srcHost = c->srcHost,
+        .srcDevice = c->srcDevice,
+        .srcPitch = c->srcPitch,
+        .dstXInBytes = c->dstXInBytes,
+        .dstY = c->dstY,
+        .dstMemoryType = c->dstMemoryType,
+        .dstHost = c->dstHost,
+        .dstDevice = c->dstDevice,
+        .dstPitch = c->dstPitch,
+        .WidthInBytes = c->WidthInBytes,
+        .Height = c->Height,
+        .Depth = 1,
     };
     return volume(&all, stream, when);
 }
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
-{
-    return plane(copy, NULL, SYNC);
-}
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy) { return plane(copy, NULL, SYNC); }
 
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
-{
-    return plane(copy, NULL, SYNC);
-}
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy) { return plane(copy, NULL, SYNC); }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 {
@@ -273,8 +298,9 @@ _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER), "one layout"
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
     CUDA_MEMCPY3D plain;
-    if (!copy)
+    if (!copy) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(&plain, copy, sizeof plain);
     return volume(&plain, NULL, SYNC);
 }
@@ -282,8 +308,9 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
     CUDA_MEMCPY3D plain;
-    if (!copy)
+    if (!copy) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(&plain, copy, sizeof plain);
     return volume(&plain, stream, ASYNC);
 }

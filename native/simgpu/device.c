@@ -13,25 +13,28 @@ static CUresult find(CUdevice device)
 
 CUresult cuDriverGetVersion(int *version)
 {
-    if (!version)
+    if (!version) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     /* Asked for before cuInit, too: then there is only the environment to go by. */
     struct sg_machine machine;
     char why[256];
     const char *text = getenv("MOIETY_SIMGPU");
-    if (sg_state)
+    if (sg_state) {
         *version = (int)sg_state->machine.driver_version;
-    else if (text && sg_machine_parse(&machine, text, why, sizeof why) == 0)
+    } else if (text && sg_machine_parse(&machine, text, why, sizeof why) == 0) {
         *version = (int)machine.driver_version;
-    else
+    } else {
         *version = 13000;
+    }
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-    if (!device)
+    if (!device) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(find(ordinal));
     *device = ordinal;
     return CUDA_SUCCESS;
@@ -40,8 +43,9 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 CUresult cuDeviceGetCount(int *count)
 {
     SG_ENTER();
-    if (!count)
+    if (!count) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *count = (int)sg_device_count();
     return CUDA_SUCCESS;
 }
@@ -49,8 +53,9 @@ CUresult cuDeviceGetCount(int *count)
 CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 {
     SG_TRY(find(device));
-    if (!name || bytes <= 0)
+    if (!name || bytes <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     snprintf(name, (size_t)bytes, "%s", sg_profile_of(sg_device_of(device))->name);
     return CUDA_SUCCESS;
 }
@@ -58,16 +63,14 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
     SG_TRY(find(device));
-    if (!uuid)
+    if (!uuid) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(uuid->bytes, sg_state->device[sg_device_of(device)].uuid, sizeof uuid->bytes);
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-    return cuDeviceGetUuid_v2(uuid, device);
-}
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
 
 CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
 {
@@ -79,8 +82,9 @@ CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     SG_TRY(find(device));
-    if (!bytes)
+    if (!bytes) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *bytes = sg_profile_of(sg_device_of(device))->memory_bytes;
     return CUDA_SUCCESS;
 }
@@ -88,8 +92,9 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 CUresult cuDeviceGetPCIBusId(char *text, int bytes, CUdevice device)
 {
     SG_TRY(find(device));
-    if (!text || bytes < 13)
+    if (!text || bytes < 13) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     snprintf(text, (size_t)bytes, "0000:%02X:00.0", sg_device_of(device) + 1);
     return CUDA_SUCCESS;
 }
@@ -98,16 +103,19 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
 {
     unsigned domain = 0, bus, slot, function;
     SG_ENTER();
-    if (!device || !text)
+    if (!device || !text) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 &&
-        sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)
+        sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < sg_device_count(); i++)
+    }
+    for (unsigned i = 0; i < sg_device_count(); i++) {
         if (sg_device_of((CUdevice)i) + 1 == bus && !domain && !slot && !function) {
             *device = (CUdevice)i;
             return CUDA_SUCCESS;
         }
+    }
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -122,10 +130,16 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice device)
 {
     SG_TRY(find(device));
-    *prop = (CUdevprop){.maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64},
-                        .maxGridSize = {0x7fffffff, 65535, 65535}, .sharedMemPerBlock = 49152,
-                        .totalConstantMemory = 65536, .SIMDWidth = 32, .memPitch = 0x7fffffff, .regsPerBlock = 65536,
-                        .clockRate = (int)sg_profile_of(sg_device_of(device))->clock_mhz * 1000, .textureAlign = 512};
+    *prop = (CUdevprop){.maxThreadsPerBlock = 1024,
+                        .maxThreadsDim = {1024, 1024, 64},
+                        .maxGridSize = {0x7fffffff, 65535, 65535},
+                        .sharedMemPerBlock = 49152,
+                        .totalConstantMemory = 65536,
+                        .SIMDWidth = 32,
+                        .memPitch = 0x7fffffff,
+                        .regsPerBlock = 65536,
+                        .clockRate = (int)sg_profile_of(sg_device_of(device))->clock_mhz * 1000,
+                        .textureAlign = 512};
     return CUDA_SUCCESS;
 }
 
@@ -137,7 +151,8 @@ CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
     return CUDA_SUCCESS;
 }
 
-CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope)
 {
     SG_ENTER();
     (void)target, (void)scope;
@@ -154,12 +169,14 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice src, CUdevice dst)
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice src,
+                                 CUdevice dst)
 {
     SG_TRY(find(src));
     SG_TRY(find(dst));
-    if (src == dst)
+    if (src == dst) {
         return CUDA_ERROR_INVALID_DEVICE;
+    }
     *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
     return CUDA_SUCCESS;
 }
@@ -169,7 +186,8 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
 static const struct {
     CUdevice_attribute attribute;
     int value;
-} constants[] = { /* what all models have in common; what is not here and not below is 0 */
+} constants[] = {
+    /* what all models have in common; what is not here and not below is 0 */
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
@@ -282,13 +300,18 @@ static int of_model(CUdevice_attribute attribute, unsigned gpu, int *value)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     SG_TRY(find(device));
-    if (!value || attribute <= 0 || (int)attribute > CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED)
+    if (!value || attribute <= 0 ||
+        (int)attribute > CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_LOCALIZED_MEMORY_SUPPORTED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *value = 0;
-    if (of_model(attribute, sg_device_of(device), value))
+    if (of_model(attribute, sg_device_of(device), value)) {
         return CUDA_SUCCESS;
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        if (constants[i].attribute == attribute)
+    }
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        if (constants[i].attribute == attribute) {
             *value = constants[i].value;
+        }
+    }
     return CUDA_SUCCESS;
 }

@@ -21,27 +21,31 @@
 
 /* ---- entry ---- */
 
-CUresult sg_enter(void);                     /* after cuInit, not in a forked child, not at exit */
-CUresult sg_enter_context(CUcontext *out);   /* and with a context that works */
-unsigned sg_device_count(void);              /* those that CUDA_VISIBLE_DEVICES leaves */
-unsigned sg_device_of(CUdevice device);      /* the shared state's number */
+CUresult sg_enter(void);                   /* after cuInit, not in a forked child, not at exit */
+CUresult sg_enter_context(CUcontext *out); /* and with a context that works */
+/* A thread carries out work between the two; 0: the process is ending, and there is to be no more. */
+int sg_work_begin(void);
+void sg_work_end(void);
+
+unsigned sg_device_count(void);         /* those that CUDA_VISIBLE_DEVICES leaves */
+unsigned sg_device_of(CUdevice device); /* the shared state's number */
 int sg_device_is(CUdevice device);
 const struct sg_profile *sg_profile_of(unsigned gpu);
 CUdevice sg_ordinal_of(unsigned gpu);
 
-#define SG_ENTER()                  \
-    do {                            \
+#define SG_ENTER()                     \
+    do {                               \
         CUresult entered = sg_enter(); \
-        if (entered)                \
-            return entered;         \
+        if (entered)                   \
+            return entered;            \
     } while (0)
 
-#define SG_CONTEXT(name)                                 \
-    CUcontext name;                                      \
-    do {                                                 \
-        CUresult entered = sg_enter_context(&name);      \
-        if (entered)                                     \
-            return entered;                              \
+#define SG_CONTEXT(name)                            \
+    CUcontext name;                                 \
+    do {                                            \
+        CUresult entered = sg_enter_context(&name); \
+        if (entered)                                \
+            return entered;                         \
     } while (0)
 
 #define SG_TRY(call)             \
@@ -57,8 +61,18 @@ extern __thread int sg_per_thread_default;
 /* ---- handles ---- */
 
 enum sg_type {
-    SG_CONTEXT_TYPE = 1, SG_STREAM, SG_EVENT, SG_MODULE, SG_LIBRARY, SG_FUNCTION, SG_CHUNK, SG_GRAPH, SG_GRAPH_NODE,
-    SG_GRAPH_EXEC, SG_POOL, SG_USER_OBJECT,
+    SG_CONTEXT_TYPE = 1,
+    SG_STREAM,
+    SG_EVENT,
+    SG_MODULE,
+    SG_LIBRARY,
+    SG_FUNCTION,
+    SG_CHUNK,
+    SG_GRAPH,
+    SG_GRAPH_NODE,
+    SG_GRAPH_EXEC,
+    SG_POOL,
+    SG_USER_OBJECT,
 };
 
 void sg_handle_add(const void *object, enum sg_type type);

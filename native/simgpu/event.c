@@ -13,13 +13,17 @@ static CUresult find(CUevent event)
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     SG_CONTEXT(context);
-    if (!out || flags & ~7u)
+    if (!out || flags & ~7u) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (flags & CU_EVENT_INTERPROCESS)
-        return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (flags & CU_EVENT_INTERPROCESS) {
+        return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED
+                                               : CUDA_ERROR_INVALID_VALUE;
+    }
     CUevent event = calloc(1, sizeof *event);
-    if (!event)
+    if (!event) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     event->context = context;
     event->flags = flags;
     pthread_mutex_init(&event->lock, NULL);
@@ -31,25 +35,24 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 CUresult cuEventDestroy_v2(CUevent event)
 {
     SG_ENTER();
-    if (!sg_handle_remove(event, SG_EVENT))
+    if (!sg_handle_remove(event, SG_EVENT)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     sg_record_unref(event->record);
     pthread_mutex_destroy(&event->lock);
     free(event);
     return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy(CUevent event)
-{
-    return cuEventDestroy_v2(event);
-}
+CUresult cuEventDestroy(CUevent event) { return cuEventDestroy_v2(event); }
 
 struct sg_record *sg_event_record_of(CUevent event)
 {
     pthread_mutex_lock(&event->lock);
     struct sg_record *record = event->record;
-    if (record)
+    if (record) {
         __atomic_add_fetch(&record->refs, 1, __ATOMIC_ACQ_REL);
+    }
     pthread_mutex_unlock(&event->lock);
     return record;
 }
@@ -57,8 +60,9 @@ struct sg_record *sg_event_record_of(CUevent event)
 struct sg_record *sg_event_new_record(CUevent event, CUstream stream)
 {
     struct sg_record *record = calloc(1, sizeof *record), *old;
-    if (!record)
+    if (!record) {
         return NULL;
+    }
     record->refs = 2; /* the event's and the caller's */
     record->stream = stream;
     record->number = UINT64_MAX; /* until it is submitted, it is not done */
@@ -81,16 +85,20 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int fla
 {
     CUstream stream;
     SG_TRY(find(event));
-    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_stream_of(handle, &stream));
-    if (stream->context->gpu != event->context->gpu)
+    if (stream->context->gpu != event->context->gpu) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     struct sg_record *record = sg_event_new_record(event, stream);
-    if (!record)
+    if (!record) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL))
+    }
+    if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) {
         return sg_capture_record(stream, record); /* takes the reference */
+    }
     struct sg_op *op = sg_op_new(SG_OP_RECORD);
     op->record = record;
     return sg_submit(stream, op);
@@ -100,13 +108,15 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 {
     CUstream stream;
     SG_TRY(find(event));
-    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_stream_of(handle, &stream));
     struct sg_record *record = sg_event_record_of(event);
     CUresult result = CUDA_SUCCESS;
-    if (!record)
+    if (!record) {
         return CUDA_SUCCESS; /* never recorded: nothing to wait for */
+    }
     if (stream->capture || record->capture) {
         result = sg_capture_wait(stream, record);
     } else if (record->stream != stream && !sg_stream_done(record->stream, record->number)) {
@@ -134,45 +144,45 @@ static CUresult ask(CUevent event, int wait)
 {
     SG_TRY(find(event));
     struct sg_record *record = sg_event_record_of(event);
-    if (!record)
+    if (!record) {
         return event->context->broken;
+    }
     CUresult result = CUDA_SUCCESS;
-    if (record->capture)
+    if (record->capture) {
         result = CUDA_ERROR_CAPTURED_EVENT;
-    else if (wait && record->number != UINT64_MAX)
+    } else if (wait && record->number != UINT64_MAX) {
         sg_stream_wait(record->stream, record->number);
-    else if (!sg_stream_done(record->stream, record->number))
+    } else if (!sg_stream_done(record->stream, record->number)) {
         result = CUDA_ERROR_NOT_READY;
-    if (record->stream->context->broken)
+    }
+    if (record->stream->context->broken) {
         result = record->stream->context->broken;
+    }
     sg_record_unref(record);
     return result;
 }
 
-CUresult cuEventQuery(CUevent event)
-{
-    return ask(event, 0);
-}
+CUresult cuEventQuery(CUevent event) { return ask(event, 0); }
 
-CUresult cuEventSynchronize(CUevent event)
-{
-    return ask(event, 1);
-}
+CUresult cuEventSynchronize(CUevent event) { return ask(event, 1); }
 
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 {
     SG_TRY(find(start));
     SG_TRY(find(end));
-    if (!ms)
+    if (!ms) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_record *from = sg_event_record_of(start), *to = sg_event_record_of(end);
     CUresult result = CUDA_SUCCESS;
-    if (!from || !to || !from->timed || !to->timed)
+    if (!from || !to || !from->timed || !to->timed) {
         result = CUDA_ERROR_INVALID_HANDLE;
-    else if (!sg_stream_done(from->stream, from->number) || !sg_stream_done(to->stream, to->number))
+    } else if (!sg_stream_done(from->stream, from->number) ||
+               !sg_stream_done(to->stream, to->number)) {
         result = CUDA_ERROR_NOT_READY;
-    else
+    } else {
         *ms = (float)((double)((int64_t)to->time_ns - (int64_t)from->time_ns) / 1e6);
+    }
     sg_record_unref(from);
     sg_record_unref(to);
     return result;

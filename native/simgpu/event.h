@@ -10,7 +10,7 @@ struct CUevent_st {
     struct sg_record *record; /* the latest; NULL before the first */
 };
 
-struct sg_record *sg_event_record_of(CUevent event);                    /* a reference, or NULL */
+struct sg_record *sg_event_record_of(CUevent event);                   /* a reference, or NULL */
 struct sg_record *sg_event_new_record(CUevent event, CUstream stream); /* two references */
 
 #endif

@@ -24,8 +24,9 @@ static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_
         uint64_t slice = duration_ns < SG_COMPUTE_SLICE_NS ? duration_ns : SG_COMPUTE_SLICE_NS;
         end = sg_book(gpu, SG_COMPUTE, end, slice);
         duration_ns -= slice;
-        if (end > sg_now_ns() + WORTH_SLEEPING_NS)
+        if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
+        }
     } while (duration_ns);
     return end;
 }
@@ -33,8 +34,9 @@ static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_
 static void guarded(CUstream stream, void (*work)(void *), void *argument)
 {
     uint64_t address;
-    if (sg_guarded(work, argument, &address) != 0)
+    if (sg_guarded(work, argument, &address) != 0) {
         sg_context_break(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
 }
 
 /* ---- kernels ---- */
@@ -58,8 +60,9 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
     unsigned gpu = stream->context->gpu;
     void *params[SIMGPU_PARAMS_MAX];
     uint64_t duration = 0;
-    for (uint32_t i = 0; i < kernel->params; i++)
+    for (uint32_t i = 0; i < kernel->params; i++) {
         params[i] = (char *)launch->values + function->offset[i];
+    }
     if (kernel->body) {
         struct body body = {kernel, &launch->shape, params};
         void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
@@ -69,8 +72,9 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
         duration = sg_now_ns() - start;
         free(shared);
     }
-    if (kernel->time_ns)
+    if (kernel->time_ns) {
         duration = kernel->time_ns(&launch->shape, params);
+    }
     uint64_t least = sg_profile_of(gpu)->launch_ns;
     stream->end_ns = take_compute(gpu, ready_ns, duration > least ? duration : least);
 }
@@ -90,10 +94,13 @@ static void copy_piece(void *argument)
     piece->bytes = 0;
     while (piece->z < copy->depth && piece->bytes < SG_LINK_SLICE_BYTES) {
         size_t length = copy->width - piece->x, room = SG_LINK_SLICE_BYTES - piece->bytes;
-        if (length > room)
+        if (length > room) {
             length = room;
-        memmove((void *)(uintptr_t)(copy->dst + piece->z * copy->dst_slice + piece->y * copy->dst_pitch + piece->x),
-                (void *)(uintptr_t)(copy->src + piece->z * copy->src_slice + piece->y * copy->src_pitch + piece->x),
+        }
+        memmove((void *)(uintptr_t)(copy->dst + piece->z * copy->dst_slice +
+                                    piece->y * copy->dst_pitch + piece->x),
+                (void *)(uintptr_t)(copy->src + piece->z * copy->src_slice +
+                                    piece->y * copy->src_pitch + piece->x),
                 length);
         piece->bytes += length;
         piece->x += length;
@@ -125,11 +132,14 @@ static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_
         }
         return end;
     case SG_P2P:
-        end = sg_book(copy->other_gpu, SG_LINK_D2H, ready_ns, sg_duration_ns(bytes, profile->p2p_bytes_per_s));
-        return sg_book(copy->gpu, SG_LINK_H2D, end - sg_duration_ns(bytes, profile->p2p_bytes_per_s),
+        end = sg_book(copy->other_gpu, SG_LINK_D2H, ready_ns,
+                      sg_duration_ns(bytes, profile->p2p_bytes_per_s));
+        return sg_book(copy->gpu, SG_LINK_H2D,
+                       end - sg_duration_ns(bytes, profile->p2p_bytes_per_s),
                        sg_duration_ns(bytes, profile->p2p_bytes_per_s));
     case SG_D2D:
-        return sg_book(copy->gpu, SG_COMPUTE, ready_ns, sg_duration_ns(2 * bytes, profile->memory_bytes_per_s));
+        return sg_book(copy->gpu, SG_COMPUTE, ready_ns,
+                       sg_duration_ns(2 * bytes, profile->memory_bytes_per_s));
     case SG_H2H:
         break;
     }
@@ -144,8 +154,9 @@ static void execute_copy(const struct sg_copy *copy, CUstream stream, uint64_t r
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
         guarded(stream, copy_piece, &piece);
-        if (end > sg_now_ns() + WORTH_SLEEPING_NS)
+        if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
+        }
         done += bytes;
     }
     stream->end_ns = end;
@@ -158,14 +169,17 @@ static void set_memory(void *argument)
     const struct sg_set *set = argument;
     for (size_t y = 0; y < set->height; y++) {
         char *row = (char *)(uintptr_t)(set->dst + y * set->pitch);
-        if (set->element_bytes == 1)
+        if (set->element_bytes == 1) {
             memset(row, (int)set->value, set->width);
-        else if (set->element_bytes == 2)
-            for (size_t x = 0; x < set->width; x++)
+        } else if (set->element_bytes == 2) {
+            for (size_t x = 0; x < set->width; x++) {
                 ((uint16_t *)(void *)row)[x] = (uint16_t)set->value;
-        else
-            for (size_t x = 0; x < set->width; x++)
+            }
+        } else {
+            for (size_t x = 0; x < set->width; x++) {
                 ((uint32_t *)(void *)row)[x] = set->value;
+            }
+        }
     }
 }
 
@@ -173,9 +187,10 @@ static void execute_set(struct sg_set *set, CUstream stream, uint64_t ready_ns)
 {
     unsigned gpu = stream->context->gpu;
     guarded(stream, set_memory, set);
-    stream->end_ns = take_compute(gpu, ready_ns,
-                                  sg_duration_ns((uint64_t)set->width * set->height * set->element_bytes,
-                                                 sg_profile_of(gpu)->memory_bytes_per_s));
+    stream->end_ns =
+        take_compute(gpu, ready_ns,
+                     sg_duration_ns((uint64_t)set->width * set->height * set->element_bytes,
+                                    sg_profile_of(gpu)->memory_bytes_per_s));
 }
 
 /* ---- waiting for a word in memory ---- */
@@ -183,14 +198,18 @@ static void execute_set(struct sg_set *set, CUstream stream, uint64_t ready_ns)
 static void use_value(void *argument)
 {
     struct sg_value *value = argument;
-    if (value->write && value->wide)
+    if (value->write && value->wide) {
         __atomic_store_n((uint64_t *)(uintptr_t)value->address, value->value, __ATOMIC_RELEASE);
-    else if (value->write)
-        __atomic_store_n((uint32_t *)(uintptr_t)value->address, (uint32_t)value->value, __ATOMIC_RELEASE);
-    if (value->write)
+    } else if (value->write) {
+        __atomic_store_n((uint32_t *)(uintptr_t)value->address, (uint32_t)value->value,
+                         __ATOMIC_RELEASE);
+    }
+    if (value->write) {
         return;
-    uint64_t now = value->wide ? __atomic_load_n((uint64_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE)
-                               : __atomic_load_n((uint32_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE);
+    }
+    uint64_t now = value->wide
+                       ? __atomic_load_n((uint64_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE)
+                       : __atomic_load_n((uint32_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE);
     switch (value->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* in a circle, as the API says */
         value->write = value->wide ? (int64_t)(now - value->value) >= 0
@@ -212,8 +231,9 @@ static void execute_value(struct sg_value value, CUstream stream)
     /* A wait that came true turns `write` on: that ends the loop. */
     do {
         guarded(stream, use_value, &value);
-        if (!value.write)
+        if (!value.write) {
             sg_sleep_until(sg_now_ns() + POLL_NS);
+        }
     } while (!value.write && !stream->context->broken && !stream->context->destroyed);
     stream->end_ns = sg_now_ns();
 }

@@ -19,27 +19,30 @@ struct CUgraphExec_st {
 CUgraph sg_graph_new(void)
 {
     CUgraph graph = calloc(1, sizeof *graph);
-    if (!graph)
+    if (!graph) {
         abort();
+    }
     graph->last = &graph->first;
     sg_handle_add(graph, SG_GRAPH);
     return graph;
 }
 
-CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op, const CUgraphNode *depends,
-                         size_t count)
+CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op,
+                         const CUgraphNode *depends, size_t count)
 {
     CUgraphNode node = calloc(1, sizeof *node);
-    if (!node)
+    if (!node) {
         abort();
+    }
     node->graph = graph;
     node->type = type;
     node->op = op;
     node->id = graph->next_id++;
     node->depend_count = count;
     node->depends = count ? malloc(count * sizeof *depends) : NULL;
-    if (count)
+    if (count) {
         memcpy(node->depends, depends, count * sizeof *depends);
+    }
     *graph->last = node;
     graph->last = &node->next;
     graph->count++;
@@ -50,10 +53,12 @@ CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op, 
 static void free_node(CUgraphNode node)
 {
     sg_handle_remove(node, SG_GRAPH_NODE);
-    if (node->op)
+    if (node->op) {
         sg_op_free(node->op);
-    if (node->child)
+    }
+    if (node->child) {
         sg_graph_free(node->child);
+    }
     free(node->depends);
     free(node);
 }
@@ -70,34 +75,41 @@ void sg_graph_free(CUgraph graph)
 
 int sg_graph_unlink(CUgraphNode from, CUgraphNode to)
 {
-    for (size_t i = 0; i < to->depend_count; i++)
+    for (size_t i = 0; i < to->depend_count; i++) {
         if (to->depends[i] == from) {
-            memmove(&to->depends[i], &to->depends[i + 1], (--to->depend_count - i) * sizeof *to->depends);
+            memmove(&to->depends[i], &to->depends[i + 1],
+                    (--to->depend_count - i) * sizeof *to->depends);
             return 1;
         }
+    }
     return 0;
 }
 
 void sg_graph_remove(CUgraphNode node)
 {
     CUgraph graph = node->graph;
-    for (CUgraphNode other = graph->first; other; other = other->next)
+    for (CUgraphNode other = graph->first; other; other = other->next) {
         sg_graph_unlink(node, other);
+    }
     CUgraphNode *at = &graph->first;
-    while (*at != node)
+    while (*at != node) {
         at = &(*at)->next;
+    }
     *at = node->next;
-    if (graph->last == &node->next)
+    if (graph->last == &node->next) {
         graph->last = at;
+    }
     graph->count--;
     free_node(node);
 }
 
 static CUgraphNode copy_of(CUgraph copy, CUgraphNode node)
 {
-    for (CUgraphNode one = copy->first; one; one = one->next)
-        if (one->origin == node)
+    for (CUgraphNode one = copy->first; one; one = one->next) {
+        if (one->origin == node) {
             return one;
+        }
+    }
     return NULL;
 }
 
@@ -105,7 +117,8 @@ static CUgraph copy_graph(CUgraph graph)
 {
     CUgraph copy = sg_graph_new();
     for (CUgraphNode node = graph->first; node; node = node->next) {
-        CUgraphNode made = sg_graph_add(copy, node->type, node->op ? sg_op_copy(node->op) : NULL, NULL, 0);
+        CUgraphNode made =
+            sg_graph_add(copy, node->type, node->op ? sg_op_copy(node->op) : NULL, NULL, 0);
         made->origin = node;
         made->child = node->child ? copy_graph(node->child) : NULL;
     }
@@ -113,8 +126,9 @@ static CUgraph copy_graph(CUgraph graph)
         CUgraphNode made = copy_of(copy, node);
         made->depend_count = node->depend_count;
         made->depends = malloc((node->depend_count + 1) * sizeof *made->depends);
-        for (size_t i = 0; i < node->depend_count; i++)
+        for (size_t i = 0; i < node->depend_count; i++) {
             made->depends[i] = copy_of(copy, node->depends[i]);
+        }
     }
     return copy;
 }
@@ -124,17 +138,23 @@ static CUgraph copy_graph(CUgraph graph)
 /* What a node depends on comes before it; a child graph stands in its parent's place. -1: a circle. */
 static int put_in_order(CUgraphNode node, CUgraphNode **order, size_t *count)
 {
-    if (node->mark == 2)
+    if (node->mark == 2) {
         return 0;
-    if (node->mark == 1)
+    }
+    if (node->mark == 1) {
         return -1;
+    }
     node->mark = 1;
-    for (size_t i = 0; i < node->depend_count; i++)
-        if (put_in_order(node->depends[i], order, count) != 0)
+    for (size_t i = 0; i < node->depend_count; i++) {
+        if (put_in_order(node->depends[i], order, count) != 0) {
             return -1;
-    for (CUgraphNode inner = node->child ? node->child->first : NULL; inner; inner = inner->next)
-        if (put_in_order(inner, order, count) != 0)
+        }
+    }
+    for (CUgraphNode inner = node->child ? node->child->first : NULL; inner; inner = inner->next) {
+        if (put_in_order(inner, order, count) != 0) {
             return -1;
+        }
+    }
     node->mark = 2;
     *order = realloc(*order, (*count + 1) * sizeof **order);
     (*order)[(*count)++] = node;
@@ -144,34 +164,35 @@ static int put_in_order(CUgraphNode node, CUgraphNode **order, size_t *count)
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
 {
     SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15)
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUgraphExec exec = calloc(1, sizeof *exec);
-    if (!exec)
+    if (!exec) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     exec->refs = 1;
     exec->flags = flags;
     exec->graph = copy_graph(graph);
     pthread_mutex_init(&exec->running, NULL);
-    for (CUgraphNode node = exec->graph->first; node; node = node->next)
+    for (CUgraphNode node = exec->graph->first; node; node = node->next) {
         if (put_in_order(node, &exec->order, &exec->count) != 0) {
             sg_graph_exec_unref(exec);
             return CUDA_ERROR_INVALID_VALUE;
         }
+    }
     sg_handle_add(exec, SG_GRAPH_EXEC);
     *out = exec;
     return CUDA_SUCCESS;
 }
 
-void sg_graph_exec_ref(CUgraphExec exec)
-{
-    __atomic_add_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL);
-}
+void sg_graph_exec_ref(CUgraphExec exec) { __atomic_add_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL); }
 
 void sg_graph_exec_unref(CUgraphExec exec)
 {
-    if (__atomic_sub_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (__atomic_sub_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
+    }
     sg_graph_free(exec->graph);
     free(exec->order);
     free(exec);
@@ -180,9 +201,11 @@ void sg_graph_exec_unref(CUgraphExec exec)
 void sg_graph_count(CUgraphExec exec)
 {
     sg_count(SG_GRAPH_LAUNCHED, 0);
-    for (size_t i = 0; i < exec->count; i++)
-        if (exec->order[i]->op && !exec->order[i]->disabled)
+    for (size_t i = 0; i < exec->count; i++) {
+        if (exec->order[i]->op && !exec->order[i]->disabled) {
             sg_op_count(exec->order[i]->op);
+        }
+    }
 }
 
 void sg_graph_execute(CUgraphExec exec, CUstream stream, uint64_t ready_ns)
@@ -191,11 +214,13 @@ void sg_graph_execute(CUgraphExec exec, CUstream stream, uint64_t ready_ns)
     pthread_mutex_lock(&exec->running);
     for (size_t i = 0; i < exec->count && !stream->context->broken; i++) {
         struct sg_op *op = exec->order[i]->op;
-        if (!op || exec->order[i]->disabled)
+        if (!op || exec->order[i]->disabled) {
             continue;
+        }
         sg_op_execute(op, stream, stream->end_ns);
-        if (op->kind == SG_OP_RECORD)
+        if (op->kind == SG_OP_RECORD) {
             op->record->number = 0; /* done: its stream is the launch's, which is here */
+        }
     }
     pthread_mutex_unlock(&exec->running);
 }
@@ -216,24 +241,30 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
     return instantiate(out, graph, flags);
 }
 
-CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log, size_t bytes)
+CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
+                            size_t bytes)
 {
-    if (failed)
+    if (failed) {
         *failed = NULL;
-    if (log && bytes)
+    }
+    if (log && bytes) {
         *log = '\0';
+    }
     return instantiate(out, graph, 0);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log, size_t bytes)
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
+                               size_t bytes)
 {
     return cuGraphInstantiate(out, graph, failed, log, bytes);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    if (!params)
+    if (!params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult result = instantiate(out, graph, params->flags);
     params->hErrNode_out = NULL;
     params->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
@@ -277,15 +308,17 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 {
     CUgraphExec fresh;
     SG_TRY(find_exec(exec));
-    if (!info)
+    if (!info) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memset(info, 0, sizeof *info);
     SG_TRY(instantiate(&fresh, graph, exec->flags));
     sg_handle_remove(fresh, SG_GRAPH_EXEC);
     int same = fresh->count == exec->count;
-    for (size_t i = 0; same && i < exec->count; i++)
+    for (size_t i = 0; same && i < exec->count; i++) {
         same = fresh->order[i]->type == exec->order[i]->type &&
                fresh->order[i]->depend_count == exec->order[i]->depend_count;
+    }
     if (same) {
         pthread_mutex_lock(&exec->running);
         CUgraph old_graph = exec->graph;
@@ -297,18 +330,22 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
         pthread_mutex_unlock(&exec->running);
     }
     sg_graph_exec_unref(fresh);
-    info->result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    info->result =
+        same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *result)
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
+                           CUgraphExecUpdateResult *result)
 {
     CUgraphExecUpdateResultInfo info = {0};
     CUresult updated = cuGraphExecUpdate_v2(exec, graph, &info);
-    if (failed)
+    if (failed) {
         *failed = info.errorNode;
-    if (result)
+    }
+    if (result) {
         *result = info.result;
+    }
     return updated;
 }
 
@@ -323,8 +360,9 @@ static CUresult find(CUgraph graph)
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
     SG_ENTER();
-    if (!out || flags)
+    if (!out || flags) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = sg_graph_new();
     return CUDA_SUCCESS;
 }
@@ -332,8 +370,9 @@ CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 CUresult cuGraphDestroy(CUgraph graph)
 {
     SG_TRY(find(graph));
-    if (graph->owned)
+    if (graph->owned) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     sg_graph_free(graph);
     return CUDA_SUCCESS;
 }
@@ -360,17 +399,20 @@ struct listing {
 
 static void list(struct listing *listing, CUgraphNode node, CUgraphNode other)
 {
-    if (listing->found < listing->room && listing->nodes)
+    if (listing->found < listing->room && listing->nodes) {
         listing->nodes[listing->found] = node;
-    if (listing->found < listing->room && listing->others)
+    }
+    if (listing->found < listing->room && listing->others) {
         listing->others[listing->found] = other;
+    }
     listing->found++;
 }
 
 static CUresult listed(struct listing *listing, size_t *count)
 {
-    for (size_t i = listing->found; listing->nodes && i < listing->room; i++)
+    for (size_t i = listing->found; listing->nodes && i < listing->room; i++) {
         listing->nodes[i] = NULL;
+    }
     *count = listing->nodes && listing->room < listing->found ? listing->room : listing->found;
     return CUDA_SUCCESS;
 }
@@ -379,8 +421,9 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     SG_TRY(find(graph));
     struct listing listing = {nodes, NULL, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next)
+    for (CUgraphNode node = graph->first; node; node = node->next) {
         list(&listing, node, NULL);
+    }
     return listed(&listing, count);
 }
 
@@ -388,9 +431,11 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     SG_TRY(find(graph));
     struct listing listing = {nodes, NULL, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next)
-        if (node->depend_count == 0)
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        if (node->depend_count == 0) {
             list(&listing, node, NULL);
+        }
+    }
     return listed(&listing, count);
 }
 
@@ -398,15 +443,19 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 {
     SG_TRY(find(graph));
     struct listing listing = {from, to, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next)
-        for (size_t i = 0; i < node->depend_count; i++)
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        for (size_t i = 0; i < node->depend_count; i++) {
             list(&listing, node->depends[i], node);
+        }
+    }
     return listed(&listing, count);
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+                            CUgraphEdgeData *data, size_t *count)
 {
-    if (data)
+    if (data) {
         memset(data, 0, *count * sizeof *data);
+    }
     return cuGraphGetEdges(graph, from, to, count);
 }

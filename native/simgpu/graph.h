@@ -9,7 +9,7 @@ struct CUgraphNode_st {
     CUgraphNode next;
     CUgraphNodeType type;
     struct sg_op *op;
-    CUgraph child; /* CU_GRAPH_NODE_TYPE_GRAPH */
+    CUgraph child;      /* CU_GRAPH_NODE_TYPE_GRAPH */
     CUgraphNode origin; /* in the graph that this one was copied from */
     CUgraphNode *depends;
     size_t depend_count;
@@ -25,7 +25,8 @@ struct CUgraph_st {
 };
 
 CUgraph sg_graph_new(void);
-CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op, const CUgraphNode *depends, size_t count);
+CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op,
+                         const CUgraphNode *depends, size_t count);
 void sg_graph_free(CUgraph graph);
 void sg_graph_remove(CUgraphNode node);
 int sg_graph_unlink(CUgraphNode from, CUgraphNode to); /* 1: there was such an edge */

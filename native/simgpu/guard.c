@@ -27,8 +27,9 @@ static void chain(const struct sigaction *previous, int number, siginfo_t *info,
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     uint64_t address = (uint64_t)(uintptr_t)info->si_addr;
-    if (number == SIGSEGV && sg_managed_fault(address, sg_on_gpu))
+    if (number == SIGSEGV && sg_managed_fault(address, sg_on_gpu)) {
         return;
+    }
     if (escape) {
         escaped_address = address;
         siglongjmp(*escape, 1);
@@ -38,10 +39,12 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 static void install(int number, struct sigaction *previous)
 {
-    struct sigaction now, ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    struct sigaction now,
+        ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigaction(number, NULL, &now);
-    if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault)
+    if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault) {
         return;
+    }
     *previous = now;
     sigemptyset(&ours.sa_mask);
     sigaction(number, &ours, NULL);

@@ -20,19 +20,23 @@ static size_t place(const void *object)
 
 static struct entry *find(const void *object)
 {
-    if (!capacity || !object)
+    if (!capacity || !object) {
         return NULL;
-    for (size_t i = place(object); table[i].object; i = (i + 1) & (capacity - 1))
-        if (table[i].object == object)
+    }
+    for (size_t i = place(object); table[i].object; i = (i + 1) & (capacity - 1)) {
+        if (table[i].object == object) {
             return &table[i];
+        }
+    }
     return NULL;
 }
 
 static void insert(const void *object, enum sg_type type)
 {
     size_t i = place(object);
-    while (table[i].object && table[i].object != &removed)
+    while (table[i].object && table[i].object != &removed) {
         i = (i + 1) & (capacity - 1);
+    }
     used += table[i].object == NULL;
     table[i] = (struct entry){object, type};
 }
@@ -41,23 +45,28 @@ static void grow(void)
 {
     struct entry *old = table;
     size_t count = capacity, live = 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         live += old[i].object && old[i].object != &removed;
-    if (live * 4 >= capacity)
+    }
+    if (live * 4 >= capacity) {
         capacity = capacity ? capacity * 2 : 1024;
+    }
     table = calloc(capacity, sizeof *table);
     used = 0;
-    for (size_t i = 0; i < count; i++)
-        if (old[i].object && old[i].object != &removed)
+    for (size_t i = 0; i < count; i++) {
+        if (old[i].object && old[i].object != &removed) {
             insert(old[i].object, old[i].type);
+        }
+    }
     free(old);
 }
 
 void sg_handle_add(const void *object, enum sg_type type)
 {
     pthread_mutex_lock(&lock);
-    if (used * 2 >= capacity)
+    if (used * 2 >= capacity) {
         grow();
+    }
     insert(object, type);
     pthread_mutex_unlock(&lock);
 }
@@ -76,8 +85,9 @@ int sg_handle_remove(const void *object, enum sg_type type)
     pthread_mutex_lock(&lock);
     struct entry *entry = find(object);
     int is = entry && entry->type == type;
-    if (is)
+    if (is) {
         *entry = (struct entry){&removed, 0};
+    }
     pthread_mutex_unlock(&lock);
     return is;
 }

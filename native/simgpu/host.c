@@ -11,20 +11,28 @@
 static CUresult alloc(void **out, size_t bytes, unsigned flags)
 {
     SG_CONTEXT(context);
-    if (!out || bytes == 0 || flags & ~7u)
+    if (!out || bytes == 0 || flags & ~7u) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_capture_forbids());
     size_t span = (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
-    void *at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
     struct sg_range *range = calloc(1, sizeof *range);
     if (at == MAP_FAILED || !range) {
-        if (at != MAP_FAILED)
+        if (at != MAP_FAILED) {
             munmap(at, span);
+        }
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *range = (struct sg_range){.base = (uint64_t)(uintptr_t)at, .size = bytes, .span = span, .kind = SG_HOST,
-                               .gpu = context->gpu, .context = context, .flags = flags};
+    *range = (struct sg_range){.base = (uint64_t)(uintptr_t)at,
+                               .size = bytes,
+                               .span = span,
+                               .kind = SG_HOST,
+                               .gpu = context->gpu,
+                               .context = context,
+                               .flags = flags};
     sg_map_lock();
     sg_map_add(range);
     sg_map_unlock();
@@ -38,20 +46,18 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
     return alloc(out, bytes, flags);
 }
 
-CUresult cuMemAllocHost_v2(void **out, size_t bytes)
-{
-    return alloc(out, bytes, 0);
-}
+CUresult cuMemAllocHost_v2(void **out, size_t bytes) { return alloc(out, bytes, 0); }
 
 /* The range of this kind that begins there, taken out of the map. */
 static struct sg_range *take_out(void *address, enum sg_kind kind)
 {
     sg_map_lock();
     struct sg_range *range = sg_map_find((uint64_t)(uintptr_t)address);
-    if (range && range->kind == kind && range->base == (uint64_t)(uintptr_t)address)
+    if (range && range->kind == kind && range->base == (uint64_t)(uintptr_t)address) {
         sg_map_remove(range);
-    else
+    } else {
         range = NULL;
+    }
     sg_map_unlock();
     return range;
 }
@@ -59,12 +65,14 @@ static struct sg_range *take_out(void *address, enum sg_kind kind)
 CUresult cuMemFreeHost(void *address)
 {
     SG_CONTEXT(context);
-    if (!address)
+    if (!address) {
         return CUDA_SUCCESS;
+    }
     SG_TRY(sg_context_drain(context));
     struct sg_range *range = take_out(address, SG_HOST);
-    if (!range)
+    if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     munmap(address, range->span);
     free(range);
     return CUDA_SUCCESS;
@@ -74,17 +82,25 @@ CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags)
 {
     SG_CONTEXT(context);
     uint64_t base = (uint64_t)(uintptr_t)address;
-    if (!address || !bytes || flags & ~15u || sg_address_is_device(base))
+    if (!address || !bytes || flags & ~15u || sg_address_is_device(base)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_range *range = calloc(1, sizeof *range);
-    if (!range)
+    if (!range) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *range = (struct sg_range){.base = base, .size = bytes, .span = bytes, .kind = SG_REGISTERED, .gpu = context->gpu,
-                               .context = context, .flags = flags};
+    }
+    *range = (struct sg_range){.base = base,
+                               .size = bytes,
+                               .span = bytes,
+                               .kind = SG_REGISTERED,
+                               .gpu = context->gpu,
+                               .context = context,
+                               .flags = flags};
     sg_map_lock();
     int taken = sg_map_find(base) || sg_map_find(base + bytes - 1);
-    if (!taken)
+    if (!taken) {
         sg_map_add(range);
+    }
     sg_map_unlock();
     if (taken) {
         free(range);
@@ -104,8 +120,9 @@ CUresult cuMemHostUnregister(void *address)
     SG_CONTEXT(context);
     (void)context;
     struct sg_range *range = take_out(address, SG_REGISTERED);
-    if (!range)
+    if (!range) {
         return address ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    }
     free(range);
     return CUDA_SUCCESS;
 }
@@ -114,8 +131,9 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned 
 {
     SG_CONTEXT(context);
     (void)context;
-    if (!out || flags || !sg_is_pinned((uint64_t)(uintptr_t)address, 1))
+    if (!out || flags || !sg_is_pinned((uint64_t)(uintptr_t)address, 1)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = (CUdeviceptr)(uintptr_t)address;
     return CUDA_SUCCESS;
 }

@@ -32,7 +32,8 @@ struct simgpu_kernel {
     uint32_t abi;
     uint32_t params;
     void (*body)(const struct simgpu_launch *launch, void **params); /* NULL: takes time only */
-    uint64_t (*time_ns)(const struct simgpu_launch *launch, void **params); /* NULL: as long as the body */
+    uint64_t (*time_ns)(const struct simgpu_launch *launch,
+                        void **params); /* NULL: as long as the body */
     uint32_t size[SIMGPU_PARAMS_MAX];
 };
 
@@ -42,21 +43,21 @@ struct simgpu_kernel {
     .params = sizeof((uint32_t[]){0, ##__VA_ARGS__}) / sizeof(uint32_t) - 1, .size = {__VA_ARGS__}
 
 /* SIMGPU_KERNEL(name, size of each parameter ...) { body } */
-#define SIMGPU_KERNEL(name, ...)                                                                         \
-    static void name##_body(const struct simgpu_launch *launch, void **params);                          \
-    extern const struct simgpu_kernel simgpu_kernel_##name;                                              \
-    __attribute__((visibility("default"))) const struct simgpu_kernel simgpu_kernel_##name = {           \
-        .abi = SIMGPU_KERNEL_ABI, .body = name##_body, SIMGPU_SIZES_(__VA_ARGS__)};                      \
-    static void name##_body(const struct simgpu_launch *launch __attribute__((unused)),                  \
+#define SIMGPU_KERNEL(name, ...)                                                               \
+    static void name##_body(const struct simgpu_launch *launch, void **params);                \
+    extern const struct simgpu_kernel simgpu_kernel_##name;                                    \
+    __attribute__((visibility("default"))) const struct simgpu_kernel simgpu_kernel_##name = { \
+        .abi = SIMGPU_KERNEL_ABI, .body = name##_body, SIMGPU_SIZES_(__VA_ARGS__)};            \
+    static void name##_body(const struct simgpu_launch *launch __attribute__((unused)),        \
                             void **params __attribute__((unused)))
 
 /* The same for a kernel that computes nothing: the block returns how many ns of GPU time it takes. */
-#define SIMGPU_TIMED_KERNEL(name, ...)                                                                   \
-    static uint64_t name##_time(const struct simgpu_launch *launch, void **params);                      \
-    extern const struct simgpu_kernel simgpu_kernel_##name;                                              \
-    __attribute__((visibility("default"))) const struct simgpu_kernel simgpu_kernel_##name = {           \
-        .abi = SIMGPU_KERNEL_ABI, .time_ns = name##_time, SIMGPU_SIZES_(__VA_ARGS__)};                   \
-    static uint64_t name##_time(const struct simgpu_launch *launch __attribute__((unused)),              \
+#define SIMGPU_TIMED_KERNEL(name, ...)                                                         \
+    static uint64_t name##_time(const struct simgpu_launch *launch, void **params);            \
+    extern const struct simgpu_kernel simgpu_kernel_##name;                                    \
+    __attribute__((visibility("default"))) const struct simgpu_kernel simgpu_kernel_##name = { \
+        .abi = SIMGPU_KERNEL_ABI, .time_ns = name##_time, SIMGPU_SIZES_(__VA_ARGS__)};         \
+    static uint64_t name##_time(const struct simgpu_launch *launch __attribute__((unused)),    \
                                 void **params __attribute__((unused)))
 
 #endif

@@ -13,12 +13,13 @@ static const void *packed_params(void **extra, size_t *bytes)
     const void *buffer = NULL;
     *bytes = 0;
     for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
             buffer = extra[1];
-        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+        } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
             *bytes = *(size_t *)extra[1];
-        else
+        } else {
             return NULL;
+        }
     }
     return buffer;
 }
@@ -27,37 +28,43 @@ static CUresult copy_params(struct sg_kernel_launch *launch, void **params, void
 {
     CUfunction function = launch->function;
     const struct simgpu_kernel *kernel = function->kernel;
-    if (kernel->params == 0)
+    if (kernel->params == 0) {
         return CUDA_SUCCESS;
+    }
     launch->bytes = function->params_bytes;
     launch->values = calloc(1, launch->bytes);
     if (params) {
         for (uint32_t i = 0; i < kernel->params; i++) {
-            if (!params[i])
+            if (!params[i]) {
                 return CUDA_ERROR_INVALID_VALUE;
+            }
             memcpy((char *)launch->values + function->offset[i], params[i], kernel->size[i]);
         }
         return CUDA_SUCCESS;
     }
     size_t bytes;
     const void *buffer = packed_params(extra, &bytes);
-    if (!buffer || bytes < launch->bytes)
+    if (!buffer || bytes < launch->bytes) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(launch->values, buffer, launch->bytes);
     return CUDA_SUCCESS;
 }
 
-CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned grid[3], const unsigned block[3],
-                      unsigned shared, void **params, void **extra)
+CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned grid[3],
+                      const unsigned block[3], unsigned shared, void **params, void **extra)
 {
-    if (!sg_handle_is(function, SG_FUNCTION))
+    if (!sg_handle_is(function, SG_FUNCTION)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
-    if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || block[2] > 64 || grid[1] > 65535 ||
-        grid[2] > 65535 || grid[0] > 0x7fffffffu || (params && extra))
+    if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || block[2] > 64 ||
+        grid[1] > 65535 || grid[2] > 65535 || grid[0] > 0x7fffffffu || (params && extra)) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (shared > (function->max_dynamic_shared ? (unsigned)function->max_dynamic_shared : 49152u))
+    }
+    if (shared > (function->max_dynamic_shared ? (unsigned)function->max_dynamic_shared : 49152u)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_KERNEL);
     op->kernel.function = function;
     for (int i = 0; i < 3; i++) {
@@ -66,15 +73,16 @@ CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned gr
     }
     op->kernel.shape.shared_bytes = shared;
     CUresult result = copy_params(&op->kernel, params, extra);
-    if (result)
+    if (result) {
         sg_op_free(op);
-    else
+    } else {
         *out = op;
+    }
     return result;
 }
 
-static CUresult launch(CUfunction function, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                       CUstream handle, void **params, void **extra)
+static CUresult launch(CUfunction function, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared, CUstream handle, void **params, void **extra)
 {
     CUstream stream;
     struct sg_op *op;
@@ -83,26 +91,31 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
     return sg_submit(stream, op);
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                        CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                        unsigned int block_z, unsigned int shared, CUstream stream, void **params,
+                        void **extra)
 {
-    return launch(function, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z}, shared,
-                  stream, params, extra);
+    return launch(function, (unsigned[3]){grid_x, grid_y, grid_z},
+                  (unsigned[3]){block_x, block_y, block_z}, shared, stream, params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
 {
-    if (!c || (c->numAttrs && !c->attrs))
+    if (!c || (c->numAttrs && !c->attrs)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     /* Attributes ask for how to place the work, which here has no place. */
     return launch(function, (unsigned[3]){c->gridDimX, c->gridDimY, c->gridDimZ},
-                  (unsigned[3]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
+                  (unsigned[3]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes,
+                  c->hStream, params, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
-                                   unsigned int shared, CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared, CUstream stream,
+                                   void **params)
 {
-    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params, NULL);
+    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                          stream, params, NULL);
 }

@@ -4,7 +4,7 @@
 #include "simgpu/op.h"
 
 /* A launch as work, with its parameters copied. */
-CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned grid[3], const unsigned block[3],
-                      unsigned shared, void **params, void **extra);
+CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned grid[3],
+                      const unsigned block[3], unsigned shared, void **params, void **extra);
 
 #endif

@@ -28,15 +28,18 @@ struct sg_managed {
     struct granule granule[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken in the signal handler, so never held while touching managed memory */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* taken in the signal handler, so never held while touching managed memory */
 static struct sg_managed *all;
 static unsigned open_granules;
 
 static struct sg_managed *find(uint64_t address)
 {
-    for (struct sg_managed *one = all; one; one = one->next)
-        if (address >= one->base && address - one->base < one->count * SG_GRANULE_BYTES)
+    for (struct sg_managed *one = all; one; one = one->next) {
+        if (address >= one->base && address - one->base < one->count * SG_GRANULE_BYTES) {
             return one;
+        }
+    }
     return NULL;
 }
 
@@ -59,16 +62,20 @@ static uint64_t to_device(struct sg_managed *one, size_t i, unsigned gpu)
     struct granule *granule = &one->granule[i];
     uint64_t evicted = 0, now = sg_now_ns();
     sg_lock();
-    if (granule->where == ON_DEVICE)
+    if (granule->where == ON_DEVICE) {
         sg_granule_out(granule->gpu, granule->entry);
+    }
     int error = sg_make_room(gpu, SG_GRANULE_BYTES, &evicted);
     granule->entry = error ? 0 : sg_granule_in(gpu, one->base + i * SG_GRANULE_BYTES);
     sg_unlock();
     uint64_t end = now;
-    if (evicted)
+    if (evicted) {
         end = sg_book(gpu, SG_LINK_D2H, now, sg_duration_ns(evicted, profile->d2h_bytes_per_s));
-    if (granule->where != NOWHERE) /* what nobody wrote yet need not be moved */
-        end = sg_book(gpu, SG_LINK_H2D, end, sg_duration_ns(SG_GRANULE_BYTES, profile->h2d_bytes_per_s));
+    }
+    if (granule->where != NOWHERE) { /* what nobody wrote yet need not be moved */
+        end = sg_book(gpu, SG_LINK_H2D, end,
+                      sg_duration_ns(SG_GRANULE_BYTES, profile->h2d_bytes_per_s));
+    }
     /* Without any room the GPU reads it over the link, and will fault again. */
     set_open(granule, !granule->entry);
     granule->where = granule->entry ? ON_DEVICE : ON_HOST;
@@ -86,9 +93,11 @@ static uint64_t to_host(struct sg_managed *one, size_t i)
         int there = !sg_state->device[granule->gpu].granules[granule->entry].evicted;
         sg_granule_out(granule->gpu, granule->entry);
         sg_unlock();
-        if (there) /* otherwise it was moved out already */
-            end = sg_book(granule->gpu, SG_LINK_D2H, end,
-                          sg_duration_ns(SG_GRANULE_BYTES, sg_profile_of(granule->gpu)->d2h_bytes_per_s));
+        if (there) { /* otherwise it was moved out already */
+            end = sg_book(
+                granule->gpu, SG_LINK_D2H, end,
+                sg_duration_ns(SG_GRANULE_BYTES, sg_profile_of(granule->gpu)->d2h_bytes_per_s));
+        }
     }
     set_open(granule, 1);
     granule->where = ON_HOST;
@@ -99,25 +108,30 @@ static uint64_t to_host(struct sg_managed *one, size_t i)
 /* What was moved out to make room, for this process or another, must fault again. Lock held. */
 static void notice_evictions(void)
 {
-    if (!sg_process || !__atomic_load_n(&sg_process->evicted, __ATOMIC_ACQUIRE))
+    if (!sg_process || !__atomic_load_n(&sg_process->evicted, __ATOMIC_ACQUIRE)) {
         return;
-    for (struct sg_managed *one = all; one; one = one->next)
+    }
+    for (struct sg_managed *one = all; one; one = one->next) {
         for (size_t i = 0; i < one->count; i++) {
             struct granule *granule = &one->granule[i];
-            if (granule->where != ON_DEVICE || !sg_state->device[granule->gpu].granules[granule->entry].evicted)
+            if (granule->where != ON_DEVICE ||
+                !sg_state->device[granule->gpu].granules[granule->entry].evicted) {
                 continue;
+            }
             protect(one, i, PROT_NONE);
             sg_lock();
             sg_granule_out(granule->gpu, granule->entry);
             sg_unlock();
             granule->where = ON_HOST;
         }
+    }
 }
 
 int sg_managed_fault(uint64_t address, int by_gpu)
 {
-    if (!all)
+    if (!all) {
         return 0;
+    }
     pthread_mutex_lock(&lock);
     struct sg_managed *one = find(address);
     uint64_t end = 0, cost = 0;
@@ -127,31 +141,37 @@ int sg_managed_fault(uint64_t address, int by_gpu)
         if (by_gpu) {
             end = to_device(one, i, one->gpu);
             notice_evictions();
-            if (sg_process)
+            if (sg_process) {
                 __atomic_add_fetch(&sg_process->counters.faults, 1, __ATOMIC_RELAXED);
+            }
         } else {
             end = to_host(one, i);
         }
     }
     pthread_mutex_unlock(&lock);
-    if (one)
+    if (one) {
         sg_sleep_until(end + cost);
+    }
     return one != NULL;
 }
 
 void sg_managed_arm(unsigned gpu)
 {
     (void)gpu;
-    if (!all || !sg_process || (!open_granules && !__atomic_load_n(&sg_process->evicted, __ATOMIC_ACQUIRE)))
+    if (!all || !sg_process ||
+        (!open_granules && !__atomic_load_n(&sg_process->evicted, __ATOMIC_ACQUIRE))) {
         return;
+    }
     pthread_mutex_lock(&lock);
     notice_evictions();
-    for (struct sg_managed *one = all; one && open_granules; one = one->next)
-        for (size_t i = 0; i < one->count; i++)
+    for (struct sg_managed *one = all; one && open_granules; one = one->next) {
+        for (size_t i = 0; i < one->count; i++) {
             if (one->granule[i].open) {
                 set_open(&one->granule[i], 0);
                 protect(one, i, PROT_NONE);
             }
+        }
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -162,16 +182,19 @@ CUresult sg_managed_move(uint64_t address, uint64_t bytes, int gpu)
     struct sg_managed *one = find(address);
     for (uint64_t at = address; one && at < address + bytes; at += SG_GRANULE_BYTES) {
         size_t i = (at - one->base) / SG_GRANULE_BYTES;
-        if (i >= one->count)
+        if (i >= one->count) {
             break;
-        if (gpu < 0)
+        }
+        if (gpu < 0) {
             end = to_host(one, i);
-        else if (one->granule[i].where != ON_DEVICE || one->granule[i].gpu != gpu)
+        } else if (one->granule[i].where != ON_DEVICE || one->granule[i].gpu != gpu) {
             end = to_device(one, i, (unsigned)gpu);
+        }
     }
     pthread_mutex_unlock(&lock);
-    if (end)
+    if (end) {
         sg_sleep_until(end);
+    }
     return one ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -179,15 +202,17 @@ void sg_managed_free(struct sg_range *range)
 {
     struct sg_managed *gone = range->managed;
     pthread_mutex_lock(&lock);
-    for (struct sg_managed **at = &all; *at; at = &(*at)->next)
+    for (struct sg_managed **at = &all; *at; at = &(*at)->next) {
         if (*at == gone) {
             *at = gone->next;
             break;
         }
+    }
     sg_lock();
     for (size_t i = 0; i < gone->count; i++) {
-        if (gone->granule[i].where == ON_DEVICE)
+        if (gone->granule[i].where == ON_DEVICE) {
             sg_granule_out(gone->granule[i].gpu, gone->granule[i].entry);
+        }
         set_open(&gone->granule[i], 0);
     }
     sg_unlock();
@@ -202,15 +227,17 @@ void sg_managed_free(struct sg_range *range)
 CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
 {
     SG_CONTEXT(context);
-    if (!out || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (!out || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_capture_forbids());
     size_t count = (bytes + SG_GRANULE_BYTES - 1) / SG_GRANULE_BYTES;
     struct sg_range *range = calloc(1, sizeof *range);
     struct sg_managed *managed = calloc(1, sizeof *managed + count * sizeof *managed->granule);
     uint64_t base = range && managed ? sg_addresses_take(count * SG_GRANULE_BYTES, 0, 0) : 0;
-    if (!base || mmap((void *)(uintptr_t)base, count * SG_GRANULE_BYTES, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    if (!base ||
+        mmap((void *)(uintptr_t)base, count * SG_GRANULE_BYTES, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
         free(range);
         free(managed);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -218,8 +245,13 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
     managed->base = base;
     managed->count = count;
     managed->gpu = context->gpu;
-    *range = (struct sg_range){.base = base, .size = bytes, .span = count * SG_GRANULE_BYTES, .kind = SG_MANAGED,
-                               .gpu = context->gpu, .context = context, .managed = managed};
+    *range = (struct sg_range){.base = base,
+                               .size = bytes,
+                               .span = count * SG_GRANULE_BYTES,
+                               .kind = SG_MANAGED,
+                               .gpu = context->gpu,
+                               .context = context,
+                               .managed = managed};
     pthread_mutex_lock(&lock);
     managed->next = all;
     all = managed;
@@ -235,7 +267,8 @@ static int is_managed(CUdeviceptr address, size_t bytes)
 {
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
-    int is = range && range->kind == SG_MANAGED && bytes && bytes <= range->size - (address - range->base);
+    int is = range && range->kind == SG_MANAGED && bytes &&
+             bytes <= range->size - (address - range->base);
     sg_map_unlock();
     return is;
 }
@@ -244,8 +277,9 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, int gpu, CUstream ha
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!is_managed(address, bytes))
+    if (!is_managed(address, bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_PREFETCH);
     op->prefetch.address = address;
     op->prefetch.bytes = bytes;
@@ -255,18 +289,22 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, int gpu, CUstream ha
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)
 {
-    if (device != CU_DEVICE_CPU && !sg_device_is(device))
+    if (device != CU_DEVICE_CPU && !sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
-    return prefetch(address, bytes, device == CU_DEVICE_CPU ? -1 : (int)sg_device_of(device), stream);
+    }
+    return prefetch(address, bytes, device == CU_DEVICE_CPU ? -1 : (int)sg_device_of(device),
+                    stream);
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
-                               CUstream stream)
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                               unsigned int flags, CUstream stream)
 {
-    if (flags)
+    if (flags) {
         return CUDA_ERROR_INVALID_VALUE;
-    return cuMemPrefetchAsync(address, bytes, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU,
-                              stream);
+    }
+    return cuMemPrefetchAsync(
+        address, bytes, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU,
+        stream);
 }
 
 /* Advice is heard and not followed: there is only one policy here. */
@@ -274,17 +312,20 @@ CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUd
 {
     SG_ENTER();
     (void)device;
-    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return is_managed(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+                        CUmemLocation location)
 {
     return cuMemAdvise(address, bytes, advice, location.id);
 }
 
-CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags)
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes,
+                                unsigned int flags)
 {
     CUstream stream;
     (void)bytes, (void)flags;

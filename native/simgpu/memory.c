@@ -32,13 +32,16 @@ static struct sg_block *blocks;
 static CUresult back(unsigned gpu, uint64_t bytes, uint64_t *address, struct sg_chunk **chunk)
 {
     CUresult result = sg_chunk_create(chunk, gpu, bytes, NULL);
-    if (result)
-        return result;
-    *address = sg_addresses_take(bytes, 0, 0);
-    result = *address ? sg_chunk_map(*chunk, *address, bytes, 0, PROT_READ | PROT_WRITE) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
-        if (*address)
+        return result;
+    }
+    *address = sg_addresses_take(bytes, 0, 0);
+    result = *address ? sg_chunk_map(*chunk, *address, bytes, 0, PROT_READ | PROT_WRITE)
+                      : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result) {
+        if (*address) {
             sg_addresses_give(*address, bytes);
+        }
         sg_chunk_unref(*chunk);
     }
     return result;
@@ -57,8 +60,9 @@ static uint64_t take_units(struct sg_block *block, unsigned count)
 {
     for (unsigned at = 0, run = 0; at < UNITS; at++) {
         run = block->taken[at] ? 0 : run + 1;
-        if (run < count)
+        if (run < count) {
             continue;
+        }
         memset(block->taken + at + 1 - count, 1, count);
         block->used += count;
         return block->base + (uint64_t)(at + 1 - count) * UNIT;
@@ -71,12 +75,16 @@ static CUresult alloc_small(CUcontext context, struct sg_range *range)
     unsigned count = (unsigned)((range->size + UNIT - 1) / UNIT);
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
-    for (struct sg_block *block = blocks; block && !range->base; block = block->next)
-        if (block->context == context && UNITS - block->used >= count && (range->base = take_units(block, count)) != 0)
+    for (struct sg_block *block = blocks; block && !range->base; block = block->next) {
+        if (block->context == context && UNITS - block->used >= count &&
+            (range->base = take_units(block, count)) != 0) {
             range->block = block;
+        }
+    }
     if (!range->base) {
         struct sg_block *block = calloc(1, sizeof *block);
-        result = block ? back(context->gpu, SG_BLOCK_BYTES, &block->base, &block->chunk) : CUDA_ERROR_OUT_OF_MEMORY;
+        result = block ? back(context->gpu, SG_BLOCK_BYTES, &block->base, &block->chunk)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
         if (result) {
             free(block);
         } else {
@@ -104,8 +112,9 @@ static void free_small(struct sg_range *range)
     block->used -= count;
     if (block->used == 0) {
         struct sg_block **at = &blocks;
-        while (*at != block)
+        while (*at != block) {
             at = &(*at)->next;
+        }
         *at = block->next;
         unback(block->base, SG_BLOCK_BYTES, block->chunk);
         free(block);
@@ -119,14 +128,18 @@ CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
 {
     struct sg_range *range;
     CUresult result;
-    if (!out || bytes == 0)
+    if (!out || bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes > sg_profile_of(context->gpu)->memory_bytes)
+    }
+    if (bytes > sg_profile_of(context->gpu)->memory_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     range = calloc(1, sizeof *range);
-    if (!range)
+    if (!range) {
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *range = (struct sg_range){.size = bytes, .kind = SG_ALLOCATED, .gpu = context->gpu, .context = context};
+    }
+    *range = (struct sg_range){
+        .size = bytes, .kind = SG_ALLOCATED, .gpu = context->gpu, .context = context};
     if (bytes <= SMALL_BYTES) {
         result = alloc_small(context, range);
     } else {
@@ -147,14 +160,15 @@ CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
 
 static void release(struct sg_range *range)
 {
-    if (range->kind == SG_MANAGED)
+    if (range->kind == SG_MANAGED) {
         sg_managed_free(range);
-    else if (range->kind == SG_HOST)
+    } else if (range->kind == SG_HOST) {
         munmap((void *)(uintptr_t)range->base, range->span);
-    else if (range->block)
+    } else if (range->block) {
         free_small(range);
-    else if (range->chunk)
+    } else if (range->chunk) {
         unback(range->base, range->span, range->chunk);
+    }
     free(range);
 }
 
@@ -163,10 +177,12 @@ static struct sg_range *take_out(CUdeviceptr address)
 {
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
-    if (range && range->base == address && (range->kind == SG_ALLOCATED || range->kind == SG_MANAGED))
+    if (range && range->base == address &&
+        (range->kind == SG_ALLOCATED || range->kind == SG_MANAGED)) {
         sg_map_remove(range);
-    else
+    } else {
         range = NULL;
+    }
     sg_map_unlock();
     return range;
 }
@@ -174,8 +190,9 @@ static struct sg_range *take_out(CUdeviceptr address)
 CUresult sg_memory_free(CUdeviceptr address)
 {
     struct sg_range *range = take_out(address);
-    if (!range)
+    if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     sg_pay(sg_profile_of(range->gpu)->free_ns);
     release(range);
     return CUDA_SUCCESS;
@@ -186,11 +203,13 @@ void sg_memory_free_all(CUcontext context)
     for (;;) {
         sg_map_lock();
         struct sg_range *range = sg_map_next_of(context);
-        if (range)
+        if (range) {
             sg_map_remove(range);
+        }
         sg_map_unlock();
-        if (!range)
+        if (!range) {
             return;
+        }
         release(range);
     }
 }
@@ -204,11 +223,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
     return sg_memory_alloc(context, out, bytes);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+                            unsigned int element)
 {
     SG_CONTEXT(context);
-    if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+    if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *pitch = (width + PITCH - 1) / PITCH * PITCH;
     return sg_memory_alloc(context, out, *pitch * height);
 }
@@ -216,26 +237,30 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     SG_CONTEXT(context);
-    if (address == 0)
+    if (address == 0) {
         return CUDA_SUCCESS;
+    }
     SG_TRY(sg_capture_forbids());
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
     CUcontext owner = range && range->base == address ? range->context : NULL;
     sg_map_unlock();
-    if (!owner)
+    if (!owner) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_context_drain(owner));
-    if (owner != context)
+    if (owner != context) {
         SG_TRY(sg_context_drain(context));
+    }
     return sg_memory_free(address);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     SG_CONTEXT(context);
-    if (!free_bytes || !total)
+    if (!free_bytes || !total) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     sg_lock();
     sg_reap();
     uint64_t used = sg_used_bytes(context->gpu);
@@ -252,13 +277,16 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
     CUresult result = CUDA_ERROR_NOT_FOUND;
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
-    if (range && range->kind == SG_RESERVED)
+    if (range && range->kind == SG_RESERVED) {
         range = sg_map_mapped(address);
+    }
     if (range && range->kind != SG_HOST && range->kind != SG_REGISTERED) {
-        if (base)
+        if (base) {
             *base = range->base;
-        if (size)
+        }
+        if (size) {
             *size = range->size;
+        }
         result = CUDA_SUCCESS;
     }
     sg_map_unlock();

@@ -26,14 +26,16 @@ static size_t image_bytes(const unsigned char *image)
     const Elf64_Ehdr *header = (const void *)image;
     uint64_t end = sizeof *header, part;
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-        header->e_type != ET_DYN || header->e_machine != EM_X86_64)
+        header->e_type != ET_DYN || header->e_machine != EM_X86_64) {
         return 0;
+    }
     part = header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize;
     end = part > end ? part : end;
     part = header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize;
     end = part > end ? part : end;
     for (unsigned i = 0; i < header->e_phnum; i++) {
-        const Elf64_Phdr *segment = (const void *)(image + header->e_phoff + (size_t)i * header->e_phentsize);
+        const Elf64_Phdr *segment =
+            (const void *)(image + header->e_phoff + (size_t)i * header->e_phentsize);
         part = segment->p_offset + segment->p_filesz;
         end = part > end ? part : end;
     }
@@ -45,14 +47,20 @@ static CUresult what_is_it(const void *image)
     const unsigned char *bytes = image;
     uint32_t word;
     memcpy(&word, image, sizeof word);
-    if (word == FATBIN_WRAPPER || word == FATBIN)
+    if (word == FATBIN_WRAPPER || word == FATBIN) {
         return CUDA_ERROR_NO_BINARY_FOR_GPU; /* made for real GPUs */
-    if (memcmp(bytes, ELFMAG, SELFMAG) == 0)
-        return ((const Elf64_Ehdr *)image)->e_machine == EM_CUDA_ ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
-    while (*bytes == ' ' || *bytes == '\n' || *bytes == '\t' || *bytes == '\r')
+    }
+    if (memcmp(bytes, ELFMAG, SELFMAG) == 0) {
+        return ((const Elf64_Ehdr *)image)->e_machine == EM_CUDA_ ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                                                  : CUDA_SUCCESS;
+    }
+    while (*bytes == ' ' || *bytes == '\n' || *bytes == '\t' || *bytes == '\r') {
         bytes++;
-    if (strncmp((const char *)bytes, "//", 2) == 0 || strncmp((const char *)bytes, ".version", 8) == 0)
+    }
+    if (strncmp((const char *)bytes, "//", 2) == 0 ||
+        strncmp((const char *)bytes, ".version", 8) == 0) {
         return CUDA_ERROR_NO_BINARY_FOR_GPU; /* PTX: there is no compiler here */
+    }
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
@@ -61,30 +69,36 @@ static void read_symbols(CUmodule module, const unsigned char *image, size_t byt
 {
     const Elf64_Ehdr *header = (const void *)image;
     for (unsigned i = 0; i < header->e_shnum; i++) {
-        const Elf64_Shdr *section = (const void *)(image + header->e_shoff + (size_t)i * header->e_shentsize);
-        if (section->sh_type != SHT_DYNSYM || section->sh_link >= header->e_shnum || section->sh_entsize == 0 ||
-            section->sh_offset + section->sh_size > bytes)
+        const Elf64_Shdr *section =
+            (const void *)(image + header->e_shoff + (size_t)i * header->e_shentsize);
+        if (section->sh_type != SHT_DYNSYM || section->sh_link >= header->e_shnum ||
+            section->sh_entsize == 0 || section->sh_offset + section->sh_size > bytes) {
             continue;
-        const Elf64_Shdr *strings =
-            (const void *)(image + header->e_shoff + (size_t)section->sh_link * header->e_shentsize);
-        if (strings->sh_offset + strings->sh_size > bytes)
+        }
+        const Elf64_Shdr *strings = (const void *)(image + header->e_shoff +
+                                                   (size_t)section->sh_link * header->e_shentsize);
+        if (strings->sh_offset + strings->sh_size > bytes) {
             continue;
+        }
         size_t count = section->sh_size / section->sh_entsize;
         module->names = malloc(strings->sh_size + 1);
         module->symbols = calloc(count, sizeof *module->symbols);
-        if (!module->names || !module->symbols)
+        if (!module->names || !module->symbols) {
             return;
+        }
         memcpy(module->names, image + strings->sh_offset, strings->sh_size);
         module->names[strings->sh_size] = '\0';
         for (size_t s = 0; s < count; s++) {
-            const Elf64_Sym *symbol = (const void *)(image + section->sh_offset + s * section->sh_entsize);
+            const Elf64_Sym *symbol =
+                (const void *)(image + section->sh_offset + s * section->sh_entsize);
             if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx == SHN_UNDEF ||
-                symbol->st_name >= strings->sh_size)
+                symbol->st_name >= strings->sh_size) {
                 continue;
+            }
             const char *name = module->names + symbol->st_name;
             int is_kernel = strncmp(name, PREFIX, strlen(PREFIX)) == 0;
-            module->symbols[module->symbol_count++] =
-                (struct sg_symbol){is_kernel ? name + strlen(PREFIX) : name, symbol->st_size, is_kernel};
+            module->symbols[module->symbol_count++] = (struct sg_symbol){
+                is_kernel ? name + strlen(PREFIX) : name, symbol->st_size, is_kernel};
             module->function_count += (unsigned)is_kernel;
         }
         return;
@@ -94,15 +108,18 @@ static void read_symbols(CUmodule module, const unsigned char *image, size_t byt
 CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
 {
     char path[64];
-    if (!out || !image)
+    if (!out || !image) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(what_is_it(image));
     size_t bytes = image_bytes(image);
-    if (!bytes)
+    if (!bytes) {
         return CUDA_ERROR_INVALID_IMAGE;
+    }
     int file = (int)syscall(SYS_memfd_create, "simgpu-module", 1u /* MFD_CLOEXEC */);
-    if (file < 0)
+    if (file < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
+    }
     for (size_t done = 0; done < bytes;) {
         ssize_t n = write(file, (const char *)image + done, bytes - done);
         if (n <= 0) {
@@ -116,8 +133,9 @@ CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
     close(file);
     CUmodule module = object ? calloc(1, sizeof *module) : NULL;
     if (!module) {
-        if (object)
+        if (object) {
             dlclose(object);
+        }
         return CUDA_ERROR_INVALID_IMAGE;
     }
     module->context = context;
@@ -131,18 +149,21 @@ CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
 CUresult sg_module_load_file(CUmodule *out, const char *path, CUcontext context)
 {
     struct stat status;
-    if (!path)
+    if (!path) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (file < 0) {
         return CUDA_ERROR_FILE_NOT_FOUND;
+    }
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
     if (fstat(file, &status) == 0 && status.st_size > (off_t)sizeof(Elf64_Ehdr)) {
         /* One page more than the file: text images end with a zero byte. */
         size_t bytes = (size_t)status.st_size + 1;
         char *image = calloc(1, bytes);
-        if (image && pread(file, image, (size_t)status.st_size, 0) == (ssize_t)status.st_size)
+        if (image && pread(file, image, (size_t)status.st_size, 0) == (ssize_t)status.st_size) {
             result = sg_module_load(out, image, context);
+        }
         free(image);
     }
     close(file);
@@ -152,23 +173,27 @@ CUresult sg_module_load_file(CUmodule *out, const char *path, CUcontext context)
 CUresult sg_module_function(CUfunction *out, CUmodule module, const char *name)
 {
     char symbol[sizeof PREFIX + sizeof((CUfunction)0)->name];
-    if (!out || !name || strlen(name) >= sizeof((CUfunction)0)->name)
+    if (!out || !name || strlen(name) >= sizeof((CUfunction)0)->name) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_lock(&lock);
     CUfunction function = module->functions;
-    while (function && strcmp(function->name, name) != 0)
+    while (function && strcmp(function->name, name) != 0) {
         function = function->next;
+    }
     if (!function) {
         snprintf(symbol, sizeof symbol, PREFIX "%s", name);
         const struct simgpu_kernel *kernel = dlsym(module->object, symbol);
-        if (kernel && kernel->abi == SIMGPU_KERNEL_ABI && kernel->params <= SIMGPU_PARAMS_MAX)
+        if (kernel && kernel->abi == SIMGPU_KERNEL_ABI && kernel->params <= SIMGPU_PARAMS_MAX) {
             function = calloc(1, sizeof *function);
+        }
         if (function) {
             function->module = module;
             function->kernel = kernel;
             strcpy(function->name, name);
             for (uint32_t i = 0, at = 0; i < kernel->params; i++) {
-                uint32_t size = kernel->size[i], alignment = size && !(size & (size - 1)) && size <= 16 ? size : 8;
+                uint32_t size = kernel->size[i],
+                         alignment = size && !(size & (size - 1)) && size <= 16 ? size : 8;
                 at = (at + alignment - 1) / alignment * alignment;
                 function->offset[i] = at;
                 at += size;
@@ -187,23 +212,29 @@ CUresult sg_module_function(CUfunction *out, CUmodule module, const char *name)
 CUresult sg_module_global(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
 {
     for (unsigned i = 0; name && i < module->symbol_count; i++) {
-        if (module->symbols[i].is_kernel || strcmp(module->symbols[i].name, name) != 0)
+        if (module->symbols[i].is_kernel || strcmp(module->symbols[i].name, name) != 0) {
             continue;
+        }
         uint64_t at = (uint64_t)(uintptr_t)dlsym(module->object, name);
-        if (!at)
+        if (!at) {
             break;
+        }
         sg_map_lock();
         if (!sg_map_find(at)) { /* from now on an address of the device */
             struct sg_range *range = calloc(1, sizeof *range);
-            *range = (struct sg_range){.base = at, .size = module->symbols[i].size, .kind = SG_GLOBAL,
+            *range = (struct sg_range){.base = at,
+                                       .size = module->symbols[i].size,
+                                       .kind = SG_GLOBAL,
                                        .gpu = module->context ? module->context->gpu : 0};
             sg_map_add(range);
         }
         sg_map_unlock();
-        if (address)
+        if (address) {
             *address = at;
-        if (bytes)
+        }
+        if (bytes) {
             *bytes = module->symbols[i].size;
+        }
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_NOT_FOUND;
@@ -212,15 +243,17 @@ CUresult sg_module_global(CUdeviceptr *address, size_t *bytes, CUmodule module, 
 void sg_module_unload(CUmodule module)
 {
     for (unsigned i = 0; i < module->symbol_count; i++) {
-        if (module->symbols[i].is_kernel)
+        if (module->symbols[i].is_kernel) {
             continue;
+        }
         uint64_t at = (uint64_t)(uintptr_t)dlsym(module->object, module->symbols[i].name);
         sg_map_lock();
         struct sg_range *range = at ? sg_map_find(at) : NULL;
-        if (range && range->kind == SG_GLOBAL && range->base == at)
+        if (range && range->kind == SG_GLOBAL && range->base == at) {
             sg_map_remove(range);
-        else
+        } else {
             range = NULL;
+        }
         sg_map_unlock();
         free(range);
     }

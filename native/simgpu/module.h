@@ -9,7 +9,7 @@ struct sg_range;
 struct CUmod_st {
     CUcontext context; /* NULL: of a library, which belongs to the process */
     CUlibrary library;
-    void *object;      /* of dlopen */
+    void *object; /* of dlopen */
     CUfunction functions;
     unsigned function_count;
     struct sg_symbol {

@@ -17,7 +17,8 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     return sg_module_load(out, image, context);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count,
+                            CUjit_option *options, void **values)
 {
     (void)count, (void)options, (void)values;
     return cuModuleLoadData(out, image);
@@ -37,10 +38,12 @@ CUresult cuModuleLoad(CUmodule *out, const char *path)
 CUresult cuModuleUnload(CUmodule module)
 {
     SG_ENTER();
-    if (!sg_handle_is(module, SG_MODULE) || module->library)
+    if (!sg_handle_is(module, SG_MODULE) || module->library) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (module->context && !module->context->destroyed)
+    }
+    if (module->context && !module->context->destroyed) {
         sg_context_drain(module->context);
+    }
     sg_handle_remove(module, SG_MODULE);
     sg_module_unload(module);
     return CUDA_SUCCESS;
@@ -49,10 +52,12 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     SG_ENTER();
-    return sg_handle_is(module, SG_MODULE) ? sg_module_function(out, module, name) : CUDA_ERROR_INVALID_HANDLE;
+    return sg_handle_is(module, SG_MODULE) ? sg_module_function(out, module, name)
+                                           : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module,
+                              const char *name)
 {
     SG_ENTER();
     return sg_handle_is(module, SG_MODULE) ? sg_module_global(address, bytes, module, name)
@@ -62,8 +67,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule modu
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
 {
     SG_ENTER();
-    if (!sg_handle_is(module, SG_MODULE))
+    if (!sg_handle_is(module, SG_MODULE)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
     *count = module->function_count;
     return CUDA_SUCCESS;
 }
@@ -71,11 +77,14 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
 {
     SG_ENTER();
-    if (!sg_handle_is(module, SG_MODULE))
+    if (!sg_handle_is(module, SG_MODULE)) {
         return CUDA_ERROR_INVALID_HANDLE;
-    for (unsigned i = 0, n = 0; i < module->symbol_count && n < count; i++)
-        if (module->symbols[i].is_kernel)
+    }
+    for (unsigned i = 0, n = 0; i < module->symbol_count && n < count; i++) {
+        if (module->symbols[i].is_kernel) {
             SG_TRY(sg_module_function(&functions[n++], module, module->symbols[i].name));
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -90,11 +99,13 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 static CUresult library_of(CUlibrary *out, CUresult loaded, CUmodule module)
 {
-    if (loaded)
+    if (loaded) {
         return loaded;
+    }
     CUlibrary library = calloc(1, sizeof *library);
-    if (!library)
+    if (!library) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     library->module = module;
     module->library = library;
     sg_handle_add(library, SG_LIBRARY);
@@ -102,26 +113,30 @@ static CUresult library_of(CUlibrary *out, CUresult loaded, CUmodule module)
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values, unsigned int jits,
-                           CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values,
+                           unsigned int jits, CUlibraryOption *options, void **values,
+                           unsigned int count)
 {
     CUmodule module = NULL;
     SG_ENTER();
     (void)jit, (void)jit_values, (void)jits, (void)options, (void)values, (void)count;
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult loaded = sg_module_load(&module, code, NULL);
     return library_of(out, loaded, module);
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit, void **jit_values,
-                               unsigned int jits, CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit,
+                               void **jit_values, unsigned int jits, CUlibraryOption *options,
+                               void **values, unsigned int count)
 {
     CUmodule module = NULL;
     SG_ENTER();
     (void)jit, (void)jit_values, (void)jits, (void)options, (void)values, (void)count;
-    if (!out)
+    if (!out) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUresult loaded = sg_module_load_file(&module, path, NULL);
     return library_of(out, loaded, module);
 }
@@ -138,8 +153,9 @@ CUresult cuLibraryUnload(CUlibrary library)
     sg_handle_remove(library, SG_LIBRARY);
     sg_handle_remove(library->module, SG_MODULE);
     CUcontext context = sg_context_current();
-    if (context && !context->destroyed)
+    if (context && !context->destroyed) {
         sg_context_drain(context);
+    }
     sg_module_unload(library->module);
     free(library);
     return CUDA_SUCCESS;
@@ -170,13 +186,15 @@ CUresult cuLibraryGetModule(CUmodule *out, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name)
+CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library,
+                            const char *name)
 {
     SG_TRY(find(library));
     return sg_module_global(address, bytes, library->module, name);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name)
+CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibrary library,
+                             const char *name)
 {
     (void)address, (void)bytes, (void)name;
     SG_TRY(find(library));
@@ -227,11 +245,13 @@ CUresult cuKernelGetName(const char **name, CUkernel kernel)
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
     SG_TRY(find_function(function));
-    if (index >= function->kernel->params)
+    if (index >= function->kernel->params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *offset = function->offset[index];
-    if (size)
+    if (size) {
         *size = function->kernel->size[index];
+    }
     return CUDA_SUCCESS;
 }
 
@@ -273,8 +293,9 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         *value = -1;
         break;
     default:
-        if ((unsigned)attribute > CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE)
+        if ((unsigned)attribute > CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         *value = 0;
     }
     return CUDA_SUCCESS;
@@ -284,20 +305,23 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
 {
     SG_TRY(find_function(function));
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || (unsigned)value > sg_profile_of(0)->shared_per_block_optin)
+        if (value < 0 || (unsigned)value > sg_profile_of(0)->shared_per_block_optin) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
         function->max_dynamic_shared = value;
     }
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
+CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device)
 {
     (void)device;
     return cuFuncGetAttribute(value, attribute, (CUfunction)(void *)kernel);
 }
 
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device)
 {
     (void)device;
     return cuFuncSetAttribute((CUfunction)(void *)kernel, attribute, value);
@@ -328,10 +352,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
     return CUDA_SUCCESS;
 }
 
-CUresult cuFuncLoad(CUfunction function)
-{
-    return find_function(function);
-}
+CUresult cuFuncLoad(CUfunction function) { return find_function(function); }
 
 /* ---- occupancy: by threads alone ---- */
 
@@ -339,28 +360,35 @@ static int blocks_per_multiprocessor(int block)
 {
     const struct sg_profile *profile = sg_profile_of(sg_context_current()->gpu);
     int blocks = block > 0 ? (int)profile->threads_per_multiprocessor / block : 0;
-    return blocks > (int)profile->blocks_per_multiprocessor ? (int)profile->blocks_per_multiprocessor : blocks;
+    return blocks > (int)profile->blocks_per_multiprocessor
+               ? (int)profile->blocks_per_multiprocessor
+               : blocks;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block,
-                                                              size_t shared, unsigned int flags)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
+                                                              int block, size_t shared,
+                                                              unsigned int flags)
 {
     SG_CONTEXT(context);
     SG_TRY(find_function(function));
-    if (!blocks || block <= 0 || flags > 1)
+    if (!blocks || block <= 0 || flags > 1) {
         return CUDA_ERROR_INVALID_VALUE;
-    *blocks = shared > sg_profile_of(context->gpu)->shared_per_multiprocessor ? 0 : blocks_per_multiprocessor(block);
+    }
+    *blocks = shared > sg_profile_of(context->gpu)->shared_per_multiprocessor
+                  ? 0
+                  : blocks_per_multiprocessor(block);
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block, size_t shared)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block,
+                                                     size_t shared)
 {
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, shared, 0);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
-                                                   CUoccupancyB2DSize shared_of, size_t shared, int limit,
-                                                   unsigned int flags)
+                                                   CUoccupancyB2DSize shared_of, size_t shared,
+                                                   int limit, unsigned int flags)
 {
     SG_CONTEXT(context);
     (void)shared_of, (void)shared, (void)flags;
@@ -370,19 +398,22 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunc
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
-                                          size_t shared, int limit)
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
+                                          CUoccupancyB2DSize shared_of, size_t shared, int limit)
 {
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared, limit, 0);
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared,
+                                                     limit, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks, int block)
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
+                                                 int block)
 {
     SG_CONTEXT(context);
     (void)block;
     SG_TRY(find_function(function));
-    if (blocks <= 0)
+    if (blocks <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *bytes = sg_profile_of(context->gpu)->shared_per_multiprocessor / (unsigned)blocks;
     return CUDA_SUCCESS;
 }

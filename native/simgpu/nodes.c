@@ -15,11 +15,14 @@ static CUresult find(CUgraphNode node)
 static CUresult check(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
 {
     SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends))
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends)) {
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (!sg_handle_is(depends[i], SG_GRAPH_NODE) || depends[i]->graph != graph)
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!sg_handle_is(depends[i], SG_GRAPH_NODE) || depends[i]->graph != graph) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
     return CUDA_SUCCESS;
 }
 
@@ -29,34 +32,36 @@ static CUresult kernel_op(struct sg_op **out, const CUDA_KERNEL_NODE_PARAMS_v1 *
 {
     CUfunction function = p->func ? p->func : (CUfunction)(void *)kernel;
     return sg_launch_op(out, function, (unsigned[3]){p->gridDimX, p->gridDimY, p->gridDimZ},
-                        (unsigned[3]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes, p->kernelParams,
-                        p->extra);
+                        (unsigned[3]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes,
+                        p->kernelParams, p->extra);
 }
 
 /* The newer form begins with the older one. */
 static CUresult kernel_op_v2(struct sg_op **out, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     CUDA_KERNEL_NODE_PARAMS_v1 first;
-    if (!params)
+    if (!params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(&first, params, sizeof first);
     return kernel_op(out, &first, params->kern);
 }
 
-CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                              const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                              size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
     struct sg_op *op;
     SG_TRY(check(out, graph, depends, count));
-    if (!params)
+    if (!params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(kernel_op(&op, params, NULL));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_KERNEL, op, depends, count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                                 const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     struct sg_op *op;
     SG_TRY(check(out, graph, depends, count));
@@ -65,39 +70,46 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphN
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                              const CUDA_MEMCPY3D *params, CUcontext context)
+CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                              size_t count, const CUDA_MEMCPY3D *params, CUcontext context)
 {
     struct sg_op *op;
     SG_TRY(check(out, graph, depends, count));
-    if (!params || !sg_handle_is(context, SG_CONTEXT_TYPE))
+    if (!params || !sg_handle_is(context, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(sg_copy_op(&op, params, context->gpu));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEMCPY, op, depends, count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                              const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
 {
     SG_TRY(check(out, graph, depends, count));
     if (!p || !sg_handle_is(context, SG_CONTEXT_TYPE) || !p->width || !p->height ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
-        !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize))
+        !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_SET);
-    op->set = (struct sg_set){.dst = p->dst, .width = p->width, .height = p->height, .pitch = p->pitch,
-                              .value = p->value, .element_bytes = p->elementSize};
+    op->set = (struct sg_set){.dst = p->dst,
+                              .width = p->width,
+                              .height = p->height,
+                              .pitch = p->pitch,
+                              .value = p->value,
+                              .element_bytes = p->elementSize};
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEMSET, op, depends, count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                            const CUDA_HOST_NODE_PARAMS *params)
+CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                            size_t count, const CUDA_HOST_NODE_PARAMS *params)
 {
     SG_TRY(check(out, graph, depends, count));
-    if (!params || !params->fn)
+    if (!params || !params->fn) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_HOST);
     op->host.call = params->fn;
     op->host.data = params->userData;
@@ -105,20 +117,22 @@ CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
+CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                             size_t count)
 {
     SG_TRY(check(out, graph, depends, count));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_EMPTY, NULL, depends, count);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                                  CUgraph child)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                  size_t count, CUgraph child)
 {
     CUgraph copy;
     SG_TRY(check(out, graph, depends, count));
-    if (child == graph)
+    if (child == graph) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(cuGraphClone(&copy, child));
     copy->owned = 1;
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_GRAPH, NULL, depends, count);
@@ -136,8 +150,9 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
 CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
                         CUgraphNodeParams *p)
 {
-    if (!p)
+    if (!p) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return cuGraphAddKernelNode_v2(out, graph, depends, count, &p->kernel);
@@ -163,8 +178,8 @@ CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depe
     }
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, const CUgraphEdgeData *data,
-                           size_t count, CUgraphNodeParams *params)
+CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                           const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params)
 {
     (void)data;
     return cuGraphAddNode(out, graph, depends, count, params);
@@ -187,8 +202,9 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PAR
 {
     struct sg_op *op;
     SG_TRY(find(node));
-    if (!params)
+    if (!params) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     SG_TRY(kernel_op(&op, params, NULL));
     return replace(node, CU_GRAPH_NODE_TYPE_KERNEL, op);
 }
@@ -201,12 +217,14 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_
     return replace(node, CU_GRAPH_NODE_TYPE_KERNEL, op);
 }
 
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
     return cuGraphKernelNodeSetParams(sg_graph_exec_node(exec, node), params);
 }
 
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS *params)
 {
     return cuGraphKernelNodeSetParams_v2(sg_graph_exec_node(exec, node), params);
 }
@@ -215,12 +233,15 @@ static CUresult enabled(CUgraphExec exec, CUgraphNode node, unsigned *get, const
 {
     SG_ENTER();
     CUgraphNode own = sg_graph_exec_node(exec, node);
-    if (!own)
+    if (!own) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (set)
+    }
+    if (set) {
         own->disabled = !*set;
-    if (get)
+    }
+    if (get) {
         *get = !own->disabled;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -241,14 +262,17 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         SG_TRY(find(from[i]));
         SG_TRY(find(to[i]));
-        if (from[i]->graph != graph || to[i]->graph != graph)
+        if (from[i]->graph != graph || to[i]->graph != graph) {
             return CUDA_ERROR_INVALID_VALUE;
-        to[i]->depends = realloc(to[i]->depends, (to[i]->depend_count + 1) * sizeof *to[i]->depends);
+        }
+        to[i]->depends =
+            realloc(to[i]->depends, (to[i]->depend_count + 1) * sizeof *to[i]->depends);
         to[i]->depends[to[i]->depend_count++] = from[i];
     }
     return CUDA_SUCCESS;
@@ -261,13 +285,15 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
     return cuGraphAddDependencies(graph, from, to, count);
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                   size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         SG_TRY(find(from[i]));
         SG_TRY(find(to[i]));
-        if (to[i]->graph != graph || !sg_graph_unlink(from[i], to[i]))
+        if (to[i]->graph != graph || !sg_graph_unlink(from[i], to[i])) {
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -291,17 +317,21 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
 {
     SG_TRY(find(node));
-    for (size_t i = 0; nodes && i < *count; i++)
+    for (size_t i = 0; nodes && i < *count; i++) {
         nodes[i] = i < node->depend_count ? node->depends[i] : NULL;
-    if (!nodes || *count > node->depend_count)
+    }
+    if (!nodes || *count > node->depend_count) {
         *count = node->depend_count;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
+                                       size_t *count)
 {
-    if (data)
+    if (data) {
         memset(data, 0, *count * sizeof *data);
+    }
     return cuGraphNodeGetDependencies(node, nodes, count);
 }
 
@@ -309,22 +339,28 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size
 {
     size_t found = 0;
     SG_TRY(find(node));
-    for (CUgraphNode other = node->graph->first; other; other = other->next)
-        for (size_t i = 0; i < other->depend_count; i++)
+    for (CUgraphNode other = node->graph->first; other; other = other->next) {
+        for (size_t i = 0; i < other->depend_count; i++) {
             if (other->depends[i] == node) {
-                if (nodes && found < *count)
+                if (nodes && found < *count) {
                     nodes[found] = other;
+                }
                 found++;
             }
-    if (!nodes || *count > found)
+        }
+    }
+    if (!nodes || *count > found) {
         *count = found;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
+                                         CUgraphEdgeData *data, size_t *count)
 {
-    if (data)
+    if (data) {
         memset(data, 0, *count * sizeof *data);
+    }
     return cuGraphNodeGetDependentNodes(node, nodes, count);
 }
 
@@ -336,14 +372,17 @@ struct CUuserObject_st {
     CUhostFn destroy;
 };
 
-CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int refs, unsigned int flags)
+CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int refs,
+                            unsigned int flags)
 {
     SG_ENTER();
-    if (!out || !destroy || !refs || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    if (!out || !destroy || !refs || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     CUuserObject object = calloc(1, sizeof *object);
-    if (!object)
+    if (!object) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *object = (struct CUuserObject_st){refs, data, destroy};
     sg_handle_add(object, SG_USER_OBJECT);
     *out = object;
@@ -353,8 +392,9 @@ CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, uns
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     SG_ENTER();
-    if (!sg_handle_is(object, SG_USER_OBJECT))
+    if (!sg_handle_is(object, SG_USER_OBJECT)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     __atomic_add_fetch(&object->refs, count, __ATOMIC_ACQ_REL);
     return CUDA_SUCCESS;
 }
@@ -362,10 +402,12 @@ CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     SG_ENTER();
-    if (!sg_handle_is(object, SG_USER_OBJECT) || count > object->refs)
+    if (!sg_handle_is(object, SG_USER_OBJECT) || count > object->refs) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (__atomic_sub_fetch(&object->refs, count, __ATOMIC_ACQ_REL) > 0)
+    }
+    if (__atomic_sub_fetch(&object->refs, count, __ATOMIC_ACQ_REL) > 0) {
         return CUDA_SUCCESS;
+    }
     sg_handle_remove(object, SG_USER_OBJECT);
     object->destroy(object->data);
     free(object);

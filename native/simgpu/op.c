@@ -9,8 +9,9 @@
 struct sg_op *sg_op_new(enum sg_op_kind kind)
 {
     struct sg_op *op = calloc(1, sizeof *op);
-    if (!op)
+    if (!op) {
         abort(); /* a few hundred bytes of host memory: there is no way on */
+    }
     op->kind = kind;
     return op;
 }
@@ -39,29 +40,34 @@ struct sg_op *sg_op_copy(const struct sg_op *op)
 
 void sg_record_unref(struct sg_record *record)
 {
-    if (!record || __atomic_sub_fetch(&record->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!record || __atomic_sub_fetch(&record->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
-    if (record->stream)
+    }
+    if (record->stream) {
         sg_stream_unref(record->stream);
-    if (record->capture)
+    }
+    if (record->capture) {
         sg_capture_unref(record->capture);
+    }
     free(record->nodes);
     free(record);
 }
 
 void sg_op_free(struct sg_op *op)
 {
-    for (size_t i = 0; i < op->wait_count; i++)
+    for (size_t i = 0; i < op->wait_count; i++) {
         sg_stream_unref(op->waits[i].stream);
+    }
     free(op->waits);
-    if (op->kind == SG_OP_KERNEL)
+    if (op->kind == SG_OP_KERNEL) {
         free(op->kernel.values);
-    else if (op->kind == SG_OP_COPY)
+    } else if (op->kind == SG_OP_COPY) {
         free(op->copy.staged);
-    else if (op->kind == SG_OP_RECORD)
+    } else if (op->kind == SG_OP_RECORD) {
         sg_record_unref(op->record);
-    else if (op->kind == SG_OP_GRAPH)
+    } else if (op->kind == SG_OP_GRAPH) {
         sg_graph_exec_unref(op->graph);
+    }
     free(op);
 }
 
@@ -74,14 +80,15 @@ void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number)
 
 void sg_op_count(const struct sg_op *op)
 {
-    if (op->kind == SG_OP_KERNEL)
+    if (op->kind == SG_OP_KERNEL) {
         sg_count(SG_LAUNCHED, 0);
-    else if (op->kind == SG_OP_COPY)
+    } else if (op->kind == SG_OP_COPY) {
         sg_count(SG_COPIED, (uint64_t)op->copy.width * op->copy.height * op->copy.depth);
-    else if (op->kind == SG_OP_SET)
+    } else if (op->kind == SG_OP_SET) {
         sg_count(SG_SET, 0);
-    else if (op->kind == SG_OP_HOST || op->kind == SG_OP_CALLBACK)
+    } else if (op->kind == SG_OP_HOST || op->kind == SG_OP_CALLBACK) {
         sg_count(SG_HOST_CALLED, 0);
-    else if (op->kind == SG_OP_GRAPH)
+    } else if (op->kind == SG_OP_GRAPH) {
         sg_graph_count(op->graph);
+    }
 }

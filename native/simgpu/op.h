@@ -5,21 +5,31 @@
 #include "simgpu/driver.h"
 
 enum sg_op_kind {
-    SG_OP_NOTHING, SG_OP_KERNEL, SG_OP_COPY, SG_OP_SET, SG_OP_HOST, SG_OP_CALLBACK, SG_OP_RECORD, SG_OP_VALUE,
-    SG_OP_GRAPH, SG_OP_FREE, SG_OP_PREFETCH, SG_OP_WAIT,
+    SG_OP_NOTHING,
+    SG_OP_KERNEL,
+    SG_OP_COPY,
+    SG_OP_SET,
+    SG_OP_HOST,
+    SG_OP_CALLBACK,
+    SG_OP_RECORD,
+    SG_OP_VALUE,
+    SG_OP_GRAPH,
+    SG_OP_FREE,
+    SG_OP_PREFETCH,
+    SG_OP_WAIT,
 };
 
 enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
 
 struct sg_copy {
     uint64_t dst, src;
-    size_t width, height, depth;         /* bytes, rows, slices */
-    size_t dst_pitch, dst_slice;         /* bytes from row to row, slice to slice */
+    size_t width, height, depth; /* bytes, rows, slices */
+    size_t dst_pitch, dst_slice; /* bytes from row to row, slice to slice */
     size_t src_pitch, src_slice;
     enum sg_direction direction;
-    unsigned gpu, other_gpu;             /* P2P: from the other */
+    unsigned gpu, other_gpu; /* P2P: from the other */
     int pageable;
-    void *staged;                        /* freed afterwards */
+    void *staged; /* freed afterwards */
 };
 
 struct sg_set {
@@ -66,13 +76,23 @@ struct sg_op {
         struct sg_kernel_launch kernel;
         struct sg_copy copy;
         struct sg_set set;
-        struct { CUhostFn call; void *data; } host;
-        struct { CUstreamCallback call; void *data; CUstream stream; } callback;
+        struct {
+            CUhostFn call;
+            void *data;
+        } host;
+        struct {
+            CUstreamCallback call;
+            void *data;
+            CUstream stream;
+        } callback;
         struct sg_record *record;
         struct sg_value value;
         CUgraphExec graph;
         uint64_t address; /* SG_OP_FREE */
-        struct { uint64_t address, bytes; int gpu; } prefetch;
+        struct {
+            uint64_t address, bytes;
+            int gpu;
+        } prefetch;
     };
 };
 

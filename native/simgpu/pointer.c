@@ -32,7 +32,8 @@ static CUresult describe(struct answer *answer, CUpointer_attribute attribute, u
         return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         answer->word = address;
-        return range && (!device || range->kind == SG_MANAGED) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return range && (!device || range->kind == SG_MANAGED) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         answer->word = range ? range->id : 0;
         return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -68,7 +69,9 @@ static CUresult describe(struct answer *answer, CUpointer_attribute attribute, u
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        answer->number = mapped ? (unsigned)mapped->access : range ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+        answer->number = mapped  ? (unsigned)mapped->access
+                         : range ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                 : 0;
         answer->bytes = sizeof(unsigned);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -100,22 +103,26 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     struct answer answer;
     const struct sg_range *mapped, *range;
     SG_ENTER();
-    if (!data)
+    if (!data) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     sg_map_lock();
     range = look_up(address, &mapped);
     CUresult result = describe(&answer, attribute, address, range, mapped);
     sg_map_unlock();
-    if (!result)
+    if (!result) {
         memcpy(data, &answer, answer.bytes);
+    }
     return result;
 }
 
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr address)
 {
     SG_ENTER();
-    if (!count || !attributes || !data)
+    if (!count || !attributes || !data) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (unsigned i = 0; i < count; i++) {
         struct answer answer;
         const struct sg_range *mapped, *range;
@@ -125,18 +132,22 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
         sg_map_unlock();
         if (result) { /* this form answers for unknown addresses as well, with nothing */
             memset(&answer.word, 0, sizeof answer.word);
-            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
                 answer.signed_number = CU_DEVICE_INVALID;
+            }
         }
         memcpy(data[i], &answer, answer.bytes);
     }
     return CUDA_SUCCESS;
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                               CUdeviceptr address)
 {
     SG_ENTER();
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !sg_is_device_range(address, 1))
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+        !sg_is_device_range(address, 1)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     return CUDA_SUCCESS; /* copies from and to pageable memory are synchronous anyway */
 }

@@ -8,8 +8,9 @@ CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream handle)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (stream->capture)
+    if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     return sg_memory_alloc(stream->context, out, bytes);
 }
 
@@ -23,16 +24,19 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!address)
+    if (!address) {
         return CUDA_SUCCESS;
-    if (stream->capture)
+    }
+    if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
     int ours = range && range->base == address && range->kind == SG_ALLOCATED;
     sg_map_unlock();
-    if (!ours)
+    if (!ours) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_FREE);
     op->address = address;
     return sg_submit(stream, op);

@@ -5,28 +5,34 @@
 
 static const struct entry {
     const char *name;
-    void *function, *per_thread; /* the flavour for the thread's own default stream, NULL where there is none */
+    void *function,
+        *per_thread; /* the flavour for the thread's own default stream, NULL where there is none */
     int since, per_thread_since;
 } entries[] = {
 #define ENTRY(name, symbol, since) {#name, (void *)symbol, NULL, since, 0},
-#define ENTRY_DS(name, symbol, since, since_ptds) {#name, (void *)symbol, (void *)symbol##_ptds, since, since_ptds},
-#define ENTRY_SZ(name, symbol, since, since_ptsz) {#name, (void *)symbol, (void *)symbol##_ptsz, since, since_ptsz},
+#define ENTRY_DS(name, symbol, since, since_ptds) \
+    {#name, (void *)symbol, (void *)symbol##_ptds, since, since_ptds},
+#define ENTRY_SZ(name, symbol, since, since_ptsz) \
+    {#name, (void *)symbol, (void *)symbol##_ptsz, since, since_ptsz},
 #include "cuda/entrypoints.def"
 };
 
 /* The newest form that is not newer than the version asked for. */
-static CUdriverProcAddressQueryResult look_up(const char *name, int version, int per_thread, void **function)
+static CUdriverProcAddressQueryResult look_up(const char *name, int version, int per_thread,
+                                              void **function)
 {
     int known = 0, best = -1;
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         const struct entry *entry = &entries[i];
-        if (strcmp(entry->name, name) != 0)
+        if (strcmp(entry->name, name) != 0) {
             continue;
+        }
         int own = per_thread && entry->per_thread;
         int since = own ? entry->per_thread_since : entry->since;
         known = 1;
-        if (since > version || since <= best)
+        if (since > version || since <= best) {
             continue;
+        }
         best = since;
         *function = own ? entry->per_thread : entry->function;
     }
@@ -40,15 +46,19 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 {
     CUdriverProcAddressQueryResult found;
     int driver = 0;
-    if (!symbol || !function || flags & ~(cuuint64_t)3)
+    if (!symbol || !function || flags & ~(cuuint64_t)3) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     *function = NULL;
     cuDriverGetVersion(&driver);
-    if (version > driver) /* what this driver's version does not have, it does not find */
+    if (version > driver) { /* what this driver's version does not have, it does not find */
         version = driver;
-    found = look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, function);
-    if (status)
+    }
+    found = look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,
+                    function);
+    if (status) {
         *status = found;
+    }
     return found == CU_GET_PROC_ADDRESS_SUCCESS || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -57,14 +67,16 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
 }
 
-CUDA_EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+CUDA_EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *, void **, int, cuuint64_t,
+                                              CUdriverProcAddressQueryResult *);
 CUDA_EXPORT CUresult cuGetProcAddress_ptsz(const char *, void **, int, cuuint64_t);
 
-CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
-                                  CUdriverProcAddressQueryResult *status)
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version,
+                                  cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
-    if (!(flags & CU_GET_PROC_ADDRESS_LEGACY_STREAM))
+    if (!(flags & CU_GET_PROC_ADDRESS_LEGACY_STREAM)) {
         flags |= CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    }
     return cuGetProcAddress_v2(symbol, function, version, flags, status);
 }
 

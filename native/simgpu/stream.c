@@ -11,8 +11,9 @@ static uint64_t next_id = 1;
 CUstream sg_stream_new(CUcontext context, unsigned flags, int priority)
 {
     CUstream stream = calloc(1, sizeof *stream);
-    if (!stream)
+    if (!stream) {
         return NULL;
+    }
     stream->context = context;
     stream->refs = 1;
     stream->flags = flags;
@@ -27,10 +28,7 @@ CUstream sg_stream_new(CUcontext context, unsigned flags, int priority)
     return stream;
 }
 
-void sg_stream_ref(CUstream stream)
-{
-    __atomic_add_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL);
-}
+void sg_stream_ref(CUstream stream) { __atomic_add_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL); }
 
 void sg_stream_unref(CUstream stream)
 {
@@ -45,17 +43,19 @@ void sg_stream_unref(CUstream stream)
 
 static void leave_list(CUstream stream)
 {
-    for (CUstream *at = &stream->context->streams; *at; at = &(*at)->next)
+    for (CUstream *at = &stream->context->streams; *at; at = &(*at)->next) {
         if (*at == stream) {
             *at = stream->next;
             return;
         }
+    }
 }
 
 static void wait_for_others(struct sg_op *op)
 {
-    for (size_t i = 0; i < op->wait_count; i++)
+    for (size_t i = 0; i < op->wait_count; i++) {
         sg_stream_wait(op->waits[i].stream, op->waits[i].number);
+    }
 }
 
 static void *carry_out(void *argument)
@@ -74,14 +74,17 @@ static void *carry_out(void *argument)
     sg_on_gpu = 1;
     pthread_mutex_lock(&context->lock);
     for (;;) {
-        while (!stream->first && !stream->stopping)
+        while (!stream->first && !stream->stopping) {
             pthread_cond_wait(&stream->work, &context->lock);
+        }
         struct sg_op *op = stream->first;
-        if (!op)
+        if (!op) {
             break;
+        }
         stream->first = op->next;
-        if (!stream->first)
+        if (!stream->first) {
             stream->last = &stream->first;
+        }
         uint64_t ready_ns = op->submitted_ns > stream->end_ns ? op->submitted_ns : stream->end_ns;
         pthread_mutex_unlock(&context->lock);
         if (op->wait_count) {
@@ -90,10 +93,15 @@ static void *carry_out(void *argument)
             ready_ns = now > ready_ns ? now : ready_ns;
         }
         stream->end_ns = ready_ns;
-        if (!context->broken || op->kind == SG_OP_RECORD)
-            sg_op_execute(op, stream, ready_ns);
         uint64_t number = op->number;
+        if (!sg_work_begin()) {
+            return NULL;
+        }
+        if (!context->broken || op->kind == SG_OP_RECORD) {
+            sg_op_execute(op, stream, ready_ns);
+        }
         sg_op_free(op);
+        sg_work_end();
         pthread_mutex_lock(&context->lock);
         stream->completed = number;
         pthread_cond_broadcast(&context->changed);
@@ -117,8 +125,9 @@ static int start(CUstream stream)
     int error = pthread_create(&stream->thread, &how, carry_out, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&how);
-    if (error)
+    if (error) {
         sg_stream_unref(stream);
+    }
     stream->started = !error;
     return error;
 }
@@ -128,17 +137,22 @@ static int start(CUstream stream)
 /* The legacy default stream waits for all that was submitted to blocking streams before, and they for it. */
 static void wait_as_default_streams_do(CUstream stream, struct sg_op *op)
 {
-    if (stream->flags & CU_STREAM_NON_BLOCKING)
-        return;
-    if (!stream->legacy) {
-        CUstream legacy = stream->context->legacy;
-        if (legacy->completed < legacy->submitted)
-            sg_op_wait_for(op, legacy, legacy->submitted);
+    if (stream->flags & CU_STREAM_NON_BLOCKING) {
         return;
     }
-    for (CUstream other = stream->context->streams; other; other = other->next)
-        if (!other->legacy && !(other->flags & CU_STREAM_NON_BLOCKING) && other->completed < other->submitted)
+    if (!stream->legacy) {
+        CUstream legacy = stream->context->legacy;
+        if (legacy->completed < legacy->submitted) {
+            sg_op_wait_for(op, legacy, legacy->submitted);
+        }
+        return;
+    }
+    for (CUstream other = stream->context->streams; other; other = other->next) {
+        if (!other->legacy && !(other->flags & CU_STREAM_NON_BLOCKING) &&
+            other->completed < other->submitted) {
             sg_op_wait_for(op, other, other->submitted);
+        }
+    }
 }
 
 static CUresult submit(CUstream stream, struct sg_op *op, uint64_t *number)
@@ -159,8 +173,9 @@ static CUresult submit(CUstream stream, struct sg_op *op, uint64_t *number)
     wait_as_default_streams_do(stream, op);
     op->number = ++stream->submitted;
     *number = op->number;
-    if (op->kind == SG_OP_RECORD)
+    if (op->kind == SG_OP_RECORD) {
         op->record->number = op->number;
+    }
     *stream->last = op;
     stream->last = &op->next;
     pthread_cond_signal(&stream->work);
@@ -171,11 +186,13 @@ static CUresult submit(CUstream stream, struct sg_op *op, uint64_t *number)
 CUresult sg_submit(CUstream stream, struct sg_op *op)
 {
     uint64_t number;
-    if (stream->capture)
+    if (stream->capture) {
         return sg_capture_op(stream, op);
+    }
     CUresult result = sg_capture_forbids_legacy(stream);
-    if (result)
+    if (result) {
         sg_op_free(op);
+    }
     return result ? result : submit(stream, op, &number);
 }
 
@@ -200,8 +217,9 @@ void sg_stream_wait(CUstream stream, uint64_t number)
 {
     CUcontext context = stream->context;
     pthread_mutex_lock(&context->lock);
-    while (stream->completed < number)
+    while (stream->completed < number) {
         pthread_cond_wait(&context->changed, &context->lock);
+    }
     pthread_mutex_unlock(&context->lock);
 }
 
@@ -217,8 +235,10 @@ void sg_stream_close(CUstream stream)
 {
     CUcontext context = stream->context;
     pthread_mutex_lock(&context->lock);
-    if (!stream->started) /* otherwise its work still counts: the thread leaves when that is done */
+    if (!stream
+             ->started) { /* otherwise its work still counts: the thread leaves when that is done */
         leave_list(stream);
+    }
     stream->stopping = 1;
     pthread_cond_signal(&stream->work);
     pthread_mutex_unlock(&context->lock);
@@ -240,30 +260,30 @@ static void close_own(void *argument)
 {
     for (struct own *own = argument, *next; own; own = next) {
         next = own->next;
-        if (!own->context->destroyed)
+        if (!own->context->destroyed) {
             sg_stream_close(own->stream);
+        }
         free(own);
     }
 }
 
-static void make_key(void)
-{
-    pthread_key_create(&own_key, close_own);
-}
+static void make_key(void) { pthread_key_create(&own_key, close_own); }
 
 static CUresult own_stream(CUcontext context, CUstream *out)
 {
     pthread_once(&own_once, make_key);
     struct own *first = pthread_getspecific(own_key);
-    for (struct own *own = first; own; own = own->next)
+    for (struct own *own = first; own; own = own->next) {
         if (own->context == context) {
             *out = own->stream;
             return CUDA_SUCCESS;
         }
+    }
     struct own *own = malloc(sizeof *own);
     CUstream stream = sg_stream_new(context, CU_STREAM_DEFAULT, 0);
-    if (!own || !stream)
+    if (!own || !stream) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     stream->per_thread = 1;
     *own = (struct own){first, context, stream};
     pthread_setspecific(own_key, own);
@@ -284,10 +304,12 @@ CUresult sg_stream_of(CUstream handle, CUstream *out)
         return CUDA_SUCCESS;
     }
     SG_ENTER();
-    if (!sg_handle_is(handle, SG_STREAM))
+    if (!sg_handle_is(handle, SG_STREAM)) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (handle->context->destroyed)
+    }
+    if (handle->context->destroyed) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     *out = handle;
     return handle->context->broken;
 }

@@ -8,12 +8,14 @@
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     SG_CONTEXT(context);
-    if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+    if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
     CUstream stream = sg_stream_new(context, flags, priority);
-    if (!stream)
+    if (!stream) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sg_handle_add(stream, SG_STREAM);
     *out = stream;
     return CUDA_SUCCESS;
@@ -27,29 +29,32 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     SG_ENTER();
-    if (!sg_handle_remove(stream, SG_STREAM))
+    if (!sg_handle_remove(stream, SG_STREAM)) {
         return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture)
+    }
+    if (stream->capture) {
         sg_capture_abandon(stream);
-    if (!stream->context->destroyed)
+    }
+    if (!stream->context->destroyed) {
         sg_stream_close(stream);
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamDestroy(CUstream stream)
-{
-    return cuStreamDestroy_v2(stream);
-}
+CUresult cuStreamDestroy(CUstream stream) { return cuStreamDestroy_v2(stream); }
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (stream->capture)
+    if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     SG_TRY(sg_capture_forbids_legacy(stream));
-    if (stream->legacy) /* stands for all blocking streams: a piece of work that waits for them does the same */
+    if (stream
+            ->legacy) { /* stands for all blocking streams: a piece of work that waits for them does the same */
         return sg_submit_and_wait(stream, sg_op_new(SG_OP_NOTHING));
+    }
     pthread_mutex_lock(&stream->context->lock);
     uint64_t number = stream->submitted;
     pthread_mutex_unlock(&stream->context->lock);
@@ -64,16 +69,21 @@ CUresult cuStreamQuery(CUstream handle)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (stream->capture)
+    if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     SG_TRY(sg_capture_forbids_legacy(stream));
     pthread_mutex_lock(&stream->context->lock);
     int done = stream->completed >= stream->submitted;
-    for (CUstream other = stream->context->streams; stream->legacy && other; other = other->next)
-        if (!(other->flags & CU_STREAM_NON_BLOCKING) && other->completed < other->submitted)
+    for (CUstream other = stream->context->streams; stream->legacy && other; other = other->next) {
+        if (!(other->flags & CU_STREAM_NON_BLOCKING) && other->completed < other->submitted) {
             done = 0;
+        }
+    }
     pthread_mutex_unlock(&stream->context->lock);
-    return stream->context->broken ? stream->context->broken : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return stream->context->broken ? stream->context->broken
+           : done                  ? CUDA_SUCCESS
+                                   : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int *priority)
@@ -128,19 +138,22 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
     memset(value, 0, sizeof *value);
-    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
         value->priority = stream->priority;
-    else if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+    } else if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
         value->syncPolicy = CU_SYNC_POLICY_AUTO;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
+                              const CUstreamAttrValue *value)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
         stream->priority = value->priority;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -150,8 +163,9 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!call)
+    if (!call) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_HOST);
     op->host.call = call;
     op->host.data = data;
@@ -168,10 +182,12 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback call, void *data,
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (!call || flags)
+    if (!call || flags) {
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture)
+    }
+    if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     struct sg_op *op = sg_op_new(SG_OP_CALLBACK);
     op->callback.call = call;
     op->callback.data = data;
@@ -185,17 +201,18 @@ static CUresult submit_value(CUstream handle, struct sg_value value)
 {
     CUstream stream;
     SG_TRY(sg_stream_of(handle, &stream));
-    if (value.address % (value.wide ? 8 : 4))
+    if (value.address % (value.wide ? 8 : 4)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_op *op = sg_op_new(SG_OP_VALUE);
     op->value = value;
     return sg_submit(stream, op);
 }
 
-#define VALUE_CALL(name, type, wide_, write_)                                                       \
-    CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags)                \
-    {                                                                                               \
-        return submit_value(stream, (struct sg_value){addr, value, flags, wide_, write_});          \
+#define VALUE_CALL(name, type, wide_, write_)                                              \
+    CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags)       \
+    {                                                                                      \
+        return submit_value(stream, (struct sg_value){addr, value, flags, wide_, write_}); \
     }
 VALUE_CALL(cuStreamWaitValue32, cuuint32_t, 0, 0)
 VALUE_CALL(cuStreamWaitValue32_v2, cuuint32_t, 0, 0)
@@ -206,11 +223,12 @@ VALUE_CALL(cuStreamWriteValue32_v2, cuuint32_t, 0, 1)
 VALUE_CALL(cuStreamWriteValue64, cuuint64_t, 1, 1)
 VALUE_CALL(cuStreamWriteValue64_v2, cuuint64_t, 1, 1)
 
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
-                               unsigned int flags)
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams *params, unsigned int flags)
 {
-    if (flags || (count && !params))
+    if (flags || (count && !params)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
     for (unsigned i = 0; i < count; i++) {
         const struct CUstreamMemOpValueParams_moiety *p = &params[i].waitValue;
         switch (params[i].operation) {
@@ -236,7 +254,8 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params, unsigned int flags)
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
+                            unsigned int flags)
 {
     return cuStreamBatchMemOp_v2(stream, count, params, flags);
 }

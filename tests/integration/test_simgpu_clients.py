@@ -1,4 +1,4 @@
-"""Unmodified clients on the stand-in driver: NVIDIA's Python packages and the tools that people use."""
+"""Unmodified clients on the stand-in driver: NVIDIA's packages and people's tools."""
 
 from __future__ import annotations
 

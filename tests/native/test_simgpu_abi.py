@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ABI = ROOT / "native" / "cuda" / "cuda_abi.h"
 CALLS = ROOT / "native" / "cuda" / "cuda_calls.def"
 
-# Fields that one of NVIDIA's headers groups or names differently; their place is covered by their neighbours.
+# Fields that one of NVIDIA's headers names differently; their place follows from their neighbours'.
 UNNAMED = {"CUstreamBatchMemOpParams": {"flushRemoteWrites", "memoryBarrier"}}
 
 WHEELS = ["nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-runtime==13.5.37"]
@@ -48,16 +48,16 @@ def header(request: pytest.FixtureRequest) -> Path:
 
 def constants(text: str) -> list[str]:
     """Every name of an enum."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found: list[str] = []
-    for body in re.findall(r"typedef enum \w+ \{(.*?)\}", text, re.S):
+    for body in re.findall(r"typedef enum \w+ \{(.*?)\}", text, re.DOTALL):
         found += re.findall(r"(\w+) = ", body)
     return found
 
 
 def structures(text: str) -> dict[str, list[str]]:
     """Every struct and union with the names of its outermost fields."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found: dict[str, list[str]] = {}
     for match in re.finditer(r"typedef (?:struct|union) \w+ \{", text):
         depth, at = 1, match.end()
@@ -72,21 +72,23 @@ def structures(text: str) -> dict[str, list[str]]:
         name = re.match(r"\s*(\w+);", text[at:])
         assert name
         for statement in level.split(";"):
-            for part in statement.split(","):
-                if field := re.search(r"(\w+)(\[[^\]]*\])?\s*$", part.strip()):
-                    fields.append(field.group(1))
+            parts = [re.search(r"(\w+)(\[[^\]]*\])?\s*$", p.strip()) for p in statement.split(",")]
+            fields += [part.group(1) for part in parts if part]
         found[name.group(1)] = [f for f in fields if f not in {"union", "struct"}]
     return found
 
 
-def facts(include: str, names: list[str], shapes: dict[str, list[str]], out: Path, flags: list[str]) -> str:
+def facts(
+    include: str, names: list[str], shapes: dict[str, list[str]], out: Path, flags: list[str]
+) -> str:
     """What a compiler says about them with one of the headers."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include {include}", "int main(void) {"]
     lines += [f'printf("{n} %lld\\n", (long long){n});' for n in names]
     for shape, fields in shapes.items():
         lines.append(f'printf("{shape} %zu\\n", sizeof({shape}));')
         lines += [
-            f'printf("{shape}.{f} %zu %zu\\n", offsetof({shape}, {f}), sizeof((({shape} *)0)->{f}));'
+            f'printf("{shape}.{f} %zu %zu\\n",'
+            f" offsetof({shape}, {f}), sizeof((({shape} *)0)->{f}));"
             for f in fields
             if f not in UNNAMED.get(shape, ())
         ]
@@ -104,7 +106,8 @@ def test_sizes_offsets_and_values_are_nvidias(header: Path, tmp_path: Path) -> N
     shapes = {
         shape: [f for f in fields if f in known]
         for shape, fields in structures(ours).items()
-        if shape in known and not (shape == "CUgraphNodeParams" and "CUDA_KERNEL_NODE_PARAMS_v3" not in known)
+        if shape in known
+        and not (shape == "CUgraphNodeParams" and "CUDA_KERNEL_NODE_PARAMS_v3" not in known)
     }
     assert len(names) > 500
     assert len(shapes) > 35
@@ -138,12 +141,14 @@ def test_calls_take_what_nvidias_take(header: Path, tmp_path: Path) -> None:
     source = tmp_path / "all.c"
     source.write_text("#include <cuda.h>")
     command = [*compiler(), "-E", "-P", f"-I{header}", str(source)]
-    # The preprocessor puts the exported names, with their versions, in place of the documented ones.
+    # The preprocessor puts the exported, versioned names in place of the documented ones.
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     theirs = dict(re.findall(r"CUresult\s+(cu\w+)\(([^;]*)\);", text))
     compared = 0
     for name, parameters in re.findall(
-        r"^CUDA_CALL(?:_DS|_SZ)?\((\w+),\s*\((.*?)\),\s*\(", CALLS.read_text(), re.S | re.M
+        r"^CUDA_CALL(?:_DS|_SZ)?\((\w+),\s*\((.*?)\),\s*\(",
+        CALLS.read_text(),
+        re.DOTALL | re.MULTILINE,
     ):
         if name in theirs:
             assert normal(parameters) == normal(theirs[name]), name

@@ -67,6 +67,11 @@ def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -
     assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
 
 
+def test_two_gpus_are_two(build: Build, gpu: dict[str, str]) -> None:
+    two = gpu | {"MOIETY_SIMGPU": "2x" + gpu["MOIETY_SIMGPU"]}
+    assert run(build("simgpu_peers"), two) == "ok\n"
+
+
 def test_poisoned_memory_is_never_zero(build: Build, gpu: dict[str, str]) -> None:
     assert run(build("simgpu_vmm"), gpu | {"MOIETY_SIMGPU_POISON": "1"}) == "ok\n"
 
@@ -144,6 +149,36 @@ def test_shared_memory_outlives_its_maker(build: Build, gpu: dict[str, str]) -> 
     assert last.free_bytes == (256 - 3 * 2) * MIB
     for one in (maker, before, after, last):
         one.end()
+
+
+def test_processes_share_one_gpus_time(build: Build, gpu: dict[str, str]) -> None:
+    both = [Holder(build("simgpu_spin"), gpu, 150) for _ in range(2)]
+    for one in both:
+        assert one.said == ["ready"]
+        assert one.process.stdin
+        one.process.stdin.write("\n")
+        one.process.stdin.flush()
+    times = [tuple(map(float, one.process.communicate(timeout=30)[0].split())) for one in both]
+    starts, ends = zip(*times, strict=True)
+    assert max(ends) - min(starts) >= 0.299
+
+
+def test_nothing_is_left_of_processes_killed_in_the_middle(
+    build: Build, gpu: dict[str, str]
+) -> None:
+    hold = build("simgpu_hold")
+    for _ in range(3):
+        churning = [Holder(build("simgpu_churn"), gpu) for _ in range(3)]
+        for one in churning:
+            assert one.said == ["on"]
+            assert one.process.stdout
+            one.process.stdout.readline()
+        for one in churning:
+            one.kill()
+        left = Holder(hold, gpu, 0)
+        assert left.free_bytes == 254 * MIB
+        for one in (*churning, left):
+            one.end()
 
 
 # ---- managed memory ----

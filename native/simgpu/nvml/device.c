@@ -6,18 +6,17 @@
 #include "simgpu/nvml/internal.h"
 
 /* A handle is the GPU's number, not an address: nobody looks inside. */
-static nvmlDevice_t handle_of(unsigned gpu)
-{
-    return (nvmlDevice_t)(uintptr_t)(gpu + 1);
-}
+static nvmlDevice_t handle_of(unsigned gpu) { return (nvmlDevice_t)(uintptr_t)(gpu + 1); }
 
 nvmlReturn_t sg_nvml_device(nvmlDevice_t device, unsigned *gpu)
 {
     uintptr_t number = (uintptr_t)device;
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (number == 0 || number > sg_state->machine.count)
+    }
+    if (number == 0 || number > sg_state->machine.count) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *gpu = (unsigned)number - 1;
     return NVML_SUCCESS;
 }
@@ -25,41 +24,46 @@ nvmlReturn_t sg_nvml_device(nvmlDevice_t device, unsigned *gpu)
 static void uuid_of(unsigned gpu, char *text, size_t bytes)
 {
     const uint8_t *u = sg_state->device[gpu].uuid;
-    snprintf(text, bytes, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(text, bytes,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
 }
 
 static nvmlReturn_t put(char *out, unsigned bytes, const char *text)
 {
-    if (!out)
+    if (!out) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (strlen(text) >= bytes)
+    }
+    if (strlen(text) >= bytes) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     strcpy(out, text);
     return NVML_SUCCESS;
 }
 
 NVML_SYSTEM(nvmlDeviceGetCount_v2, unsigned int *count)
 {
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (!count)
+    }
+    if (!count) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *count = sg_state->machine.count;
     return NVML_SUCCESS;
 }
 
-NVML_SYSTEM(nvmlDeviceGetCount, unsigned int *count)
-{
-    return nvmlDeviceGetCount_v2(count);
-}
+NVML_SYSTEM(nvmlDeviceGetCount, unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
 
 NVML_SYSTEM(nvmlDeviceGetHandleByIndex_v2, unsigned int index, nvmlDevice_t *device)
 {
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (!device || index >= sg_state->machine.count)
+    }
+    if (!device || index >= sg_state->machine.count) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *device = handle_of(index);
     return NVML_SUCCESS;
 }
@@ -72,8 +76,9 @@ NVML_SYSTEM(nvmlDeviceGetHandleByIndex, unsigned int index, nvmlDevice_t *device
 NVML_SYSTEM(nvmlDeviceGetHandleByUUID, const char *uuid, nvmlDevice_t *device)
 {
     char text[64];
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     for (unsigned i = 0; uuid && device && i < sg_state->machine.count; i++) {
         uuid_of(i, text, sizeof text);
         if (strcmp(text, uuid) == 0) {
@@ -87,13 +92,17 @@ NVML_SYSTEM(nvmlDeviceGetHandleByUUID, const char *uuid, nvmlDevice_t *device)
 NVML_SYSTEM(nvmlDeviceGetHandleByPciBusId_v2, const char *text, nvmlDevice_t *device)
 {
     unsigned domain = 0, bus = 0, slot = 0, function = 0;
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
-    if (!text || !device || (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 &&
-                             sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3))
+    }
+    if (!text || !device ||
+        (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4 &&
+         sscanf(text, "%x:%x.%x", &bus, &slot, &function) != 3)) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (domain || slot || bus == 0 || bus > sg_state->machine.count)
+    }
+    if (domain || slot || bus == 0 || bus > sg_state->machine.count) {
         return NVML_ERROR_NOT_FOUND;
+    }
     *device = handle_of(bus - 1);
     return NVML_SUCCESS;
 }
@@ -177,7 +186,8 @@ NVML_DEVICE(nvmlDeviceGetCudaComputeCapability, int *major, int *minor)
 NVML_DEVICE(nvmlDeviceGetNumGpuCores, unsigned int *cores)
 {
     NVML_ENTER();
-    *cores = profile->multiprocessors * (profile->cc_major >= 9 || profile->cc_minor == 9 ? 128 : 64);
+    *cores =
+        profile->multiprocessors * (profile->cc_major >= 9 || profile->cc_minor == 9 ? 128 : 64);
     return NVML_SUCCESS;
 }
 
@@ -196,12 +206,12 @@ NVML_DEVICE(nvmlDeviceIsMigDeviceHandle, unsigned int *is)
 }
 
 /* Four that are always off, under names of their own. */
-#define NVML_OFF(name)                   \
+#define NVML_OFF(name)                    \
     NVML_DEVICE(name, unsigned int *mode) \
-    {                                    \
-        NVML_ENTER();                    \
-        *mode = 0;                       \
-        return NVML_SUCCESS;             \
+    {                                     \
+        NVML_ENTER();                     \
+        *mode = 0;                        \
+        return NVML_SUCCESS;              \
     }
 NVML_OFF(nvmlDeviceGetComputeMode)
 NVML_OFF(nvmlDeviceGetDisplayMode)

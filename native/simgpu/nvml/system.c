@@ -1,9 +1,9 @@
 /* NVML: beginning, ending, and what concerns the machine as a whole. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <errno.h>
 #include <unistd.h>
 
 #include "simgpu/nvml/internal.h"
@@ -11,15 +11,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;
 
-__attribute__((destructor)) static void end(void)
-{
-    sg_state_close();
-}
+__attribute__((destructor)) static void end(void) { sg_state_close(); }
 
-nvmlReturn_t sg_nvml_entered(void)
-{
-    return users > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
-}
+nvmlReturn_t sg_nvml_entered(void) { return users > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED; }
 
 static nvmlReturn_t begin(void)
 {
@@ -28,24 +22,20 @@ static nvmlReturn_t begin(void)
     pthread_mutex_lock(&lock);
     if (!sg_state || !sg_process) {
         error = sg_state_open(SG_WATCHER, why, sizeof why);
-        if (error)
+        if (error) {
             fprintf(stderr, "simgpu: %s.\n", why);
+        }
     }
-    if (!error)
+    if (!error) {
         users++;
+    }
     pthread_mutex_unlock(&lock);
     return error ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
 }
 
-NVML_SYSTEM(nvmlInit, void)
-{
-    return begin();
-}
+NVML_SYSTEM(nvmlInit, void) { return begin(); }
 
-NVML_SYSTEM(nvmlInit_v2, void)
-{
-    return begin();
-}
+NVML_SYSTEM(nvmlInit_v2, void) { return begin(); }
 
 NVML_SYSTEM(nvmlInitWithFlags, unsigned int flags)
 {
@@ -89,10 +79,12 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 
 static nvmlReturn_t put(char *out, unsigned bytes, const char *text)
 {
-    if (!out)
+    if (!out) {
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (strlen(text) >= bytes)
+    }
+    if (strlen(text) >= bytes) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     strcpy(out, text);
     return NVML_SUCCESS;
 }
@@ -103,13 +95,17 @@ NVML_SYSTEM(nvmlSystemGetDriverVersion, char *version, unsigned int bytes)
     static const struct {
         unsigned cuda;
         const char *driver;
-    } branches[] = {{13000, "580.0.simgpu"}, {12080, "570.0.simgpu"}, {12060, "560.0.simgpu"}, {12040, "550.0.simgpu"},
-                    {12020, "535.0.simgpu"}, {12000, "525.0.simgpu"}, {11000, "450.0.simgpu"}};
-    if (sg_nvml_entered())
+    } branches[] = {{13000, "580.0.simgpu"}, {12080, "570.0.simgpu"}, {12060, "560.0.simgpu"},
+                    {12040, "550.0.simgpu"}, {12020, "535.0.simgpu"}, {12000, "525.0.simgpu"},
+                    {11000, "450.0.simgpu"}};
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
-    for (size_t i = 0; i < sizeof branches / sizeof *branches; i++)
-        if (sg_state->machine.driver_version >= branches[i].cuda)
+    }
+    for (size_t i = 0; i < sizeof branches / sizeof *branches; i++) {
+        if (sg_state->machine.driver_version >= branches[i].cuda) {
             return put(version, bytes, branches[i].driver);
+        }
+    }
     return NVML_ERROR_UNKNOWN;
 }
 
@@ -120,8 +116,9 @@ NVML_SYSTEM(nvmlSystemGetNVMLVersion, char *version, unsigned int bytes)
 
 NVML_SYSTEM(nvmlSystemGetCudaDriverVersion, int *version)
 {
-    if (sg_nvml_entered())
+    if (sg_nvml_entered()) {
         return NVML_ERROR_UNINITIALIZED;
+    }
     *version = (int)sg_state->machine.driver_version;
     return NVML_SUCCESS;
 }
@@ -136,18 +133,20 @@ NVML_SYSTEM(nvmlSystemGetProcessName, unsigned int pid, char *name, unsigned int
     char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/%u/comm", pid);
     FILE *file = fopen(path, "re");
-    if (!file)
+    if (!file) {
         return NVML_ERROR_NOT_FOUND;
-    if (fgets(text, sizeof text, file))
+    }
+    if (fgets(text, sizeof text, file)) {
         text[strcspn(text, "\n")] = '\0';
+    }
     fclose(file);
     return put(name, bytes, text);
 }
 
-#define NVML_UNSUPPORTED(name)                                                    \
-    EXPORT nvmlReturn_t name(void);                                               \
-    EXPORT nvmlReturn_t name(void)                                                \
-    {                                                                             \
-        return users > 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED;   \
+#define NVML_UNSUPPORTED(name)                                                  \
+    EXPORT nvmlReturn_t name(void);                                             \
+    EXPORT nvmlReturn_t name(void)                                              \
+    {                                                                           \
+        return users > 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
     }
 #include "simgpu/nvml/unsupported.def"

@@ -30,7 +30,8 @@ NVML_DEVICE(nvmlDeviceGetMemoryInfo_v2, nvmlMemory_v2_t *memory)
     NVML_ENTER();
     unsigned version = memory->version;
     uint64_t used = used_bytes(gpu);
-    *memory = (nvmlMemory_v2_t){version, profile->memory_bytes, 0, profile->memory_bytes - used, used};
+    *memory =
+        (nvmlMemory_v2_t){version, profile->memory_bytes, 0, profile->memory_bytes - used, used};
     return NVML_SUCCESS;
 }
 
@@ -57,9 +58,12 @@ static unsigned users_of(unsigned gpu, struct user users[SG_PROCESSES_MAX])
     sg_reap();
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         const struct sg_process *process = &sg_state->process[i];
-        uint64_t bytes = process->pid && process->role == SG_DRIVER ? sg_process_bytes(process, gpu) : 0;
-        if (bytes)
-            users[count++] = (struct user){process->pid, bytes, sg_process_utilisation(gpu, process)};
+        uint64_t bytes =
+            process->pid && process->role == SG_DRIVER ? sg_process_bytes(process, gpu) : 0;
+        if (bytes) {
+            users[count++] =
+                (struct user){process->pid, bytes, sg_process_utilisation(gpu, process)};
+        }
     }
     sg_unlock();
     return count;
@@ -71,10 +75,12 @@ NVML_DEVICE(nvmlDeviceGetComputeRunningProcesses_v3, unsigned int *count, nvmlPr
     NVML_ENTER();
     unsigned room = *count, found = users_of(gpu, users);
     *count = found;
-    if (found > room || (found && !infos))
+    if (found > room || (found && !infos)) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < found; i++)
+    }
+    for (unsigned i = 0; i < found; i++) {
         infos[i] = (nvmlProcessInfo_t){users[i].pid, users[i].bytes, 0xffffffffu, 0xffffffffu};
+    }
     return NVML_SUCCESS;
 }
 
@@ -89,10 +95,12 @@ NVML_DEVICE(nvmlDeviceGetComputeRunningProcesses, unsigned int *count, nvmlProce
     NVML_ENTER();
     unsigned room = *count, found = users_of(gpu, users);
     *count = found;
-    if (found > room || (found && !infos))
+    if (found > room || (found && !infos)) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < found; i++)
+    }
+    for (unsigned i = 0; i < found; i++) {
         infos[i] = (nvmlProcessInfo_v1_t){users[i].pid, users[i].bytes};
+    }
     return NVML_SUCCESS;
 }
 
@@ -102,22 +110,24 @@ NVML_DEVICE(nvmlDeviceGetRunningProcessDetailList, nvmlProcessDetailList_v1_t *l
     NVML_ENTER();
     unsigned room = list->numProcArrayEntries, found = list->mode == 0 ? users_of(gpu, users) : 0;
     list->numProcArrayEntries = found;
-    if (found > room || (found && !list->procArray))
+    if (found > room || (found && !list->procArray)) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < found; i++)
+    }
+    for (unsigned i = 0; i < found; i++) {
         list->procArray[i] =
             (nvmlProcessDetail_v1_t){users[i].pid, users[i].bytes, 0xffffffffu, 0xffffffffu, 0};
+    }
     return NVML_SUCCESS;
 }
 
 /* Nothing draws, and there is no MPS. */
-#define NVML_NO_PROCESSES(name)                                        \
-    NVML_DEVICE(name, unsigned int *count, void *infos)                \
-    {                                                                  \
-        NVML_ENTER();                                                  \
-        (void)infos;                                                   \
-        *count = 0;                                                    \
-        return NVML_SUCCESS;                                           \
+#define NVML_NO_PROCESSES(name)                         \
+    NVML_DEVICE(name, unsigned int *count, void *infos) \
+    {                                                   \
+        NVML_ENTER();                                   \
+        (void)infos;                                    \
+        *count = 0;                                     \
+        return NVML_SUCCESS;                            \
     }
 NVML_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NVML_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
@@ -126,8 +136,8 @@ NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
 NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
-NVML_DEVICE(nvmlDeviceGetProcessUtilization, nvmlProcessUtilizationSample_t *samples, unsigned int *count,
-            unsigned long long since_us)
+NVML_DEVICE(nvmlDeviceGetProcessUtilization, nvmlProcessUtilizationSample_t *samples,
+            unsigned int *count, unsigned long long since_us)
 {
     struct user users[SG_PROCESSES_MAX];
     struct timespec now;
@@ -135,15 +145,20 @@ NVML_DEVICE(nvmlDeviceGetProcessUtilization, nvmlProcessUtilizationSample_t *sam
     (void)since_us;
     unsigned room = samples ? *count : 0, found = users_of(gpu, users);
     *count = found;
-    if (!found)
+    if (!found) {
         return NVML_ERROR_NOT_FOUND;
-    if (found > room)
+    }
+    if (found > room) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
-    for (unsigned i = 0; i < found; i++)
+    for (unsigned i = 0; i < found; i++) {
         samples[i] = (nvmlProcessUtilizationSample_t){
-            .pid = users[i].pid, .smUtil = users[i].percent,
-            .timeStamp = (unsigned long long)now.tv_sec * 1000000ull + (unsigned long long)now.tv_nsec / 1000ull};
+            .pid = users[i].pid,
+            .smUtil = users[i].percent,
+            .timeStamp = (unsigned long long)now.tv_sec * 1000000ull +
+                         (unsigned long long)now.tv_nsec / 1000ull};
+    }
     return NVML_SUCCESS;
 }
 
@@ -195,7 +210,8 @@ NVML_DEVICE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long *mj)
 {
     NVML_ENTER();
     *mj = sg_now_ns() / 1000000ull * profile->idle_w +
-          sg_state->device[gpu].busy.total_ns / 1000000ull * (profile->power_limit_w - profile->idle_w) * 8 / 10;
+          sg_state->device[gpu].busy.total_ns / 1000000ull *
+              (profile->power_limit_w - profile->idle_w) * 8 / 10;
     return NVML_SUCCESS;
 }
 
@@ -219,8 +235,9 @@ NVML_DEVICE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned int *mw)
 NVML_DEVICE(nvmlDeviceGetTemperature, unsigned int sensor, unsigned int *celsius)
 {
     NVML_ENTER();
-    if (sensor != 0)
+    if (sensor != 0) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *celsius = 32 + sg_utilisation(gpu, SG_COMPUTE) * 35 / 100;
     return NVML_SUCCESS;
 }
@@ -236,8 +253,9 @@ NVML_DEVICE(nvmlDeviceGetTemperatureV, nvmlTemperature_v1_t *temperature)
 NVML_DEVICE(nvmlDeviceGetMaxClockInfo, unsigned int type, unsigned int *mhz)
 {
     NVML_ENTER();
-    if (type > 3)
+    if (type > 3) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     *mhz = type == 2 ? profile->memory_clock_mhz : profile->clock_mhz;
     return NVML_SUCCESS;
 }
@@ -283,9 +301,11 @@ NVML_DEVICE(nvmlDeviceGetMaxPcieLinkWidth, unsigned int *lanes)
 NVML_DEVICE(nvmlDeviceGetPcieThroughput, unsigned int counter, unsigned int *kb_per_s)
 {
     NVML_ENTER();
-    if (counter > 1)
+    if (counter > 1) {
         return NVML_ERROR_INVALID_ARGUMENT;
+    }
     uint64_t rate = counter == 0 ? profile->d2h_bytes_per_s : profile->h2d_bytes_per_s;
-    *kb_per_s = (unsigned)(rate / 1024 * sg_utilisation(gpu, counter == 0 ? SG_LINK_D2H : SG_LINK_H2D) / 100);
+    *kb_per_s = (unsigned)(rate / 1024 *
+                           sg_utilisation(gpu, counter == 0 ? SG_LINK_D2H : SG_LINK_H2D) / 100);
     return NVML_SUCCESS;
 }

@@ -15,23 +15,22 @@ uint64_t sg_now_ns(void)
 void sg_sleep_until(uint64_t when_ns)
 {
     struct timespec when = {.tv_sec = (time_t)(when_ns / SG_S), .tv_nsec = (long)(when_ns % SG_S)};
-    if (when_ns <= sg_now_ns())
+    if (when_ns <= sg_now_ns()) {
         return;
+    }
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) != 0)
         ;
 }
 
-void sg_precise_sleeps(void)
-{
-    prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
-}
+void sg_precise_sleeps(void) { prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0); }
 
 void sg_pay(uint64_t cost_ns)
 {
     static __thread uint64_t owed_ns;
     owed_ns += cost_ns;
-    if (owed_ns < PAY_AT_ONCE_NS)
+    if (owed_ns < PAY_AT_ONCE_NS) {
         return;
+    }
     uint64_t now = sg_now_ns();
     sg_sleep_until(now + owed_ns);
     owed_ns = 0;
@@ -39,7 +38,8 @@ void sg_pay(uint64_t cost_ns)
 
 uint64_t sg_duration_ns(uint64_t bytes, uint64_t bytes_per_s)
 {
-    if (bytes_per_s == 0)
+    if (bytes_per_s == 0) {
         return 0;
+    }
     return (uint64_t)((double)bytes * 1e9 / (double)bytes_per_s);
 }

@@ -12,61 +12,194 @@
 
 /* Memory as nvidia-smi shows it; link rates as pinned copies reach them; the costs of the
  * virtual memory calls are of the order that has been published for A100 (vAttention, 2024). */
-#define COSTS                                                                                      \
-    .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000, .unmap_ns = 34000, \
-    .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, .launch_ns = 2500, .fault_ns = 25000, \
-    .register_bytes_per_s = 5 * GB
+#define COSTS                                                                    \
+    .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000, \
+    .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, \
+    .launch_ns = 2500, .fault_ns = 25000, .register_bytes_per_s = 5 * GB
 
 static const struct sg_profile models[] = {
-    {.model = "A100-40", .name = "NVIDIA A100-SXM4-40GB (simgpu)", .memory_bytes = 40960 * MIB, .residue_bytes = 450 * MIB,
-     .h2d_bytes_per_s = 25 * GB, .d2h_bytes_per_s = 25 * GB, .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 240 * GB, .memory_bytes_per_s = 1400 * GB, COSTS, .multiprocessors = 108, .cc_major = 8,
-     .cc_minor = 0, .clock_mhz = 1410, .memory_clock_mhz = 1215, .bus_width_bits = 5120, .l2_bytes = 40 * MIB,
-     .shared_per_block_optin = 166912, .shared_per_multiprocessor = 167936, .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32, .power_limit_w = 400, .idle_w = 55, .pci_device_id = 0x20B010DE,
-     .pcie_generation = 4, .nvml_architecture = 7},
-    {.model = "A100-80", .name = "NVIDIA A100-SXM4-80GB (simgpu)", .memory_bytes = 81920 * MIB, .residue_bytes = 450 * MIB,
-     .h2d_bytes_per_s = 25 * GB, .d2h_bytes_per_s = 25 * GB, .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 240 * GB, .memory_bytes_per_s = 1800 * GB, COSTS, .multiprocessors = 108, .cc_major = 8,
-     .cc_minor = 0, .clock_mhz = 1410, .memory_clock_mhz = 1593, .bus_width_bits = 5120, .l2_bytes = 40 * MIB,
-     .shared_per_block_optin = 166912, .shared_per_multiprocessor = 167936, .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32, .power_limit_w = 400, .idle_w = 60, .pci_device_id = 0x20B210DE,
-     .pcie_generation = 4, .nvml_architecture = 7},
-    {.model = "H100-80", .name = "NVIDIA H100 80GB HBM3 (simgpu)", .memory_bytes = 81559 * MIB, .residue_bytes = 530 * MIB,
-     .h2d_bytes_per_s = 55 * GB, .d2h_bytes_per_s = 55 * GB, .pageable_bytes_per_s = 4 * GB,
-     .p2p_bytes_per_s = 360 * GB, .memory_bytes_per_s = 3000 * GB, COSTS, .multiprocessors = 132, .cc_major = 9,
-     .cc_minor = 0, .clock_mhz = 1980, .memory_clock_mhz = 2619, .bus_width_bits = 5120, .l2_bytes = 50 * MIB,
-     .shared_per_block_optin = 232448, .shared_per_multiprocessor = 233472, .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32, .power_limit_w = 700, .idle_w = 70, .pci_device_id = 0x233010DE,
-     .pcie_generation = 5, .nvml_architecture = 9},
-    {.model = "H200", .name = "NVIDIA H200 (simgpu)", .memory_bytes = 143771 * MIB, .residue_bytes = 530 * MIB,
-     .h2d_bytes_per_s = 55 * GB, .d2h_bytes_per_s = 55 * GB, .pageable_bytes_per_s = 4 * GB,
-     .p2p_bytes_per_s = 360 * GB, .memory_bytes_per_s = 4200 * GB, COSTS, .multiprocessors = 132, .cc_major = 9,
-     .cc_minor = 0, .clock_mhz = 1980, .memory_clock_mhz = 3201, .bus_width_bits = 6144, .l2_bytes = 60 * MIB,
-     .shared_per_block_optin = 232448, .shared_per_multiprocessor = 233472, .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32, .power_limit_w = 700, .idle_w = 75, .pci_device_id = 0x233510DE,
-     .pcie_generation = 5, .nvml_architecture = 9},
-    {.model = "L40S", .name = "NVIDIA L40S (simgpu)", .memory_bytes = 46068 * MIB, .residue_bytes = 420 * MIB,
-     .h2d_bytes_per_s = 25 * GB, .d2h_bytes_per_s = 25 * GB, .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 22 * GB, .memory_bytes_per_s = 780 * GB, COSTS, .multiprocessors = 142, .cc_major = 8,
-     .cc_minor = 9, .clock_mhz = 2520, .memory_clock_mhz = 9001, .bus_width_bits = 384, .l2_bytes = 96 * MIB,
-     .shared_per_block_optin = 101376, .shared_per_multiprocessor = 102400, .threads_per_multiprocessor = 1536,
-     .blocks_per_multiprocessor = 24, .power_limit_w = 350, .idle_w = 35, .pci_device_id = 0x26B910DE,
-     .pcie_generation = 4, .nvml_architecture = 8},
-    {.model = "T4", .name = "Tesla T4 (simgpu)", .memory_bytes = 15360 * MIB, .residue_bytes = 300 * MIB,
-     .h2d_bytes_per_s = 12 * GB, .d2h_bytes_per_s = 12 * GB, .pageable_bytes_per_s = 2500000000ull,
-     .p2p_bytes_per_s = 11 * GB, .memory_bytes_per_s = 260 * GB, COSTS, .multiprocessors = 40, .cc_major = 7,
-     .cc_minor = 5, .clock_mhz = 1590, .memory_clock_mhz = 5001, .bus_width_bits = 256, .l2_bytes = 4 * MIB,
-     .shared_per_block_optin = 65536, .shared_per_multiprocessor = 65536, .threads_per_multiprocessor = 1024,
-     .blocks_per_multiprocessor = 16, .power_limit_w = 70, .idle_w = 10, .pci_device_id = 0x1EB810DE,
-     .pcie_generation = 3, .nvml_architecture = 6},
-    {.model = "V100", .name = "Tesla V100-SXM2-32GB (simgpu)", .memory_bytes = 32768 * MIB, .residue_bytes = 310 * MIB,
-     .h2d_bytes_per_s = 12 * GB, .d2h_bytes_per_s = 12 * GB, .pageable_bytes_per_s = 2500000000ull,
-     .p2p_bytes_per_s = 48 * GB, .memory_bytes_per_s = 800 * GB, COSTS, .multiprocessors = 80, .cc_major = 7,
-     .cc_minor = 0, .clock_mhz = 1530, .memory_clock_mhz = 877, .bus_width_bits = 4096, .l2_bytes = 6 * MIB,
-     .shared_per_block_optin = 98304, .shared_per_multiprocessor = 98304, .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32, .power_limit_w = 300, .idle_w = 40, .pci_device_id = 0x1DB510DE,
-     .pcie_generation = 3, .nvml_architecture = 5},
+    {.model = "A100-40",
+     .name = "NVIDIA A100-SXM4-40GB (simgpu)",
+     .memory_bytes = 40960 * MIB,
+     .residue_bytes = 450 * MIB,
+     .h2d_bytes_per_s = 25 * GB,
+     .d2h_bytes_per_s = 25 * GB,
+     .pageable_bytes_per_s = 2800000000ull,
+     .p2p_bytes_per_s = 240 * GB,
+     .memory_bytes_per_s = 1400 * GB,
+     COSTS,
+     .multiprocessors = 108,
+     .cc_major = 8,
+     .cc_minor = 0,
+     .clock_mhz = 1410,
+     .memory_clock_mhz = 1215,
+     .bus_width_bits = 5120,
+     .l2_bytes = 40 * MIB,
+     .shared_per_block_optin = 166912,
+     .shared_per_multiprocessor = 167936,
+     .threads_per_multiprocessor = 2048,
+     .blocks_per_multiprocessor = 32,
+     .power_limit_w = 400,
+     .idle_w = 55,
+     .pci_device_id = 0x20B010DE,
+     .pcie_generation = 4,
+     .nvml_architecture = 7},
+    {.model = "A100-80",
+     .name = "NVIDIA A100-SXM4-80GB (simgpu)",
+     .memory_bytes = 81920 * MIB,
+     .residue_bytes = 450 * MIB,
+     .h2d_bytes_per_s = 25 * GB,
+     .d2h_bytes_per_s = 25 * GB,
+     .pageable_bytes_per_s = 2800000000ull,
+     .p2p_bytes_per_s = 240 * GB,
+     .memory_bytes_per_s = 1800 * GB,
+     COSTS,
+     .multiprocessors = 108,
+     .cc_major = 8,
+     .cc_minor = 0,
+     .clock_mhz = 1410,
+     .memory_clock_mhz = 1593,
+     .bus_width_bits = 5120,
+     .l2_bytes = 40 * MIB,
+     .shared_per_block_optin = 166912,
+     .shared_per_multiprocessor = 167936,
+     .threads_per_multiprocessor = 2048,
+     .blocks_per_multiprocessor = 32,
+     .power_limit_w = 400,
+     .idle_w = 60,
+     .pci_device_id = 0x20B210DE,
+     .pcie_generation = 4,
+     .nvml_architecture = 7},
+    {.model = "H100-80",
+     .name = "NVIDIA H100 80GB HBM3 (simgpu)",
+     .memory_bytes = 81559 * MIB,
+     .residue_bytes = 530 * MIB,
+     .h2d_bytes_per_s = 55 * GB,
+     .d2h_bytes_per_s = 55 * GB,
+     .pageable_bytes_per_s = 4 * GB,
+     .p2p_bytes_per_s = 360 * GB,
+     .memory_bytes_per_s = 3000 * GB,
+     COSTS,
+     .multiprocessors = 132,
+     .cc_major = 9,
+     .cc_minor = 0,
+     .clock_mhz = 1980,
+     .memory_clock_mhz = 2619,
+     .bus_width_bits = 5120,
+     .l2_bytes = 50 * MIB,
+     .shared_per_block_optin = 232448,
+     .shared_per_multiprocessor = 233472,
+     .threads_per_multiprocessor = 2048,
+     .blocks_per_multiprocessor = 32,
+     .power_limit_w = 700,
+     .idle_w = 70,
+     .pci_device_id = 0x233010DE,
+     .pcie_generation = 5,
+     .nvml_architecture = 9},
+    {.model = "H200",
+     .name = "NVIDIA H200 (simgpu)",
+     .memory_bytes = 143771 * MIB,
+     .residue_bytes = 530 * MIB,
+     .h2d_bytes_per_s = 55 * GB,
+     .d2h_bytes_per_s = 55 * GB,
+     .pageable_bytes_per_s = 4 * GB,
+     .p2p_bytes_per_s = 360 * GB,
+     .memory_bytes_per_s = 4200 * GB,
+     COSTS,
+     .multiprocessors = 132,
+     .cc_major = 9,
+     .cc_minor = 0,
+     .clock_mhz = 1980,
+     .memory_clock_mhz = 3201,
+     .bus_width_bits = 6144,
+     .l2_bytes = 60 * MIB,
+     .shared_per_block_optin = 232448,
+     .shared_per_multiprocessor = 233472,
+     .threads_per_multiprocessor = 2048,
+     .blocks_per_multiprocessor = 32,
+     .power_limit_w = 700,
+     .idle_w = 75,
+     .pci_device_id = 0x233510DE,
+     .pcie_generation = 5,
+     .nvml_architecture = 9},
+    {.model = "L40S",
+     .name = "NVIDIA L40S (simgpu)",
+     .memory_bytes = 46068 * MIB,
+     .residue_bytes = 420 * MIB,
+     .h2d_bytes_per_s = 25 * GB,
+     .d2h_bytes_per_s = 25 * GB,
+     .pageable_bytes_per_s = 2800000000ull,
+     .p2p_bytes_per_s = 22 * GB,
+     .memory_bytes_per_s = 780 * GB,
+     COSTS,
+     .multiprocessors = 142,
+     .cc_major = 8,
+     .cc_minor = 9,
+     .clock_mhz = 2520,
+     .memory_clock_mhz = 9001,
+     .bus_width_bits = 384,
+     .l2_bytes = 96 * MIB,
+     .shared_per_block_optin = 101376,
+     .shared_per_multiprocessor = 102400,
+     .threads_per_multiprocessor = 1536,
+     .blocks_per_multiprocessor = 24,
+     .power_limit_w = 350,
+     .idle_w = 35,
+     .pci_device_id = 0x26B910DE,
+     .pcie_generation = 4,
+     .nvml_architecture = 8},
+    {.model = "T4",
+     .name = "Tesla T4 (simgpu)",
+     .memory_bytes = 15360 * MIB,
+     .residue_bytes = 300 * MIB,
+     .h2d_bytes_per_s = 12 * GB,
+     .d2h_bytes_per_s = 12 * GB,
+     .pageable_bytes_per_s = 2500000000ull,
+     .p2p_bytes_per_s = 11 * GB,
+     .memory_bytes_per_s = 260 * GB,
+     COSTS,
+     .multiprocessors = 40,
+     .cc_major = 7,
+     .cc_minor = 5,
+     .clock_mhz = 1590,
+     .memory_clock_mhz = 5001,
+     .bus_width_bits = 256,
+     .l2_bytes = 4 * MIB,
+     .shared_per_block_optin = 65536,
+     .shared_per_multiprocessor = 65536,
+     .threads_per_multiprocessor = 1024,
+     .blocks_per_multiprocessor = 16,
+     .power_limit_w = 70,
+     .idle_w = 10,
+     .pci_device_id = 0x1EB810DE,
+     .pcie_generation = 3,
+     .nvml_architecture = 6},
+    {.model = "V100",
+     .name = "Tesla V100-SXM2-32GB (simgpu)",
+     .memory_bytes = 32768 * MIB,
+     .residue_bytes = 310 * MIB,
+     .h2d_bytes_per_s = 12 * GB,
+     .d2h_bytes_per_s = 12 * GB,
+     .pageable_bytes_per_s = 2500000000ull,
+     .p2p_bytes_per_s = 48 * GB,
+     .memory_bytes_per_s = 800 * GB,
+     COSTS,
+     .multiprocessors = 80,
+     .cc_major = 7,
+     .cc_minor = 0,
+     .clock_mhz = 1530,
+     .memory_clock_mhz = 877,
+     .bus_width_bits = 4096,
+     .l2_bytes = 6 * MIB,
+     .shared_per_block_optin = 98304,
+     .shared_per_multiprocessor = 98304,
+     .threads_per_multiprocessor = 2048,
+     .blocks_per_multiprocessor = 32,
+     .power_limit_w = 300,
+     .idle_w = 40,
+     .pci_device_id = 0x1DB510DE,
+     .pcie_generation = 3,
+     .nvml_architecture = 5},
 };
 #define MODELS (sizeof models / sizeof *models)
 
@@ -103,8 +236,15 @@ static const struct key {
 static const struct unit {
     const char *name;
     double factor;
-} sizes[] = {{"B", 1},     {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-             {"KB", 1e3},  {"MB", 1e6},     {"GB", 1e9},        {"TB", 1e12}},
+} sizes[] = {{"B", 1},
+             {"KiB", 1024.0},
+             {"MiB", 1048576.0},
+             {"GiB", 1073741824.0},
+             {"TiB", 1099511627776.0},
+             {"KB", 1e3},
+             {"MB", 1e6},
+             {"GB", 1e9},
+             {"TB", 1e12}},
   times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 
 /* A number and its unit. -1 when it is not one. */
@@ -114,15 +254,18 @@ static int read_quantity(const char *text, enum key_kind kind, uint64_t *value)
     double number = strtod(text, &end);
     const struct unit *units = kind == KEY_TIME ? times : sizes;
     size_t count = kind == KEY_TIME ? sizeof times / sizeof *times : sizeof sizes / sizeof *sizes;
-    if (end == text || !(number >= 0) || number > 1e18)
+    if (end == text || !(number >= 0) || number > 1e18) {
         return -1;
+    }
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(units[i].name);
         const char *rest = end + length;
-        if (strncmp(end, units[i].name, length) != 0)
+        if (strncmp(end, units[i].name, length) != 0) {
             continue;
-        if (kind == KEY_RATE ? strcmp(rest, "/s") != 0 : *rest != '\0')
+        }
+        if (kind == KEY_RATE ? strcmp(rest, "/s") != 0 : *rest != '\0') {
             continue;
+        }
         *value = (uint64_t)(number * units[i].factor + 0.5);
         return 0;
     }
@@ -131,10 +274,12 @@ static int read_quantity(const char *text, enum key_kind kind, uint64_t *value)
 
 static char *trim(char *text)
 {
-    while (isspace((unsigned char)*text))
+    while (isspace((unsigned char)*text)) {
         text++;
-    for (char *end = text + strlen(text); end > text && isspace((unsigned char)end[-1]);)
+    }
+    for (char *end = text + strlen(text); end > text && isspace((unsigned char)end[-1]);) {
         *--end = '\0';
+    }
     return text;
 }
 
@@ -148,47 +293,56 @@ struct part {
 
 static int set_model(struct part *part, const char *name, char *why, size_t why_bytes)
 {
-    for (size_t i = 0; i < MODELS; i++)
+    for (size_t i = 0; i < MODELS; i++) {
         if (strcasecmp(models[i].model, name) == 0) {
             part->profile = models[i];
             return 0;
         }
+    }
     int n = snprintf(why, why_bytes, "there is no GPU model '%s'; use one of", name);
-    for (size_t i = 0; i < MODELS && n > 0 && (size_t)n < why_bytes; i++)
+    for (size_t i = 0; i < MODELS && n > 0 && (size_t)n < why_bytes; i++) {
         n += snprintf(why + n, why_bytes - (size_t)n, "%s %s", i ? "," : "", models[i].model);
+    }
     return -EINVAL;
 }
 
-static int set_key(struct part *part, const char *name, const char *text, char *why, size_t why_bytes)
+static int set_key(struct part *part, const char *name, const char *text, char *why,
+                   size_t why_bytes)
 {
     static const char *const examples[] = {"16GiB", "12GB/s", "25us", "8"};
     uint64_t value;
     if (strcmp(name, "driver") == 0) {
         part->driver_version = (uint32_t)strtoul(text, NULL, 10);
-        if (part->driver_version >= 11000 && part->driver_version < 100000)
+        if (part->driver_version >= 11000 && part->driver_version < 100000) {
             return 0;
-        snprintf(why, why_bytes, "driver=%s is no driver version; write for example driver=12040", text);
+        }
+        snprintf(why, why_bytes, "driver=%s is no driver version; write for example driver=12040",
+                 text);
         return -EINVAL;
     }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const struct key *key = &keys[i];
-        if (strcmp(key->name, name) != 0)
+        if (strcmp(key->name, name) != 0) {
             continue;
+        }
         if (read_quantity(text, key->kind, &value) != 0) {
-            snprintf(why, why_bytes, "%s=%s cannot be read; write for example %s=%s", name, text, name,
-                     examples[key->kind]);
+            snprintf(why, why_bytes, "%s=%s cannot be read; write for example %s=%s", name, text,
+                     name, examples[key->kind]);
             return -EINVAL;
         }
         memcpy((char *)&part->profile + key->offset, &value, sizeof value);
-        if (key->offset2)
+        if (key->offset2) {
             memcpy((char *)&part->profile + key->offset2, &value, sizeof value);
+        }
         part->memory_given |= key->offset == offsetof(struct sg_profile, memory_bytes);
         part->residue_given |= key->offset == offsetof(struct sg_profile, residue_bytes);
         return 0;
     }
-    int n = snprintf(why, why_bytes, "'%s' is no property of a simulated GPU; there are driver", name);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && n > 0 && (size_t)n < why_bytes; i++)
+    int n =
+        snprintf(why, why_bytes, "'%s' is no property of a simulated GPU; there are driver", name);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && n > 0 && (size_t)n < why_bytes; i++) {
         n += snprintf(why + n, why_bytes - (size_t)n, ", %s", keys[i].name);
+    }
     return -EINVAL;
 }
 
@@ -197,10 +351,13 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
     struct sg_profile *profile = &part->profile;
     if (part->memory_given && !part->residue_given) {
         /* A GPU made small for a test would be eaten up by contexts of real size. */
-        for (size_t i = 0; i < MODELS; i++)
-            if (strcmp(models[i].model, profile->model) == 0)
-                profile->residue_bytes = (uint64_t)((double)models[i].residue_bytes * (double)profile->memory_bytes /
-                                                    (double)models[i].memory_bytes);
+        for (size_t i = 0; i < MODELS; i++) {
+            if (strcmp(models[i].model, profile->model) == 0) {
+                profile->residue_bytes =
+                    (uint64_t)((double)models[i].residue_bytes * (double)profile->memory_bytes /
+                               (double)models[i].memory_bytes);
+            }
+        }
     }
     profile->residue_bytes = (profile->residue_bytes + GRANULE - 1) / GRANULE * GRANULE;
     profile->memory_bytes = profile->memory_bytes / GRANULE * GRANULE;
@@ -209,13 +366,16 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
         return -EINVAL;
     }
     if (part->count == 0 || machine->count + part->count > SG_DEVICES_MAX) {
-        snprintf(why, why_bytes, "a machine has between 1 and %d GPUs; lower the count", SG_DEVICES_MAX);
+        snprintf(why, why_bytes, "a machine has between 1 and %d GPUs; lower the count",
+                 SG_DEVICES_MAX);
         return -EINVAL;
     }
-    for (unsigned i = 0; i < part->count; i++)
+    for (unsigned i = 0; i < part->count; i++) {
         machine->profile[machine->count++] = *profile;
-    if (part->driver_version)
+    }
+    if (part->driver_version) {
         machine->driver_version = part->driver_version;
+    }
     return 0;
 }
 
@@ -225,7 +385,8 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
     int error = 0, number = 0;
     FILE *file = fopen(path, "re");
     if (!file) {
-        snprintf(why, why_bytes, "the profile %s cannot be opened (%s); check the path", path, strerror(errno));
+        snprintf(why, why_bytes, "the profile %s cannot be opened (%s); check the path", path,
+                 strerror(errno));
         return -EINVAL;
     }
     memset(part, 0, sizeof *part);
@@ -236,8 +397,9 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
         number++;
         line[strcspn(line, "#\n")] = '\0';
         char *name = trim(line), *value = strchr(name, '=');
-        if (!*name)
+        if (!*name) {
             continue;
+        }
         if (!value) {
             snprintf(why, why_bytes, "%s line %d is not `key = value`", path, number);
             error = -EINVAL;
@@ -246,16 +408,18 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
         *value++ = '\0';
         name = trim(name);
         value = trim(value);
-        if (strcmp(name, "model") == 0)
+        if (strcmp(name, "model") == 0) {
             error = set_model(part, value, inner, sizeof inner);
-        else if (strcmp(name, "count") == 0)
+        } else if (strcmp(name, "count") == 0) {
             part->count = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(name, "name") == 0)
+        } else if (strcmp(name, "name") == 0) {
             snprintf(part->profile.name, sizeof part->profile.name, "%.80s (simgpu)", value);
-        else
+        } else {
             error = set_key(part, name, value, inner, sizeof inner);
-        if (error)
+        }
+        if (error) {
             snprintf(why, why_bytes, "%s line %d: %.250s", path, number, inner);
+        }
     }
     fclose(file);
     return error;
@@ -265,8 +429,9 @@ static int read_part(struct part *part, char *text, char *why, size_t why_bytes)
 {
     char *settings = strchr(text, ':'), *save = NULL, *rest;
     memset(part, 0, sizeof *part);
-    if (settings)
+    if (settings) {
         *settings++ = '\0';
+    }
     part->count = (unsigned)strtoul(text, &rest, 10);
     if (rest == text || *rest != 'x') {
         part->count = 1;
@@ -275,7 +440,8 @@ static int read_part(struct part *part, char *text, char *why, size_t why_bytes)
         rest++;
     }
     int error = set_model(part, rest, why, why_bytes);
-    for (char *one = settings ? strtok_r(settings, ",", &save) : NULL; one && !error; one = strtok_r(NULL, ",", &save)) {
+    for (char *one = settings ? strtok_r(settings, ",", &save) : NULL; one && !error;
+         one = strtok_r(NULL, ",", &save)) {
         char *value = strchr(one, '=');
         if (!value) {
             snprintf(why, why_bytes, "'%s' lacks a value; write key=value", one);
@@ -295,19 +461,23 @@ int sg_machine_parse(struct sg_machine *machine, const char *text, char *why, si
     memset(machine, 0, sizeof *machine);
     machine->driver_version = 13000;
     if (strlen(text) >= sizeof copy) {
-        snprintf(why, why_bytes, "the description is longer than %zu characters; put it into a file", sizeof copy);
+        snprintf(why, why_bytes,
+                 "the description is longer than %zu characters; put it into a file", sizeof copy);
         return -EINVAL;
     }
     strcpy(copy, text);
     for (char *one = strtok_r(copy, "+", &save); one && !error; one = strtok_r(NULL, "+", &save)) {
         one = trim(one);
-        error = strchr(one, '/') && !strchr(one, ':') && !strchr(one, '=') ? read_file(&part, one, why, why_bytes)
-                                                                          : read_part(&part, one, why, why_bytes);
-        if (!error)
+        error = strchr(one, '/') && !strchr(one, ':') && !strchr(one, '=')
+                    ? read_file(&part, one, why, why_bytes)
+                    : read_part(&part, one, why, why_bytes);
+        if (!error) {
             error = add_part(machine, &part, why, why_bytes);
+        }
     }
     if (!error && machine->count == 0) {
-        snprintf(why, why_bytes, "it is empty; write for example MOIETY_SIMGPU=A100-80 or 2xH100-80:memory=16GiB");
+        snprintf(why, why_bytes,
+                 "it is empty; write for example MOIETY_SIMGPU=A100-80 or 2xH100-80:memory=16GiB");
         return -EINVAL;
     }
     return error;

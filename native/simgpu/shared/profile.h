@@ -17,26 +17,26 @@
 /* Plain numbers without pointers: it lies in the state that processes share, and two
  * machines are the same when their bytes are. */
 struct sg_profile {
-    char model[32];              /* as in MOIETY_SIMGPU */
-    char name[96];               /* as cuDeviceGetName says */
+    char model[32]; /* as in MOIETY_SIMGPU */
+    char name[96];  /* as cuDeviceGetName says */
     uint64_t memory_bytes;
-    uint64_t residue_bytes;      /* what a process's first context takes */
-    uint64_t h2d_bytes_per_s;    /* each direction of the link on its own */
+    uint64_t residue_bytes;   /* what a process's first context takes */
+    uint64_t h2d_bytes_per_s; /* each direction of the link on its own */
     uint64_t d2h_bytes_per_s;
     uint64_t pageable_bytes_per_s;
     uint64_t p2p_bytes_per_s;
     uint64_t memory_bytes_per_s; /* inside the GPU */
     uint64_t register_bytes_per_s;
-    uint64_t reserve_ns;         /* the costs of single calls */
+    uint64_t reserve_ns; /* the costs of single calls */
     uint64_t create_ns;
     uint64_t map_ns;
-    uint64_t access_ns;          /* for each chunk in the range */
+    uint64_t access_ns; /* for each chunk in the range */
     uint64_t unmap_ns;
     uint64_t release_ns;
     uint64_t alloc_ns;
     uint64_t free_ns;
-    uint64_t launch_ns;          /* GPU time that any kernel takes at least */
-    uint64_t fault_ns;           /* managed memory: one fault, without the move */
+    uint64_t launch_ns; /* GPU time that any kernel takes at least */
+    uint64_t fault_ns;  /* managed memory: one fault, without the move */
     uint32_t multiprocessors;
     uint32_t cc_major, cc_minor;
     uint32_t clock_mhz, memory_clock_mhz;
@@ -45,7 +45,7 @@ struct sg_profile {
     uint32_t shared_per_block_optin, shared_per_multiprocessor;
     uint32_t threads_per_multiprocessor, blocks_per_multiprocessor;
     uint32_t power_limit_w, idle_w;
-    uint32_t pci_device_id;      /* device << 16 | vendor, as NVML has it */
+    uint32_t pci_device_id; /* device << 16 | vendor, as NVML has it */
     uint32_t pcie_generation;
     uint32_t nvml_architecture;
     uint32_t reserved;

@@ -18,13 +18,16 @@ static void note(struct sg_busy *busy, uint64_t start_ns, uint64_t duration_ns)
     busy->total_ns += duration_ns;
 }
 
-uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns, uint64_t duration_ns)
+uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
+                 uint64_t duration_ns)
 {
     struct sg_device *gpu = &sg_state->device[device];
-    uint64_t *until = resource == SG_COMPUTE ? &gpu->compute_until_ns : &gpu->link_until_ns[resource];
+    uint64_t *until =
+        resource == SG_COMPUTE ? &gpu->compute_until_ns : &gpu->link_until_ns[resource];
     pthread_mutex_t *lock = &sg_state->time_lock[device];
-    if (pthread_mutex_lock(lock) == EOWNERDEAD)
+    if (pthread_mutex_lock(lock) == EOWNERDEAD) {
         pthread_mutex_consistent(lock);
+    }
     uint64_t start = *until > ready_ns ? *until : ready_ns;
     *until = start + duration_ns;
     if (resource == SG_COMPUTE) {
@@ -43,9 +46,12 @@ uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns, 
 static unsigned percent(const struct sg_busy *busy)
 {
     uint64_t now = sg_now_ns() / SG_BUCKET_NS, sum = 0, window = SG_S / SG_BUCKET_NS;
-    for (unsigned i = 0; i < SG_BUCKETS; i++) /* the bucket being filled now would count too low */
-        if (busy->bucket[i].number < now && busy->bucket[i].number + window >= now)
+    for (unsigned i = 0; i < SG_BUCKETS;
+         i++) { /* the bucket being filled now would count too low */
+        if (busy->bucket[i].number < now && busy->bucket[i].number + window >= now) {
             sum += busy->bucket[i].ns;
+        }
+    }
     unsigned share = (unsigned)((sum * 100 + SG_S / 2) / SG_S);
     return share > 100 ? 100 : share;
 }

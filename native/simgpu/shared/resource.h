@@ -8,7 +8,8 @@ enum sg_resource { SG_LINK_H2D, SG_LINK_D2H, SG_COMPUTE };
 
 /* Books the resource for so long, not before `ready_ns` and after whatever is booked already.
  * Returns the end. Ask for short pieces (see the two limits): whoever else wants some comes in between. */
-uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns, uint64_t duration_ns);
+uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
+                 uint64_t duration_ns);
 
 #define SG_COMPUTE_SLICE_NS (2 * 1000000ull)
 #define SG_LINK_SLICE_BYTES (4ull << 20)

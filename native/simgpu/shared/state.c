@@ -28,18 +28,22 @@ static uint64_t start_time(uint32_t pid)
     unsigned long long ticks;
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (file < 0) {
         return 0;
+    }
     ssize_t n = read(file, text, sizeof text - 1);
     close(file);
-    if (n <= 0)
+    if (n <= 0) {
         return 0;
+    }
     text[n] = '\0';
     const char *rest = strrchr(text, ')'); /* the name in parentheses may hold anything */
-    if (!rest || sscanf(rest + 1,
-                        " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state,
-                        &ticks) != 2)
+    if (!rest ||
+        sscanf(rest + 1,
+               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &state, &ticks) != 2) {
         return 0;
+    }
     return state == 'Z' || state == 'X' ? 0 : ticks ? ticks : 1;
 }
 
@@ -56,8 +60,9 @@ static void relink_granules(unsigned device)
     struct sg_granule *all = sg_state->device[device].granules;
     uint32_t last = 0;
     for (uint32_t i = 1; i <= sg_state->granules_high[device]; i++) {
-        if (!all[i].process || all[i].evicted)
+        if (!all[i].process || all[i].evicted) {
             continue;
+        }
         all[last].next = i;
         all[i].previous = last;
         last = i;
@@ -69,16 +74,14 @@ static void relink_granules(unsigned device)
 void sg_lock(void)
 {
     if (pthread_mutex_lock(&sg_state->lock) == EOWNERDEAD) {
-        for (unsigned i = 0; i < sg_state->machine.count; i++)
+        for (unsigned i = 0; i < sg_state->machine.count; i++) {
             relink_granules(i);
+        }
         pthread_mutex_consistent(&sg_state->lock);
     }
 }
 
-void sg_unlock(void)
-{
-    pthread_mutex_unlock(&sg_state->lock);
-}
+void sg_unlock(void) { pthread_mutex_unlock(&sg_state->lock); }
 
 static void shared_mutex(pthread_mutex_t *mutex)
 {
@@ -100,9 +103,11 @@ static int holds(const struct sg_export *export, unsigned slot)
 static void stop_holding(struct sg_export *export, unsigned slot)
 {
     export->holders[slot / 64] &= ~(1ull << (slot % 64));
-    for (unsigned i = 0; i < SG_PROCESSES_MAX / 64; i++)
-        if (export->holders[i])
+    for (unsigned i = 0; i < SG_PROCESSES_MAX / 64; i++) {
+        if (export->holders[i]) {
             return;
+        }
+    }
     memset(export, 0, sizeof *export);
 }
 
@@ -117,16 +122,20 @@ static void unlink_granule(unsigned device, uint32_t entry)
 static void forget(struct sg_process *process)
 {
     unsigned slot = slot_of(process);
-    for (unsigned i = 0; i < sg_state->exports_high; i++)
-        if (sg_state->export[i].bytes && holds(&sg_state->export[i], slot))
+    for (unsigned i = 0; i < sg_state->exports_high; i++) {
+        if (sg_state->export[i].bytes && holds(&sg_state->export[i], slot)) {
             stop_holding(&sg_state->export[i], slot);
+        }
+    }
     for (unsigned d = 0; d < sg_state->machine.count; d++) {
         struct sg_granule *all = sg_state->device[d].granules;
         for (uint32_t i = 1; i <= sg_state->granules_high[d]; i++) {
-            if (all[i].process != slot + 1)
+            if (all[i].process != slot + 1) {
                 continue;
-            if (!all[i].evicted)
+            }
+            if (!all[i].evicted) {
                 unlink_granule(d, i);
+            }
             memset(&all[i], 0, sizeof all[i]);
         }
     }
@@ -137,8 +146,9 @@ void sg_reap(void)
 {
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         struct sg_process *process = &sg_state->process[i];
-        if (process->pid && process != sg_process && !alive(process))
+        if (process->pid && process != sg_process && !alive(process)) {
             forget(process);
+        }
     }
 }
 
@@ -149,13 +159,16 @@ uint64_t sg_process_bytes(const struct sg_process *process, unsigned device)
     unsigned slot = slot_of(process);
     for (unsigned i = 0; i < sg_state->exports_high; i++) {
         const struct sg_export *export = &sg_state->export[i];
-        if (!export->bytes || export->device != device || !holds(export, slot))
+        if (!export->bytes || export->device != device || !holds(export, slot)) {
             continue;
+        }
         unsigned first = 0;
-        while (!holds(export, first))
+        while (!holds(export, first)) {
             first++;
-        if (first == slot) /* several hold it, it is there once */
+        }
+        if (first == slot) { /* several hold it, it is there once */
             bytes += export->bytes;
+        }
     }
     return bytes;
 }
@@ -165,13 +178,16 @@ uint64_t sg_used_bytes(unsigned device)
     uint64_t used = 0;
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         const struct sg_process *process = &sg_state->process[i];
-        if (process->pid)
+        if (process->pid) {
             used += process->on[device].context_bytes + process->on[device].allocated_bytes +
                     process->on[device].managed_bytes;
+        }
     }
-    for (unsigned i = 0; i < sg_state->exports_high; i++)
-        if (sg_state->export[i].bytes && sg_state->export[i].device == device)
+    for (unsigned i = 0; i < sg_state->exports_high; i++) {
+        if (sg_state->export[i].bytes && sg_state->export[i].device == device) {
             used += sg_state->export[i].bytes;
+        }
+    }
     return used;
 }
 
@@ -187,13 +203,15 @@ static int evict_one(unsigned device)
 {
     struct sg_granule *all = sg_state->device[device].granules;
     uint32_t entry = all[0].next;
-    if (!entry)
+    if (!entry) {
         return 0;
+    }
     struct sg_process *owner = &sg_state->process[all[entry].process - 1];
     unlink_granule(device, entry);
     all[entry].evicted = 1;
-    if (owner->on[device].managed_bytes >= SG_GRANULE_BYTES)
+    if (owner->on[device].managed_bytes >= SG_GRANULE_BYTES) {
         owner->on[device].managed_bytes -= SG_GRANULE_BYTES;
+    }
     owner->counters.evictions++;
     __atomic_add_fetch(&owner->evicted, 1, __ATOMIC_RELEASE);
     return 1;
@@ -202,12 +220,14 @@ static int evict_one(unsigned device)
 int sg_make_room(unsigned device, uint64_t bytes, uint64_t *evicted_bytes)
 {
     *evicted_bytes = 0;
-    if (fits(device, bytes))
+    if (fits(device, bytes)) {
         return 0;
+    }
     sg_reap();
     while (!fits(device, bytes)) {
-        if (bytes > sg_state->machine.profile[device].memory_bytes || !evict_one(device))
+        if (bytes > sg_state->machine.profile[device].memory_bytes || !evict_one(device)) {
             return -ENOMEM;
+        }
         *evicted_bytes += SG_GRANULE_BYTES;
     }
     return 0;
@@ -217,12 +237,15 @@ uint32_t sg_granule_in(unsigned device, uint64_t address)
 {
     struct sg_granule *all = sg_state->device[device].granules;
     uint32_t entry = 1;
-    while (entry <= sg_state->granules_high[device] && all[entry].process)
+    while (entry <= sg_state->granules_high[device] && all[entry].process) {
         entry++;
-    if (entry >= SG_GRANULES_MAX)
+    }
+    if (entry >= SG_GRANULES_MAX) {
         return 0;
-    if (entry > sg_state->granules_high[device])
+    }
+    if (entry > sg_state->granules_high[device]) {
         sg_state->granules_high[device] = entry;
+    }
     all[entry] = (struct sg_granule){.process = slot_of(sg_process) + 1, .address = address};
     all[entry].previous = all[0].previous;
     all[all[0].previous].next = entry;
@@ -245,9 +268,12 @@ void sg_granule_out(unsigned device, uint32_t entry)
 
 static struct sg_export *find_export(uint64_t inode, uint64_t offset)
 {
-    for (unsigned i = 0; i < sg_state->exports_high; i++)
-        if (sg_state->export[i].bytes && sg_state->export[i].inode == inode && sg_state->export[i].offset == offset)
+    for (unsigned i = 0; i < sg_state->exports_high; i++) {
+        if (sg_state->export[i].bytes && sg_state->export[i].inode == inode &&
+            sg_state->export[i].offset == offset) {
             return &sg_state->export[i];
+        }
+    }
     return NULL;
 }
 
@@ -256,16 +282,21 @@ int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned dev
     struct sg_export *export = find_export(inode, offset);
     unsigned slot = slot_of(sg_process);
     *first = export == NULL;
-    for (unsigned i = 0; !export && i < SG_EXPORTS_MAX; i++)
+    for (unsigned i = 0; !export && i < SG_EXPORTS_MAX; i++) {
         if (!sg_state->export[i].bytes) {
             export = &sg_state->export[i];
-            if (i >= sg_state->exports_high)
+            if (i >= sg_state->exports_high) {
                 sg_state->exports_high = i + 1;
+            }
         }
-    if (!export)
+    }
+    if (!export) {
         return -ENOSPC;
-    if (*first)
-        *export = (struct sg_export){.inode = inode, .offset = offset, .bytes = bytes, .device = device};
+    }
+    if (*first) {
+        *export =
+            (struct sg_export){.inode = inode, .offset = offset, .bytes = bytes, .device = device};
+    }
     export->holders[slot / 64] |= 1ull << (slot % 64);
     return 0;
 }
@@ -273,8 +304,9 @@ int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned dev
 int sg_export_drop(uint64_t inode, uint64_t offset)
 {
     struct sg_export *export = find_export(inode, offset);
-    if (export)
+    if (export) {
         stop_holding(export, slot_of(sg_process));
+    }
     return !export || export->bytes == 0;
 }
 
@@ -283,10 +315,11 @@ int sg_export_drop(uint64_t inode, uint64_t offset)
 void sg_state_directory(char *path, size_t bytes)
 {
     const char *given = getenv("MOIETY_SIMGPU_STATE");
-    if (given && *given)
+    if (given && *given) {
         snprintf(path, bytes, "%s", given);
-    else
+    } else {
         snprintf(path, bytes, "/dev/shm/moiety-simgpu-%u", (unsigned)getuid());
+    }
 }
 
 static void build(struct sg_state *state, const struct sg_machine *machine)
@@ -294,13 +327,15 @@ static void build(struct sg_state *state, const struct sg_machine *machine)
     state->bytes = sizeof *state;
     state->machine = *machine;
     shared_mutex(&state->lock);
-    for (unsigned i = 0; i < SG_DEVICES_MAX; i++)
+    for (unsigned i = 0; i < SG_DEVICES_MAX; i++) {
         shared_mutex(&state->time_lock[i]);
+    }
     for (unsigned i = 0; i < machine->count; i++) {
         /* The same GPU has the same UUID in every run, as real ones have. */
         uint64_t hash = 14695981039346656037ull;
-        for (const char *c = machine->profile[i].model; *c; c++)
+        for (const char *c = machine->profile[i].model; *c; c++) {
             hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
+        }
         uint64_t low = (hash ^ (i + 1)) * 1099511628211ull;
         memcpy(state->device[i].uuid, &hash, 8);
         memcpy(state->device[i].uuid + 8, &low, 8);
@@ -312,38 +347,46 @@ static void build(struct sg_state *state, const struct sg_machine *machine)
 
 static struct sg_state *map(int file)
 {
-    void *at = mmap(NULL, sizeof(struct sg_state), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *at = mmap(NULL, sizeof(struct sg_state), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_NORESERVE, file, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
 static int in_use(const struct sg_state *state)
 {
-    for (unsigned i = 0; i < SG_PROCESSES_MAX; i++)
-        if (alive(&state->process[i]))
+    for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
+        if (alive(&state->process[i])) {
             return (int)state->process[i].pid;
+        }
+    }
     return 0;
 }
 
 /* Called with the directory locked. */
-static int open_file(const char *directory, const struct sg_machine *machine, char *why, size_t why_bytes)
+static int open_file(const char *directory, const struct sg_machine *machine, char *why,
+                     size_t why_bytes)
 {
     char path[600];
     struct stat status;
     snprintf(path, sizeof path, "%s/gpus", directory);
     int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file >= 0 && fstat(file, &status) == 0 && (size_t)status.st_size == sizeof(struct sg_state)) {
+    if (file >= 0 && fstat(file, &status) == 0 &&
+        (size_t)status.st_size == sizeof(struct sg_state)) {
         sg_state = map(file);
         close(file);
         if (sg_state && sg_state->magic == MAGIC && sg_state->bytes == sizeof *sg_state &&
-            memcmp(&sg_state->machine, machine, sizeof *machine) == 0)
+            memcmp(&sg_state->machine, machine, sizeof *machine) == 0) {
             return 0;
+        }
         int user = sg_state && sg_state->magic == MAGIC ? in_use(sg_state) : 0;
-        if (sg_state)
+        if (sg_state) {
             munmap(sg_state, sizeof *sg_state);
+        }
         sg_state = NULL;
         if (user) {
             snprintf(why, why_bytes,
-                     "process %d uses %s with other GPUs than MOIETY_SIMGPU says; give all processes the same value, or "
+                     "process %d uses %s with other GPUs than MOIETY_SIMGPU says; give all "
+                     "processes the same value, or "
                      "this one its own MOIETY_SIMGPU_STATE directory",
                      user, directory);
             return -EBUSY;
@@ -355,10 +398,12 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
     file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, sizeof(struct sg_state)) != 0 || !(sg_state = map(file))) {
         int error = errno;
-        snprintf(why, why_bytes, "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write", path,
-                 strerror(error));
-        if (file >= 0)
+        snprintf(why, why_bytes,
+                 "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
+                 path, strerror(error));
+        if (file >= 0) {
             close(file);
+        }
         return -error;
     }
     close(file);
@@ -373,15 +418,17 @@ static int take_slot(enum sg_role role)
     sg_reap();
     for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
         struct sg_process *process = &sg_state->process[i];
-        if (process->pid)
+        if (process->pid) {
             continue;
+        }
         memset(process, 0, sizeof *process);
         process->role = role;
         process->start_time = start_time(pid);
         process->pid = pid;
         sg_process = process;
-        if (i >= sg_state->processes_high)
+        if (i >= sg_state->processes_high) {
             sg_state->processes_high = i + 1;
+        }
         break;
     }
     sg_unlock();
@@ -394,16 +441,19 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     struct sg_machine machine;
     const char *text = getenv("MOIETY_SIMGPU");
     if (!text || !*text) {
-        snprintf(why, why_bytes, "MOIETY_SIMGPU is not set, so there is no GPU; set it, for example to A100-80");
+        snprintf(why, why_bytes,
+                 "MOIETY_SIMGPU is not set, so there is no GPU; set it, for example to A100-80");
         return -ENODEV;
     }
     int error = sg_machine_parse(&machine, text, why, why_bytes);
-    if (error)
+    if (error) {
         return error;
+    }
     sg_state_directory(directory, sizeof directory);
     if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
         error = -errno;
-        snprintf(why, why_bytes, "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
+        snprintf(why, why_bytes,
+                 "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
                  directory, strerror(-error));
         return error;
     }
@@ -412,24 +462,28 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     if (lock < 0 || flock(lock, LOCK_EX) != 0) {
         error = -errno;
         snprintf(why, why_bytes, "%s cannot be locked (%s)", lock_path, strerror(-error));
-        if (lock >= 0)
+        if (lock >= 0) {
             close(lock);
+        }
         return error;
     }
     error = open_file(directory, &machine, why, why_bytes);
-    if (!error && (error = take_slot(role)) != 0)
+    if (!error && (error = take_slot(role)) != 0) {
         snprintf(why, why_bytes, "%d processes use these GPUs already; end some", SG_PROCESSES_MAX);
+    }
     close(lock);
     return error;
 }
 
 void sg_state_close(void)
 {
-    if (!sg_state || !sg_process)
+    if (!sg_state || !sg_process) {
         return;
+    }
     sg_lock();
-    if (sg_process->pid == (uint32_t)getpid())
+    if (sg_process->pid == (uint32_t)getpid()) {
         forget(sg_process);
+    }
     sg_process = NULL;
     sg_unlock();
 }

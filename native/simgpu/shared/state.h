@@ -83,7 +83,7 @@ struct sg_state {
     uint64_t bytes;
     /* Entries above these were never used: what is added up often stays short. */
     uint32_t processes_high, exports_high, granules_high[SG_DEVICES_MAX];
-    pthread_mutex_t lock;                    /* everything but the two below */
+    pthread_mutex_t lock; /* everything but the two below */
     pthread_mutex_t time_lock[SG_DEVICES_MAX];
     struct sg_machine machine;
     struct sg_process process[SG_PROCESSES_MAX];

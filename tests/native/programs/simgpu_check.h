@@ -8,24 +8,24 @@
 
 #include "cuda/cuda_calls.h"
 
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);       \
-            exit(1);                                                                      \
-        }                                                                                 \
+#define CHECK(condition)                                                            \
+    do {                                                                            \
+        if (!(condition)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                                \
+        }                                                                           \
     } while (0)
 
-#define EXPECT(want, call)                                                                               \
-    do {                                                                                                 \
-        CUresult got_ = (call);                                                                          \
-        if (got_ != (want)) {                                                                            \
-            const char *name_ = "?";                                                                     \
-            cuGetErrorName(got_, &name_);                                                                \
-            fprintf(stderr, "%s:%d: %s gave %s (%d), not %s\n", __FILE__, __LINE__, #call, name_, got_,  \
-                    #want);                                                                              \
-            exit(1);                                                                                     \
-        }                                                                                                \
+#define EXPECT(want, call)                                                                        \
+    do {                                                                                          \
+        CUresult got_ = (call);                                                                   \
+        if (got_ != (want)) {                                                                     \
+            const char *name_ = "?";                                                              \
+            cuGetErrorName(got_, &name_);                                                         \
+            fprintf(stderr, "%s:%d: %s gave %s (%d), not %s\n", __FILE__, __LINE__, #call, name_, \
+                    got_, #want);                                                                 \
+            exit(1);                                                                              \
+        }                                                                                         \
     } while (0)
 
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
@@ -45,8 +45,9 @@ static inline CUfunction kernel(const char *name)
 {
     static CUmodule module;
     CUfunction function;
-    if (!module)
+    if (!module) {
         OK(cuModuleLoad(&module, getenv("KERNELS")));
+    }
     OK(cuModuleGetFunction(&function, module, name));
     return function;
 }

@@ -48,14 +48,22 @@ int main(void)
     unsigned char rows[4][8], back[4][8];
     memset(rows, 5, sizeof rows);
     OK(cuMemsetD8_v2(p, 0, 4096));
-    CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = rows, .srcPitch = 8,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = 512, .dstXInBytes = 1,
-                           .WidthInBytes = 3, .Height = 4};
+    CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = rows,
+                           .srcPitch = 8,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = p,
+                           .dstPitch = 512,
+                           .dstXInBytes = 1,
+                           .WidthInBytes = 3,
+                           .Height = 4};
     OK(cuMemcpy2D_v2(&plane));
-    for (int y = 0; y < 4; y++)
+    for (int y = 0; y < 4; y++) {
         OK(cuMemcpyDtoH_v2(back[y], p + (CUdeviceptr)y * 512, 8));
-    for (int y = 0; y < 4; y++)
+    }
+    for (int y = 0; y < 4; y++) {
         CHECK(memcmp(back[y], "\0\5\5\5\0\0\0\0", 8) == 0);
+    }
     printf("%f %f %f\n", one, both, slow);
     return 0;
 }

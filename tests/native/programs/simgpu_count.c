@@ -4,8 +4,9 @@
 int main(void)
 {
     int count = 0;
-    if (cuInit(0) == CUDA_SUCCESS)
+    if (cuInit(0) == CUDA_SUCCESS) {
         OK(cuDeviceGetCount(&count));
+    }
     printf("%d\n", count);
     return 0;
 }

@@ -3,10 +3,7 @@
 
 #include "simgpu_check.h"
 
-static void count(void *data)
-{
-    ++*(int *)data;
-}
+static void count(void *data) { ++*(int *)data; }
 
 int main(void)
 {
@@ -52,8 +49,9 @@ int main(void)
     OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
     OK(cuGraphDestroy(graph));
     CHECK(calls == 0); /* nothing ran yet */
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
         OK(cuGraphLaunch(exec, a));
+    }
     OK(cuStreamSynchronize(a));
     OK(cuMemcpyDtoH_v2(&errors, errors_at, 8));
     CHECK(errors == 0 && calls == 10);

@@ -12,7 +12,8 @@ int main(int argc, char **argv)
     int file = -1;
     if (argc > 2 && strcmp(argv[2], "export") == 0) {
         CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    .requestedHandleTypes =
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
         CUmemGenericAllocationHandle chunk;
         OK(cuMemCreate(&chunk, bytes, &prop, 0));

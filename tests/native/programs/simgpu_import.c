@@ -14,7 +14,8 @@ int main(int argc, char **argv)
     size_t bytes = strtoull(argv[2], NULL, 10);
     int file = open(argv[1], O_RDONLY);
     CHECK(file >= 0);
-    OK(cuMemImportFromShareableHandle(&chunk, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemImportFromShareableHandle(&chunk, (void *)(intptr_t)file,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     OK(cuMemAddressReserve(&at, bytes, 0, 0, 0));
     OK(cuMemMap(at, bytes, 0, chunk, 0));
     OK(cuMemSetAccess(at, bytes, &access, 1));

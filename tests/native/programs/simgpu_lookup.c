@@ -1,13 +1,15 @@
 /* What cuGetProcAddress finds for which version and flag. */
 #include "simgpu_check.h"
 
-static void *find(const char *name, int version, cuuint64_t flags, CUdriverProcAddressQueryResult want)
+static void *find(const char *name, int version, cuuint64_t flags,
+                  CUdriverProcAddressQueryResult want)
 {
     void *function = (void *)1;
     CUdriverProcAddressQueryResult status = 77;
     OK(cuGetProcAddress_v2(name, &function, version, flags, &status));
-    if (status != want)
+    if (status != want) {
         fprintf(stderr, "%s at %d: status %d\n", name, version, status);
+    }
     CHECK(status == want);
     CHECK((function != NULL) == (want == CU_GET_PROC_ADDRESS_SUCCESS));
     return function;

@@ -8,7 +8,8 @@
 int main(int argc, char **argv)
 {
     struct simgpu_counters now, last = {0};
-    int (*counters)(struct simgpu_counters *) = (int (*)(struct simgpu_counters *))dlsym(RTLD_DEFAULT, "simgpu_counters");
+    int (*counters)(struct simgpu_counters *) =
+        (int (*)(struct simgpu_counters *))dlsym(RTLD_DEFAULT, "simgpu_counters");
     CHECK(argc == 3);
     begin();
     uint64_t bytes = strtoull(argv[1], NULL, 10) << 20, n = bytes / 8, stride = (2u << 20) / 8;
@@ -25,8 +26,9 @@ int main(int argc, char **argv)
     }
     /* Every word was counted up in every sweep, wherever it was in between. */
     CHECK(words[0] == 100 + strtoull(argv[2], NULL, 10));
-    for (uint64_t i = stride; i < n; i += stride)
+    for (uint64_t i = stride; i < n; i += stride) {
         CHECK(words[i] == strtoull(argv[2], NULL, 10));
+    }
     /* What was moved to the host, the GPU must fetch again; what was moved to the GPU, it has. */
     OK(cuMemPrefetchAsync(p, 8, CU_DEVICE_CPU, NULL));
     OK(cuCtxSynchronize());

@@ -15,7 +15,8 @@ int main(void)
     int value;
     begin();
     EXPECT(CUDA_ERROR_INVALID_IMAGE, cuModuleLoadData(&module, "garbage and more garbage"));
-    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU, cuModuleLoadData(&module, "\n.version 8.0\n.target sm_80\n"));
+    EXPECT(CUDA_ERROR_NO_BINARY_FOR_GPU,
+           cuModuleLoadData(&module, "\n.version 8.0\n.target sm_80\n"));
     EXPECT(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/no/such/file"));
     OK(cuModuleLoad(&module, getenv("KERNELS")));
     EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "no_such_kernel"));
@@ -36,7 +37,8 @@ int main(void)
     uint64_t words[4] = {0}, again[4] = {0};
     OK(cuMemAlloc_v2(&packed.p, 32));
     size = sizeof packed;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
     OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
     OK(cuMemcpyDtoH_v2(words, packed.p, 32));
     CHECK(words[0] == 0x910a2dec89025cc1ull); /* splitmix64(1) */
@@ -47,16 +49,20 @@ int main(void)
     OK(cuMemcpyDtoH_v2(again, packed.p, 32));
     CHECK(memcmp(words, again, 32) == 0);
     size = 8;
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, extra));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel((CUfunction)(void *)module, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, extra));
+    EXPECT(CUDA_ERROR_INVALID_HANDLE,
+           cuLaunchKernel((CUfunction)(void *)module, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     OK(cuLibraryUnload(library));
     OK(cuModuleUnload(module));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuModuleGetFunction(&function, module, "nop"));
 
     /* Every attribute that a runtime reads at its start has an answer. */
-    for (int i = 1; i <= 145; i++)
+    for (int i = 1; i <= 145; i++) {
         OK(cuDeviceGetAttribute(&value, (CUdevice_attribute)i, 0));
+    }
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, 100000, 0));
 
     /* Contexts: a stack for each thread, and the primary one counted. */

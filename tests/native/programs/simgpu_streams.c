@@ -11,10 +11,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void note_call(void *data)
-{
-    __atomic_add_fetch((int *)data, 1, __ATOMIC_SEQ_CST);
-}
+static void note_call(void *data) { __atomic_add_fetch((int *)data, 1, __ATOMIC_SEQ_CST); }
 
 static void wait_for_go(void *data)
 {
@@ -91,7 +88,8 @@ int main(void)
     LAUNCH(kernel("spin_us"), a, &us);
     OK(cuLaunchHostFunc(a, note_call, &calls));
     OK(cuEventRecord(end, a));
-    CHECK(now_s() - before < 0.030 || cuStreamQuery(a) == CUDA_SUCCESS); /* launching does not wait */
+    CHECK(now_s() - before < 0.030 ||
+          cuStreamQuery(a) == CUDA_SUCCESS); /* launching does not wait */
     OK(cuStreamSynchronize(a));
     CHECK(calls == 1);
     CHECK(now_s() - before >= 0.0299);

@@ -44,7 +44,8 @@ int main(void)
     OK(cuMemMap(at, 4 * MIB, 0, one, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(at, 2 * MIB, 0, two, 0));
     OK(cuMemMap(at + 4 * MIB, 2 * MIB, 0, two, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(at, 8 * MIB, &access, 1)); /* the end is not mapped */
+    EXPECT(CUDA_ERROR_INVALID_VALUE,
+           cuMemSetAccess(at, 8 * MIB, &access, 1)); /* the end is not mapped */
     OK(cuMemSetAccess(at, 6 * MIB, &access, 1));
     OK(cuMemGetAccess(&flags, &access.location, at + 5 * MIB));
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -88,7 +89,8 @@ int main(void)
     /* Exported and imported, it is one piece of memory with two mappings, counted once. */
     int file;
     OK(cuMemExportToShareableHandle(&file, fresh, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)file,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(file);
     OK(cuMemMap(at + 16 * MIB, 4 * MIB, 0, same, 0));
     OK(cuMemSetAccess(at + 16 * MIB, 4 * MIB, &access, 1));
