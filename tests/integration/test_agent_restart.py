@@ -84,6 +84,18 @@ def test_a_holder_outlives_its_agent_and_is_taken_over(agent: AgentProcess) -> N
     shim.close()
 
 
+def test_the_host_memory_for_evicted_data_outlives_the_agent(
+    tmp_path: Path, pretended: Path
+) -> None:
+    with AgentProcess(tmp_path / "a", pretended, ["--linger", "0"]) as agent:
+        other = other_process(agent.workload())
+        agent.kill()
+        agent.directory.arena.write_text("123456789")
+        agent.start()
+        assert agent.status().arena_bytes == 123456789
+        end(other)
+
+
 def test_a_new_agent_decides_as_soon_as_everybody_is_back(agent: AgentProcess) -> None:
     holder = Shim(agent.workload())
     holder.hello()

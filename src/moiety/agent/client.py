@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
+from moiety.model.errors import ProtocolError
 from moiety.wire.messages import Counters, decode_counters
 
 REQUESTS_MAX = 4096
@@ -42,7 +43,10 @@ class Client:
     def counters(self) -> Counters:
         """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
         fd = self.connection.counters_fd
-        return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
+        try:
+            return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
+        except (OSError, ProtocolError):
+            return Counters()
 
     def dispose(self) -> None:
         """Let go of everything that the kernel keeps for it here."""

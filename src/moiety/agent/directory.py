@@ -45,6 +45,11 @@ class Directory:
         return self.path / "agent.log"
 
     @property
+    def arena(self) -> Path:
+        """How much host memory the last agent gave to evicted data."""
+        return self.path / "arena"
+
+    @property
     def workloads(self) -> Path:
         """One directory for each workload."""
         return self.path / "w"
@@ -62,7 +67,7 @@ def default_path() -> Path:
 def find() -> Directory:
     """The directory that this environment names, whether or not it exists."""
     directory = Directory(default_path())
-    check_socket_path(directory.control)
+    check_socket_path(directory.workloads / "a workload" / "shim.sock")
     return directory
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import os
 import signal
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
 from moiety.agent.options import Options, parse
+from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
 from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.devices.nvml import Nvml, NvmlUnavailable
@@ -63,7 +66,7 @@ class Service:
             loop,
             devices,
             gpus,
-            self._options.arbiter_settings(),
+            self._settings(bool(survivors)),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
         )
@@ -105,6 +108,8 @@ class Service:
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         node.stop()
         known.close()
+        if not any(self._directory.workloads.iterdir()):
+            self._directory.arena.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Give the GPUs and the directory back, and leave no files that nobody needs."""
@@ -113,6 +118,18 @@ class Service:
         self._locks.clear()
         if self._devices:
             self._devices.close()
+
+    def _settings(self, outlived: bool) -> Settings:
+        """The arbiter's; what survivors evicted before we came counts as memory that we gave."""
+        settings = self._options.arbiter_settings()
+        if outlived and self._options.arena_bytes is None:
+            try:
+                arena_bytes = int(self._directory.arena.read_text())
+                settings = dataclasses.replace(settings, arena_bytes=arena_bytes)
+            except (OSError, ValueError):
+                pass
+        self._directory.arena.write_text(f"{settings.arena_bytes}\n")
+        return settings
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
         """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""
@@ -166,7 +183,12 @@ def lock_dir() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
     system = Path("/run/lock")
-    return system if os.access(system, os.W_OK) else Path("/tmp")
+    try:
+        # Not whether we may write there: every user must come to the same answer.
+        is_everybodys = bool(system.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        is_everybodys = False
+    return system if is_everybodys else Path("/tmp")
 
 
 def tell_ready(fd: int | None, answer: requests.Answer) -> None:
