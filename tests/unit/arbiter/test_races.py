@@ -138,3 +138,12 @@ def test_an_allocation_that_the_driver_refused_is_not_charged() -> None:
     talk.say(ev.Asked(1, 0, 1, 30))
     talk.say(ev.Freed(1, 0, 30, 0))
     assert talk.free_bytes() == 50
+
+
+def test_a_word_from_before_an_eviction_does_not_count_after_it() -> None:
+    talk = postponed()
+    talk.say(ev.Wanted(3))
+    talk.say(ev.Restored(2))
+    talk.say(ev.Evicted(2, 0, 30, 10, last=True))
+    assert talk.say(ev.Left(1)) == [do.Room(2, 0, 50)]
+    assert talk.say(ev.Restored(2)) == [do.Grant(2, 1)]
