@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "simgpu/resize.h"
+
 #define LARGEST (1ull << 43)
 #define SMALLEST (1ull << 36)
 
@@ -20,7 +22,7 @@ static void insert_gap(size_t at, uint64_t base, uint64_t end)
 {
     if (gap_count == gap_capacity) {
         gap_capacity = gap_capacity ? gap_capacity * 2 : 64;
-        gaps = realloc(gaps, gap_capacity * sizeof *gaps);
+        gaps = sg_resize(gaps, gap_capacity * sizeof *gaps);
     }
     memmove(&gaps[at + 1], &gaps[at], (gap_count - at) * sizeof *gaps);
     gaps[at] = (struct gap){base, end};
@@ -110,8 +112,11 @@ int sg_address_is_device(uint64_t address) { return address >= region && address
 
 void sg_address_clear(uint64_t base, uint64_t size)
 {
-    mmap((void *)(uintptr_t)base, size, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *at = mmap((void *)(uintptr_t)base, size, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (at == MAP_FAILED) {
+        abort(); /* the bytes would stay where nobody may find them */
+    }
 }
 
 /* ---- the map ---- */
@@ -166,7 +171,7 @@ void sg_map_add(struct sg_range *range)
     size_t i = below(map, range->base);
     if (map->count == map->capacity) {
         map->capacity = map->capacity ? map->capacity * 2 : 256;
-        map->at = realloc(map->at, map->capacity * sizeof *map->at);
+        map->at = sg_resize(map->at, map->capacity * sizeof *map->at);
     }
     memmove(&map->at[i + 1], &map->at[i], (map->count - i) * sizeof *map->at);
     map->at[i] = range;

@@ -164,7 +164,7 @@ CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
     size_t count = stream->captured_count + record->node_count;
-    CUgraphNode *both = malloc((count ? count : 1) * sizeof *both);
+    CUgraphNode *both = malloc((count + 1) * sizeof *both);
     size_t n = 0;
     for (size_t i = 0; i < stream->captured_count; i++) {
         both[n++] = stream->captured[i];
@@ -302,7 +302,6 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
         !pthread_equal(capture->thread, pthread_self())) {
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
-    hold(capture);
     pthread_mutex_lock(&stream->context->lock);
     for (CUstream other = stream->context->streams; other; other = other->next) {
         if (other->capture != capture || other == stream) {
@@ -314,8 +313,9 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
         leave(other);
     }
     pthread_mutex_unlock(&stream->context->lock);
-    leave(stream);
+    leave(stream); /* the reference of beginning is still there */
     close_capture(capture);
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): as the line before last says
     if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
@@ -324,7 +324,6 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
         capture->graph = NULL;
     }
     sg_capture_unref(capture);
-    sg_capture_unref(capture); /* that of beginning */
     return result;
 }
 

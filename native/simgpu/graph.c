@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
+#include "simgpu/resize.h"
 
 struct CUgraphExec_st {
     int refs;
@@ -92,7 +93,7 @@ void sg_graph_remove(CUgraphNode node)
         sg_graph_unlink(node, other);
     }
     CUgraphNode *at = &graph->first;
-    while (*at != node) {
+    while (*at && *at != node) {
         at = &(*at)->next;
     }
     *at = node->next;
@@ -156,7 +157,7 @@ static int put_in_order(CUgraphNode node, CUgraphNode **order, size_t *count)
         }
     }
     node->mark = 2;
-    *order = realloc(*order, (*count + 1) * sizeof **order);
+    *order = sg_resize(*order, (*count + 1) * sizeof **order);
     (*order)[(*count)++] = node;
     return 0;
 }

@@ -86,7 +86,7 @@ int sg_handle_remove(const void *object, enum sg_type type)
     struct entry *entry = find(object);
     int is = entry && entry->type == type;
     if (is) {
-        *entry = (struct entry){&removed, 0};
+        entry->object = &removed;
     }
     pthread_mutex_unlock(&lock);
     return is;

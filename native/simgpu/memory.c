@@ -76,9 +76,9 @@ static CUresult alloc_small(CUcontext context, struct sg_range *range)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     for (struct sg_block *block = blocks; block && !range->base; block = block->next) {
-        if (block->context == context && UNITS - block->used >= count &&
-            (range->base = take_units(block, count)) != 0) {
-            range->block = block;
+        if (block->context == context && UNITS - block->used >= count) {
+            range->base = take_units(block, count);
+            range->block = range->base ? block : NULL;
         }
     }
     if (!range->base) {

@@ -190,7 +190,7 @@ CUresult sg_module_function(CUfunction *out, CUmodule module, const char *name)
         if (function) {
             function->module = module;
             function->kernel = kernel;
-            strcpy(function->name, name);
+            memcpy(function->name, name, strlen(name) + 1);
             for (uint32_t i = 0, at = 0; i < kernel->params; i++) {
                 uint32_t size = kernel->size[i],
                          alignment = size && !(size & (size - 1)) && size <= 16 ? size : 8;

@@ -5,6 +5,7 @@
 #include "simgpu/address.h"
 #include "simgpu/graph.h"
 #include "simgpu/launch.h"
+#include "simgpu/resize.h"
 
 static CUresult find(CUgraphNode node)
 {
@@ -272,7 +273,7 @@ CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CU
             return CUDA_ERROR_INVALID_VALUE;
         }
         to[i]->depends =
-            realloc(to[i]->depends, (to[i]->depend_count + 1) * sizeof *to[i]->depends);
+            sg_resize(to[i]->depends, (to[i]->depend_count + 1) * sizeof *to[i]->depends);
         to[i]->depends[to[i]->depend_count++] = from[i];
     }
     return CUDA_SUCCESS;

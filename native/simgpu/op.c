@@ -5,6 +5,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/graph.h"
+#include "simgpu/resize.h"
 
 struct sg_op *sg_op_new(enum sg_op_kind kind)
 {
@@ -73,7 +74,7 @@ void sg_op_free(struct sg_op *op)
 
 void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number)
 {
-    op->waits = realloc(op->waits, (op->wait_count + 1) * sizeof *op->waits);
+    op->waits = sg_resize(op->waits, (op->wait_count + 1) * sizeof *op->waits);
     sg_stream_ref(stream);
     op->waits[op->wait_count++] = (struct sg_wait){stream, number};
 }

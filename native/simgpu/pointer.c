@@ -14,59 +14,73 @@ struct answer {
     size_t bytes;
 };
 
-static CUresult describe(struct answer *answer, CUpointer_attribute attribute, uint64_t address,
-                         const struct sg_range *range, const struct sg_range *mapped)
+static int on_device(const struct sg_range *range)
 {
-    int device = range && range->kind != SG_HOST && range->kind != SG_REGISTERED;
-    *answer = (struct answer){.bytes = sizeof(uint64_t)};
+    return range->kind != SG_HOST && range->kind != SG_REGISTERED;
+}
+
+/* What is known of every range. 0: the attribute is none of these. */
+static int describe_range(struct answer *answer, CUpointer_attribute attribute, uint64_t address,
+                          const struct sg_range *range)
+{
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        answer->pointer = range ? range->context : NULL;
-        return range && range->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        answer->pointer = range->context;
+        return range->context ? 1 : -1;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        answer->number = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        answer->number = on_device(range) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         answer->bytes = sizeof(unsigned);
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return 1;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         answer->word = address;
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return 1;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         answer->word = address;
-        return range && (!device || range->kind == SG_MANAGED) ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_INVALID_VALUE;
+        return !on_device(range) || range->kind == SG_MANAGED ? 1 : -1;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        answer->word = range ? range->id : 0;
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        answer->word = range->id;
+        return 1;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         answer->bytes = sizeof(unsigned);
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return 1;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        answer->number = range && range->kind == SG_MANAGED;
+        answer->number = range->kind == SG_MANAGED;
         answer->bytes = sizeof(unsigned);
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return 1;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        answer->signed_number = range ? sg_ordinal_of(range->gpu) : CU_DEVICE_INVALID;
+        answer->signed_number = sg_ordinal_of(range->gpu);
         answer->bytes = sizeof(int);
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return 1;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        answer->word = range->base;
+        return 1;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        answer->word = range->size;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* What is known of memory that the program mapped itself; false or nothing for all other. */
+static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attribute,
+                                 const struct sg_range *range, const struct sg_range *mapped)
+{
+    switch (attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         answer->number = range && range->kind == SG_ALLOCATED;
         answer->bytes = 1;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        answer->word = range ? range->base : 0;
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        answer->word = range ? range->size : 0;
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        answer->number = range && (range->kind != SG_RESERVED || mapped);
+        answer->number = range && range->kind != SG_RESERVED;
+        answer->bytes = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         answer->word = mapped ? (uint64_t)mapped->chunk->prop.requestedHandleTypes : 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         answer->number = mapped  ? (unsigned)mapped->access
@@ -82,12 +96,21 @@ static CUresult describe(struct answer *answer, CUpointer_attribute attribute, u
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         answer->word = mapped ? mapped->base : 0;
         return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        answer->word = mapped ? (uint64_t)(uintptr_t)mapped->chunk : range ? range->id : 0;
-        return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+}
+
+static CUresult describe(struct answer *answer, CUpointer_attribute attribute, uint64_t address,
+                         const struct sg_range *range, const struct sg_range *mapped)
+{
+    static const struct sg_range nothing = {.kind = SG_HOST};
+    *answer = (struct answer){.bytes = sizeof(uint64_t)};
+    int known = describe_range(answer, attribute, address, range ? range : &nothing);
+    if (known) {
+        return known > 0 && range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return describe_mapping(answer, attribute, range, mapped);
 }
 
 /* Map locked. A reservation with memory behind it says what the memory says. */

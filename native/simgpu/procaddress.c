@@ -67,9 +67,11 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuui
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
 }
 
-CUDA_EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *, void **, int, cuuint64_t,
-                                              CUdriverProcAddressQueryResult *);
-CUDA_EXPORT CUresult cuGetProcAddress_ptsz(const char *, void **, int, cuuint64_t);
+CUDA_EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version,
+                                              cuuint64_t flags,
+                                              CUdriverProcAddressQueryResult *status);
+CUDA_EXPORT CUresult cuGetProcAddress_ptsz(const char *symbol, void **function, int version,
+                                           cuuint64_t flags);
 
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version,
                                   cuuint64_t flags, CUdriverProcAddressQueryResult *status)

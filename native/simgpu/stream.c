@@ -121,14 +121,13 @@ static int start(CUstream stream)
     pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&how, 1 << 20);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    sg_stream_ref(stream);
     int error = pthread_create(&stream->thread, &how, carry_out, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&how);
-    if (error) {
-        sg_stream_unref(stream);
+    if (!error) { /* the thread waits for the lock that we hold, so it cannot end before */
+        sg_stream_ref(stream);
+        stream->started = 1;
     }
-    stream->started = !error;
     return error;
 }
 
@@ -282,6 +281,7 @@ static CUresult own_stream(CUcontext context, CUstream *out)
     struct own *own = malloc(sizeof *own);
     CUstream stream = sg_stream_new(context, CU_STREAM_DEFAULT, 0);
     if (!own || !stream) {
+        free(own);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     stream->per_thread = 1;

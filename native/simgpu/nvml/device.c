@@ -38,7 +38,7 @@ static nvmlReturn_t put(char *out, unsigned bytes, const char *text)
     if (strlen(text) >= bytes) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
-    strcpy(out, text);
+    memcpy(out, text, strlen(text) + 1);
     return NVML_SUCCESS;
 }
 

@@ -85,7 +85,7 @@ static nvmlReturn_t put(char *out, unsigned bytes, const char *text)
     if (strlen(text) >= bytes) {
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
-    strcpy(out, text);
+    memcpy(out, text, strlen(text) + 1);
     return NVML_SUCCESS;
 }
 
@@ -137,7 +137,10 @@ NVML_SYSTEM(nvmlSystemGetProcessName, unsigned int pid, char *name, unsigned int
         return NVML_ERROR_NOT_FOUND;
     }
     if (fgets(text, sizeof text, file)) {
-        text[strcspn(text, "\n")] = '\0';
+        char *end_of_line = strchr(text, '\n');
+        if (end_of_line) {
+            *end_of_line = '\0';
+        }
     }
     fclose(file);
     return put(name, bytes, text);

@@ -277,9 +277,13 @@ static char *trim(char *text)
     while (isspace((unsigned char)*text)) {
         text++;
     }
-    for (char *end = text + strlen(text); end > text && isspace((unsigned char)end[-1]);) {
-        *--end = '\0';
+    char *end = text;
+    for (char *at = text; *at; at++) {
+        if (!isspace((unsigned char)*at)) {
+            end = at + 1;
+        }
     }
+    *end = '\0';
     return text;
 }
 
@@ -395,7 +399,10 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
     while (!error && fgets(line, sizeof line, file)) {
         char inner[300];
         number++;
-        line[strcspn(line, "#\n")] = '\0';
+        char *comment = strpbrk(line, "#\n");
+        if (comment) {
+            *comment = '\0';
+        }
         char *name = trim(line), *value = strchr(name, '=');
         if (!*name) {
             continue;
@@ -465,7 +472,7 @@ int sg_machine_parse(struct sg_machine *machine, const char *text, char *why, si
                  "the description is longer than %zu characters; put it into a file", sizeof copy);
         return -EINVAL;
     }
-    strcpy(copy, text);
+    memcpy(copy, text, strlen(text) + 1);
     for (char *one = strtok_r(copy, "+", &save); one && !error; one = strtok_r(NULL, "+", &save)) {
         one = trim(one);
         error = strchr(one, '/') && !strchr(one, ':') && !strchr(one, '=')

@@ -48,7 +48,7 @@ struct sg_profile {
     uint32_t pci_device_id; /* device << 16 | vendor, as NVML has it */
     uint32_t pcie_generation;
     uint32_t nvml_architecture;
-    uint32_t reserved;
+    uint32_t reserved[2]; /* no padding: profiles are compared as bytes */
 };
 
 struct sg_machine {

@@ -97,7 +97,7 @@ static void shared_mutex(pthread_mutex_t *mutex)
 
 static int holds(const struct sg_export *export, unsigned slot)
 {
-    return export->holders[slot / 64] >> (slot % 64) & 1;
+    return (export->holders[slot / 64] >> (slot % 64) & 1) != 0;
 }
 
 static void stop_holding(struct sg_export *export, unsigned slot)
@@ -396,7 +396,10 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
     }
     unlink(path);
     file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(struct sg_state)) != 0 || !(sg_state = map(file))) {
+    if (file >= 0 && ftruncate(file, sizeof(struct sg_state)) == 0) {
+        sg_state = map(file);
+    }
+    if (!sg_state) {
         int error = errno;
         snprintf(why, why_bytes,
                  "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
@@ -468,8 +471,12 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
         return error;
     }
     error = open_file(directory, &machine, why, why_bytes);
-    if (!error && (error = take_slot(role)) != 0) {
-        snprintf(why, why_bytes, "%d processes use these GPUs already; end some", SG_PROCESSES_MAX);
+    if (!error) {
+        error = take_slot(role);
+        if (error) {
+            snprintf(why, why_bytes, "%d processes use these GPUs already; end some",
+                     SG_PROCESSES_MAX);
+        }
     }
     close(lock);
     return error;

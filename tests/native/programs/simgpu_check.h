@@ -8,26 +8,27 @@
 
 #include "cuda/cuda_calls.h"
 
-#define CHECK(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                \
-        }                                                                           \
-    } while (0)
+static inline void check(int holds, const char *file, int line, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s:%d: not so: %s\n", file, line, what);
+        exit(1);
+    }
+}
 
-#define EXPECT(want, call)                                                                        \
-    do {                                                                                          \
-        CUresult got_ = (call);                                                                   \
-        if (got_ != (want)) {                                                                     \
-            const char *name_ = "?";                                                              \
-            cuGetErrorName(got_, &name_);                                                         \
-            fprintf(stderr, "%s:%d: %s gave %s (%d), not %s\n", __FILE__, __LINE__, #call, name_, \
-                    got_, #want);                                                                 \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
+static inline void expect(CUresult want, CUresult got, const char *file, int line, const char *call)
+{
+    const char *name = "?", *wanted = "?";
+    if (got != want) {
+        cuGetErrorName(got, &name);
+        cuGetErrorName(want, &wanted);
+        fprintf(stderr, "%s:%d: %s gave %s, not %s\n", file, line, call, name, wanted);
+        exit(1);
+    }
+}
 
+#define CHECK(condition) check((condition) ? 1 : 0, __FILE__, __LINE__, #condition)
+#define EXPECT(want, call) expect(want, call, __FILE__, __LINE__, #call)
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
 
 /* The first GPU's primary context, current. */

@@ -5,7 +5,10 @@ static void *find(const char *name, int version, cuuint64_t flags,
                   CUdriverProcAddressQueryResult want)
 {
     void *function = (void *)1;
-    CUdriverProcAddressQueryResult status = 77;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    if (want == CU_GET_PROC_ADDRESS_SUCCESS) {
+        status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND; /* whatever it is, it must be written */
+    }
     OK(cuGetProcAddress_v2(name, &function, version, flags, &status));
     if (status != want) {
         fprintf(stderr, "%s at %d: status %d\n", name, version, status);
