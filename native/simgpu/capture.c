@@ -313,9 +313,9 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
         leave(other);
     }
     pthread_mutex_unlock(&stream->context->lock);
-    leave(stream); /* the reference of beginning is still there */
+    leave(stream);
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the reference of beginning is still there
     close_capture(capture);
-    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): as the line before last says
     if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }

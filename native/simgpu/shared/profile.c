@@ -1,6 +1,5 @@
 #include "simgpu/shared/profile.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,14 +271,16 @@ static int read_quantity(const char *text, enum key_kind kind, uint64_t *value)
     return -1;
 }
 
+static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 static char *trim(char *text)
 {
-    while (isspace((unsigned char)*text)) {
+    while (is_blank(*text)) {
         text++;
     }
     char *end = text;
     for (char *at = text; *at; at++) {
-        if (!isspace((unsigned char)*at)) {
+        if (!is_blank(*at)) {
             end = at + 1;
         }
     }
