@@ -8,8 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import makespan, overhead  # noqa: E402  (the path comes first)
-from bench.figure import RESULTS, save, table  # noqa: E402
+from bench import makespan, overhead
+from bench.figure import RESULTS, save, table
 
 SCRIPTS = {"overhead": overhead.measure, "makespan": makespan.measure}
 

@@ -3,8 +3,8 @@
 typedef unsigned long long u64;
 
 #define KERNEL __attribute__((nvptx_kernel)) void
-#define FIRST                                                                  \
-    ((u64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() +     \
+#define FIRST                                                              \
+    ((u64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + \
      __nvvm_read_ptx_sreg_tid_x())
 #define STRIDE ((u64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x())
 

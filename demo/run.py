@@ -80,7 +80,7 @@ def build(folder: Path, *, simulated: bool) -> tuple[Path, list[list[str]]]:
     else:
         ptx = ["-target", "nvptx64-cuda", "-mcpu=sm_75", "-S"]
         kernels = compile_c(HERE / "kernels.c", folder / "kernels.ptx", *ptx)
-    # The driver to link with: any libcuda.so.1 will do, the program finds the real one when it runs.
+    # To link with, any libcuda.so.1 will do: when it runs, the program finds the real one.
     linked = compile_c(
         HERE / "worker.c", folder / "worker", *target, str(simgpu / "libcuda.so.1"), "-ldl"
     )
@@ -163,9 +163,7 @@ def play(
     )
     names = ["C, linked with the driver", "C, driver looked up", "Python, cuda-core"]
     programs = [
-        Program(
-            label, [*command, str(kernels), str(each), *map(str, (rounds, GPU_MS, CPU_MS, i))]
-        )
+        Program(label, [*command, str(kernels), str(each), *map(str, (rounds, GPU_MS, CPU_MS, i))])
         for i, (label, command) in enumerate(zip(names, commands, strict=True))
     ]
     alone = []

@@ -25,26 +25,26 @@ typedef unsigned long long u64;
 
 #ifdef LOOKUP
 /* As a runtime does it: the plain name, and the version in which it got its present form. */
-#define CALLS(X)                                     \
-    X(cuInit, "cuInit", 2000)                        \
-    X(cuDeviceGet, "cuDeviceGet", 2000)              \
-    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000)      \
-    X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000) \
-    X(cuCtxSetCurrent, "cuCtxSetCurrent", 4000)      \
-    X(cuModuleLoad, "cuModuleLoad", 2000)            \
-    X(cuModuleGetFunction, "cuModuleGetFunction", 2000) \
-    X(cuStreamCreate, "cuStreamCreate", 2000)        \
-    X(cuStreamSynchronize, "cuStreamSynchronize", 2000) \
-    X(cuLaunchKernel, "cuLaunchKernel", 4000)        \
-    X(cuMemAlloc_v2, "cuMemAlloc", 3020)             \
-    X(cuMemFree_v2, "cuMemFree", 3020)               \
-    X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020)         \
-    X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020)         \
-    X(cuMemsetD8_v2, "cuMemsetD8", 3020)
-#define X(symbol, name, version) static __typeof__(&symbol) call_##symbol;
+#    define CALLS(X)                                                        \
+        X(cuInit, "cuInit", 2000)                                           \
+        X(cuDeviceGet, "cuDeviceGet", 2000)                                 \
+        X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000)       \
+        X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000) \
+        X(cuCtxSetCurrent, "cuCtxSetCurrent", 4000)                         \
+        X(cuModuleLoad, "cuModuleLoad", 2000)                               \
+        X(cuModuleGetFunction, "cuModuleGetFunction", 2000)                 \
+        X(cuStreamCreate, "cuStreamCreate", 2000)                           \
+        X(cuStreamSynchronize, "cuStreamSynchronize", 2000)                 \
+        X(cuLaunchKernel, "cuLaunchKernel", 4000)                           \
+        X(cuMemAlloc_v2, "cuMemAlloc", 3020)                                \
+        X(cuMemFree_v2, "cuMemFree", 3020)                                  \
+        X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020)                            \
+        X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020)                            \
+        X(cuMemsetD8_v2, "cuMemsetD8", 3020)
+#    define X(symbol, name, version) static __typeof__(&symbol) call_##symbol;
 CALLS(X)
-#undef X
-#define CALL(symbol) call_##symbol
+#    undef X
+#    define CALL(symbol) call_##symbol
 
 static void find_driver(void)
 {
@@ -55,16 +55,17 @@ static void find_driver(void)
         fprintf(stderr, "worker: no driver: %s\n", dlerror());
         exit(1);
     }
-#define X(symbol, name, version)                                                                \
-    if (find(name, (void **)&call_##symbol, version, 0, NULL) != CUDA_SUCCESS || !call_##symbol) { \
-        fprintf(stderr, "worker: the driver has no %s\n", name);                                \
-        exit(1);                                                                                \
-    }
+#    define X(symbol, name, version)                                                 \
+        if (find(name, (void **)&call_##symbol, version, 0, NULL) != CUDA_SUCCESS || \
+            !call_##symbol) {                                                        \
+            fprintf(stderr, "worker: the driver has no %s\n", name);                 \
+            exit(1);                                                                 \
+        }
     CALLS(X)
-#undef X
+#    undef X
 }
 #else
-#define CALL(name) name
+#    define CALL(name) name
 static void find_driver(void) {}
 #endif
 
@@ -102,7 +103,7 @@ static void launch(CUfunction kernel, unsigned blocks, void **params)
 /* A few small pieces, some odd ones, and the rest in large ones. */
 static void allocate(u64 bytes)
 {
-    static const u64 small[] = {4096, 100 * 1024, 3 * MIB + 8};
+    static const u64 small[] = {4096, 102400, 3 * MIB + 8};
     u64 left = bytes;
     for (size_t i = 0; i < sizeof(small) / sizeof(small[0]) && left > small[i] * 4; i++) {
         pieces[piece_count++].words = small[i] / 8;
@@ -160,7 +161,8 @@ static u64 check_all(u64 seed, u64 rounds)
     MUST(cuMemsetD8_v2, errors, 0, 8);
     for (int i = 0; i < piece_count; i++) {
         u64 piece_seed = seed + (u64)i * 1000003;
-        void *params[] = {&pieces[i].at, &pieces[i].words, &piece_seed, &device_ks, &rounds, &errors};
+        void *params[] = {&pieces[i].at, &pieces[i].words, &piece_seed,
+                          &device_ks,    &rounds,          &errors};
         launch(check, 1024, params);
     }
     MUST(cuStreamSynchronize, stream);

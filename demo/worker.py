@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import Device, LaunchConfig, ObjectCode, launch
@@ -17,7 +18,7 @@ WIDE = LaunchConfig(grid=1024, block=256)
 ONE = LaunchConfig(grid=1, block=1)
 
 
-def check(result: tuple[object, ...]) -> object:
+def check(result: tuple[Any, ...]) -> Any:
     """Raise on a driver error; return what else the call returned."""
     if result[0] != driver.CUresult.CUDA_SUCCESS:
         raise SystemExit(f"worker: the driver said {result[0]}")

@@ -1,9 +1,6 @@
 /* A CUDA driver that does nothing, so that a benchmark sees only what stands in front of it.
  * Every call succeeds at once; only a lookup and a small copy do what they say. */
 
-
-
-
 #include "cuda/cuda_calls.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"

@@ -6,31 +6,31 @@
 #include "shim/gate.h"
 #include "shim/real.h"
 
-#define BEGIN_CAPTURE(name, parameters, arguments)  \
-    CUresult name parameters                        \
-    {                                               \
-        struct mw_slot *slot = gate_enter();        \
-        CUresult result = REAL(name) arguments;     \
-        if (result == CUDA_SUCCESS) {               \
-            gate_capture_began();                   \
-        }                                           \
-        gate_leave(slot);                           \
-        return result;                              \
+#define BEGIN_CAPTURE(name, parameters, arguments) \
+    CUresult name parameters                       \
+    {                                              \
+        struct mw_slot *slot = gate_enter();       \
+        CUresult result = REAL(name) arguments;    \
+        if (result == CUDA_SUCCESS) {              \
+            gate_capture_began();                  \
+        }                                          \
+        gate_leave(slot);                          \
+        return result;                             \
     }
-#define END_CAPTURE(name, is_capturing)                                \
-    CUresult name(CUstream stream, CUgraph *graph)               \
-    {                                                            \
-        struct mw_slot *slot = gate_enter();                     \
+#define END_CAPTURE(name, is_capturing)                               \
+    CUresult name(CUstream stream, CUgraph *graph)                    \
+    {                                                                 \
+        struct mw_slot *slot = gate_enter();                          \
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE; \
-        REAL(is_capturing)(stream, &status);           \
-        CUresult result = REAL(name)(stream, graph);             \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&           \
-            result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&      \
-            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {  \
-            gate_capture_ended();                                \
-        }                                                        \
-        gate_leave(slot);                                        \
-        return result;                                           \
+        REAL(is_capturing)(stream, &status);                          \
+        CUresult result = REAL(name)(stream, graph);                  \
+        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                \
+            result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&           \
+            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {       \
+            gate_capture_ended();                                     \
+        }                                                             \
+        gate_leave(slot);                                             \
+        return result;                                                \
     }
 
 BEGIN_CAPTURE(cuStreamBeginCapture, (CUstream stream), (stream))

@@ -58,25 +58,25 @@ static void context_gone(struct device *device, CUcontext context)
 }
 
 /* Room first, then the driver's own call, then the agent is told. */
-#define CREATE_CONTEXT(context, dev, call)                            \
-    struct device *device = NULL;                                     \
-    uint64_t began_ns = now_ns();                                     \
-    CUresult result;                                                  \
-    if (!control_is_active()) {                                       \
-        return call;                                                  \
-    }                                                                 \
-    result = device_attach(dev, &device);                             \
-    if (result != CUDA_SUCCESS) {                                     \
-        return result;                                                \
-    }                                                                 \
-    do {                                                              \
-        result = call;                                                \
-    } while (may_try_again(result, began_ns));                        \
-    if (result == CUDA_SUCCESS) {                                     \
-        context_made(device, *(context));                             \
-    } else if (device->context_count == 0) {                          \
-        device_detach(device);                                        \
-    }                                                                 \
+#define CREATE_CONTEXT(context, dev, call)     \
+    struct device *device = NULL;              \
+    uint64_t began_ns = now_ns();              \
+    CUresult result;                           \
+    if (!control_is_active()) {                \
+        return call;                           \
+    }                                          \
+    result = device_attach(dev, &device);      \
+    if (result != CUDA_SUCCESS) {              \
+        return result;                         \
+    }                                          \
+    do {                                       \
+        result = call;                         \
+    } while (may_try_again(result, began_ns)); \
+    if (result == CUDA_SUCCESS) {              \
+        context_made(device, *(context));      \
+    } else if (device->context_count == 0) {   \
+        device_detach(device);                 \
+    }                                          \
     return result
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev)

@@ -49,8 +49,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     CUresult result = REAL(cuMemGetInfo_v2)(available, total);
     struct device *device;
-    if (result != CUDA_SUCCESS || !control_is_active() ||
-        device_current(&device) != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS || !control_is_active() || device_current(&device) != CUDA_SUCCESS) {
         return result;
     }
     uint64_t used = memory_allocated(device);

@@ -6,8 +6,8 @@
 static CUmemAllocationHandleType exportable(CUdevice device)
 {
     int supported = 0;
-    REAL(cuDeviceGetAttribute)
-    (&supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+    REAL(cuDeviceGetAttribute)(
+        &supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
     return supported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
 }
 

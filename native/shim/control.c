@@ -162,6 +162,7 @@ static void carry_out(const union link_message *message)
     case MW_EVICT:
         device = device_of_gpu(message->amount.gpu);
         if (device) {
+            device->credit_bytes = 0; /* whoever is told to go has no room any more */
             memory_evict(device, message->amount.bytes, report_evicted);
             count_moves();
         }
@@ -241,6 +242,8 @@ static void in_forked_child(void)
     session_after_fork(&session);
 }
 
+/* What pthread_atfork is made of: that one is not in libc before glibc 2.34. */
+// NOLINTNEXTLINE(bugprone-reserved-identifier) glibc's name
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 
 static int start_thread(void)

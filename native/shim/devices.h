@@ -12,16 +12,16 @@
 
 struct device {
     CUdevice ordinal;
-    bool known;      /* the agent told limit and chunk */
-    bool attached;   /* and made room for a context */
-    uint32_t gpu;    /* the agent's index */
+    bool known;    /* the agent told limit and chunk */
+    bool attached; /* and made room for a context */
+    uint32_t gpu;  /* the agent's index */
     uint64_t total_bytes;
     uint64_t limit_bytes;
     uint64_t chunk_bytes;
-    CUcontext primary; /* the primary one, while it exists */
+    CUcontext primary;                /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
     uint32_t context_count;
-    CUstream stream;        /* of contexts[0], for moving memory */
+    CUstream stream; /* of contexts[0], for moving memory */
     CUcontext stream_context;
     /* The next three are memory.c's, under its lock. */
     uint64_t allocated_bytes;

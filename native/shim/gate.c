@@ -54,8 +54,7 @@ void gate_init(struct mw_counters *shared)
 int gate_map_lease(int memfd)
 {
     void *old = gate.word == &always_open ? NULL : (void *)(uintptr_t)gate.word;
-    void *page =
-        mmap(old, MW_LEASE_BYTES, PROT_READ, MAP_SHARED | (old ? MAP_FIXED : 0), memfd, 0);
+    void *page = mmap(old, MW_LEASE_BYTES, PROT_READ, MAP_SHARED | (old ? MAP_FIXED : 0), memfd, 0);
     if (page == MAP_FAILED) {
         return -errno;
     }

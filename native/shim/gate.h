@@ -25,8 +25,8 @@ struct gate {
 extern struct gate gate;
 extern __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec")));
 
-/* Uses `counters` for the threads' counts; NULL stands for counts nobody reads. */
-void gate_init(struct mw_counters *counters);
+/* Uses `shared` for the threads' counts; NULL stands for counts nobody reads. */
+void gate_init(struct mw_counters *shared);
 /* Takes the page as the lease from now on; an earlier one is replaced at the same address. */
 int gate_map_lease(int memfd);
 /* Gives this thread a slot of its own; NULL when there are no more. */

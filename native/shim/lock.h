@@ -25,7 +25,7 @@ static inline void lock_release_cleanup(struct lock **lock) { lock_drop(*lock); 
 #define LOCK_JOIN_(a, b) a##b
 #define LOCK_JOIN(a, b) LOCK_JOIN_(a, b)
 /* Holds a lock until the end of the block. */
-#define LOCK_SCOPE(which)                                                                   \
+#define LOCK_SCOPE(which)                                                                     \
     struct lock *LOCK_JOIN(scope_, __LINE__) __attribute__((cleanup(lock_release_cleanup))) = \
         (lock_take(which), (which))
 

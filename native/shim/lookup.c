@@ -11,15 +11,17 @@
 #include "shim/versions.h"
 
 #if defined(__clang__) && __has_attribute(musttail)
-#define TAIL_CALL __attribute__((musttail)) return
+#    define TAIL_CALL __attribute__((musttail)) return
 #else
-#define TAIL_CALL return /* gcc at -O2 makes a jump of it */
+#    define TAIL_CALL return /* gcc at -O2 makes a jump of it */
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
 
+// NOLINTBEGIN(readability-redundant-declaration) libc's, but to be exported by us
 EXPORT void *dlsym(void *restrict handle, const char *restrict name);
 EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
+// NOLINTEND(readability-redundant-declaration)
 
 static bool is_driver_call(const char *name)
 {

@@ -16,12 +16,14 @@ static CUresult not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 void *real_entries[ENTRY_COUNT];
 struct real_threads real_threads;
 
+// NOLINTBEGIN(bugprone-suspicious-missing-comma) a name and its suffix are one string
 static const char *const names[ENTRY_COUNT] = {
 #define CUDA_CALL(name, parameters, arguments) #name,
 #define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
 #define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
 #include "cuda/cuda_calls.def"
 };
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 /* Our functions, NULL where the driver's own is handed out. */
 #define OURS_OWN(name) (void *)name,
@@ -85,7 +87,8 @@ static void *find_in_gnu_hash(const struct symbols *in, const char *name)
     for (;; i++) {
         uint32_t c = chain[i - first];
         const ElfW(Sym) *symbol = &in->table[i];
-        if ((c | 1u) == (h | 1u) && symbol->st_value && !strcmp(in->strings + symbol->st_name, name)) {
+        if ((c | 1u) == (h | 1u) && symbol->st_value &&
+            !strcmp(in->strings + symbol->st_name, name)) {
             return (void *)(in->base + symbol->st_value);
         }
         if (c & 1u) {
@@ -130,10 +133,18 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
             /* glibc relocates these in place; other loaders leave them relative */
             ElfW(Addr) at = d->d_un.d_ptr;
             at += at < info->dlpi_addr ? info->dlpi_addr : 0;
-            if (d->d_tag == DT_SYMTAB) in.table = (void *)at;
-            if (d->d_tag == DT_STRTAB) in.strings = (void *)at;
-            if (d->d_tag == DT_GNU_HASH) in.gnu_hash = (void *)at;
-            if (d->d_tag == DT_HASH) in.hash = (void *)at;
+            if (d->d_tag == DT_SYMTAB) {
+                in.table = (void *)at;
+            }
+            if (d->d_tag == DT_STRTAB) {
+                in.strings = (void *)at;
+            }
+            if (d->d_tag == DT_GNU_HASH) {
+                in.gnu_hash = (void *)at;
+            }
+            if (d->d_tag == DT_HASH) {
+                in.hash = (void *)at;
+            }
         }
     }
     if (in.table && in.strings) {
@@ -183,8 +194,12 @@ static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type == PT_LOAD) {
             uintptr_t begin = info->dlpi_addr + p->p_vaddr;
-            if (!driver_begin || begin < driver_begin) driver_begin = begin;
-            if (begin + p->p_memsz > driver_end) driver_end = begin + p->p_memsz;
+            if (!driver_begin || begin < driver_begin) {
+                driver_begin = begin;
+            }
+            if (begin + p->p_memsz > driver_end) {
+                driver_end = begin + p->p_memsz;
+            }
         }
     }
     *(const char **)data = info->dlpi_name;
@@ -240,11 +255,20 @@ bool real_load(void)
 bool real_is_complete(const char **missing)
 {
     static const enum entry needed[] = {
-        ENTRY_cuMemAddressReserve, ENTRY_cuMemAddressFree,     ENTRY_cuMemCreate,
-        ENTRY_cuMemRelease,        ENTRY_cuMemMap,             ENTRY_cuMemUnmap,
-        ENTRY_cuMemSetAccess,      ENTRY_cuMemcpyDtoHAsync_v2, ENTRY_cuMemcpyHtoDAsync_v2,
-        ENTRY_cuCtxPushCurrent_v2, ENTRY_cuCtxPopCurrent_v2,   ENTRY_cuCtxGetDevice,
-        ENTRY_cuDeviceGetUuid,     ENTRY_cuStreamSynchronize,
+        ENTRY_cuMemAddressReserve,
+        ENTRY_cuMemAddressFree,
+        ENTRY_cuMemCreate,
+        ENTRY_cuMemRelease,
+        ENTRY_cuMemMap,
+        ENTRY_cuMemUnmap,
+        ENTRY_cuMemSetAccess,
+        ENTRY_cuMemcpyDtoHAsync_v2,
+        ENTRY_cuMemcpyHtoDAsync_v2,
+        ENTRY_cuCtxPushCurrent_v2,
+        ENTRY_cuCtxPopCurrent_v2,
+        ENTRY_cuCtxGetDevice,
+        ENTRY_cuDeviceGetUuid,
+        ENTRY_cuStreamSynchronize,
     };
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         if (real_entries[needed[i]] == (void *)not_supported) {

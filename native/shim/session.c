@@ -20,12 +20,12 @@
 #define COMPLAIN_AFTER_NS 5000000000ull
 
 #ifndef F_ADD_SEALS
-#define F_ADD_SEALS 1033
-#define F_SEAL_SHRINK 2
+#    define F_ADD_SEALS 1033
+#    define F_SEAL_SHRINK 2
 #endif
 #ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 1u
-#define MFD_ALLOW_SEALING 2u
+#    define MFD_CLOEXEC 1u
+#    define MFD_ALLOW_SEALING 2u
 #endif
 
 static int make_counters(struct session *session)
@@ -70,14 +70,14 @@ static void explain(const char *path, int error, const union link_message *answe
         say("start the program again with the moiety that its agent came with", "%.*s",
             (int)MW_TEXT_BYTES, answer->refused.text);
     } else {
-        say("moiety agent status; start the program with moiety run",
-            "no agent answers at %s: %s", path, strerror(-error));
+        say("moiety agent status; start the program with moiety run", "no agent answers at %s: %s",
+            path, strerror(-error));
     }
 }
 
 int session_open(struct session *session, const char *path)
 {
-    union link_message reply;
+    union link_message reply = {0};
     int lease = -1;
     int error = strlen(path) < sizeof(session->path) ? 0 : -ENAMETOOLONG;
     if (!error) {

@@ -24,8 +24,8 @@ static struct lock lock;
 
 /* Names of which the prefix says that they only tell or configure something. */
 static const char *const harmless[] = {
-    "cuDeviceGet", "cuProfiler",     "cuGetError", "cuOccupancy",    "cuFuncGet",
-    "cuFuncSet",   "cuKernelGet",    "cuCoredump", "cuLogs",         "cuCtxGet",
+    "cuDeviceGet", "cuProfiler",     "cuGetError", "cuOccupancy",      "cuFuncGet",
+    "cuFuncSet",   "cuKernelGet",    "cuCoredump", "cuLogs",           "cuCtxGet",
     "cuStreamGet", "cuGraphNodeGet", "cuEventGet", "cuDeviceRegister", "cuDeviceUnregister",
 };
 
@@ -67,6 +67,7 @@ static void *make_stub(struct unknown *unknown)
     unsigned char *at = page ? page + (unknown - unknowns) * STUB_BYTES : NULL;
     /* Other threads may run stubs of this page meanwhile, so it stays executable. Where a
      * policy forbids that (SELinux execmem), calls go uncounted. */
+    // NOLINTNEXTLINE(clang-analyzer-security.MmapWriteExec) for the moment of writing a stub
     if (at && mprotect(page, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0) {
         write_stub(at, &unknown->calls, unknown->function);
         mprotect(page, bytes, PROT_READ | PROT_EXEC);
@@ -109,7 +110,8 @@ const char *trampoline_suspect(void)
 {
     LOCK_SCOPE(&lock);
     for (uint32_t i = 0; i < count; i++) {
-        if (__atomic_load_n(&unknowns[i].calls, __ATOMIC_RELAXED) && !is_harmless(unknowns[i].name)) {
+        if (__atomic_load_n(&unknowns[i].calls, __ATOMIC_RELAXED) &&
+            !is_harmless(unknowns[i].name)) {
             return unknowns[i].name;
         }
     }

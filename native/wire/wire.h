@@ -22,8 +22,8 @@
 
 #define MW_MAGIC 0x5459494du /* "MIYT" as bytes on the wire */
 #define MW_VERSION 1u
-#define MW_NAME_BYTES 64u    /* names are UTF-8, cut and zero padded */
-#define MW_TEXT_BYTES 240u   /* a sentence for a human */
+#define MW_NAME_BYTES 64u  /* names are UTF-8, cut and zero padded */
+#define MW_TEXT_BYTES 240u /* a sentence for a human */
 #define MW_UUID_BYTES 16u
 #define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
 #define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
@@ -31,29 +31,29 @@
 
 /* Direction in the comment: > client to agent, < agent to client. */
 enum mw_type {
-    MW_HELLO = 1,      /* > first message; carries the counters' memfd */
-    MW_WELCOME = 2,    /* < answer; carries the lease page's memfd */
-    MW_REFUSED = 3,    /* < a refusal of the message with the same serial */
-    MW_ATTACH = 4,     /* > before the first context on a GPU is created */
-    MW_ATTACHED = 5,   /* < room for the context is there */
-    MW_CONTEXT = 6,    /* > the context exists */
-    MW_DETACH = 7,     /* > the last context on that GPU is gone, with its memory */
-    MW_ALLOC = 8,      /* > may this many bytes more be allocated? */
-    MW_ALLOCATED = 9,  /* < yes, and there is room for them */
-    MW_FREE = 10,      /* > bytes were freed */
-    MW_WANT = 11,      /* > a thread stands at the closed gate */
-    MW_ROOM = 12,      /* < this many bytes more may be made resident */
-    MW_RESTORED = 13,  /* > every byte is resident */
-    MW_GRANT = 14,     /* < the lease word is open */
-    MW_REVOKE = 15,    /* < the lease word is closed: drain */
-    MW_RESIDENT = 16,  /* > how much is resident now on one GPU */
-    MW_DRAINED = 17,   /* > nothing of ours runs any more (follows MW_RESIDENT for each GPU) */
-    MW_EVICT = 18,     /* < move out this many bytes */
-    MW_EVICTED = 19,   /* > moved out so many; the flag tells the last of one order */
-    MW_WATCH = 20,     /* < tell when nothing was submitted for so long; 0 = stop */
-    MW_IDLE = 21,      /* > nothing was submitted for so long */
-    MW_PINNED = 22,    /* > from now on nothing of this client can leave */
-    MW_LOOKUP = 23,    /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_HELLO = 1,     /* > first message; carries the counters' memfd */
+    MW_WELCOME = 2,   /* < answer; carries the lease page's memfd */
+    MW_REFUSED = 3,   /* < a refusal of the message with the same serial */
+    MW_ATTACH = 4,    /* > before the first context on a GPU is created */
+    MW_ATTACHED = 5,  /* < room for the context is there */
+    MW_CONTEXT = 6,   /* > the context exists */
+    MW_DETACH = 7,    /* > the last context on that GPU is gone, with its memory */
+    MW_ALLOC = 8,     /* > may this many bytes more be allocated? */
+    MW_ALLOCATED = 9, /* < yes, and there is room for them */
+    MW_FREE = 10,     /* > bytes were freed */
+    MW_WANT = 11,     /* > a thread stands at the closed gate */
+    MW_ROOM = 12,     /* < this many bytes more may be made resident */
+    MW_RESTORED = 13, /* > every byte is resident */
+    MW_GRANT = 14,    /* < the lease word is open */
+    MW_REVOKE = 15,   /* < the lease word is closed: drain */
+    MW_RESIDENT = 16, /* > how much is resident now on one GPU */
+    MW_DRAINED = 17,  /* > nothing of ours runs any more (follows MW_RESIDENT for each GPU) */
+    MW_EVICT = 18,    /* < move out this many bytes */
+    MW_EVICTED = 19,  /* > moved out so many; the flag tells the last of one order */
+    MW_WATCH = 20,    /* < tell when nothing was submitted for so long; 0 = stop */
+    MW_IDLE = 21,     /* > nothing was submitted for so long */
+    MW_PINNED = 22,   /* > from now on nothing of this client can leave */
+    MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
 };
 
 /* mw_hello.flags */
@@ -89,7 +89,7 @@ struct mw_hello {
     uint32_t magic;
     uint16_t version;
     uint16_t flags;
-    uint32_t pid; /* as the client sees itself; for messages only, never for identity */
+    uint32_t pid;   /* as the client sees itself; for messages only, never for identity */
     uint32_t epoch; /* of the last lease, when resumed */
     char program[MW_NAME_BYTES];
 };
@@ -104,18 +104,18 @@ struct mw_welcome {
 
 struct mw_refused {
     struct mw_header header;
-    uint32_t code;                 /* enum mw_refusal */
-    uint32_t version;              /* the sender's MW_VERSION */
+    uint32_t code;    /* enum mw_refusal */
+    uint32_t version; /* the sender's MW_VERSION */
     char text[MW_TEXT_BYTES];
 };
 
 struct mw_attach {
     struct mw_header header;
-    uint8_t uuid[MW_UUID_BYTES];   /* cuDeviceGetUuid */
-    uint64_t total_bytes;          /* cuDeviceTotalMem of the real driver */
-    uint64_t allocated_bytes;      /* 0 unless resumed */
-    uint64_t resident_bytes;       /* 0 unless resumed */
-    uint64_t pinned_bytes;         /* part of both, 0 unless resumed */
+    uint8_t uuid[MW_UUID_BYTES]; /* cuDeviceGetUuid */
+    uint64_t total_bytes;        /* cuDeviceTotalMem of the real driver */
+    uint64_t allocated_bytes;    /* 0 unless resumed */
+    uint64_t resident_bytes;     /* 0 unless resumed */
+    uint64_t pinned_bytes;       /* part of both, 0 unless resumed */
 };
 
 struct mw_attached {
@@ -183,24 +183,24 @@ struct mw_lease {
 
 /* One for each thread that passed the gate; written by that thread alone. */
 struct mw_slot {
-    uint32_t depth;    /* calls of this thread that are inside the driver */
-    uint32_t blocked;  /* it waits inside a synchronising call */
-    uint64_t passes;   /* gated calls so far */
-    uint32_t tid;      /* 0: free */
+    uint32_t depth;   /* calls of this thread that are inside the driver */
+    uint32_t blocked; /* it waits inside a synchronising call */
+    uint64_t passes;  /* gated calls so far */
+    uint32_t tid;     /* 0: free */
     uint32_t reserved[11];
 };
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;       /* leases granted */
-    uint64_t drained_ns;     /* spent in draining */
+    uint64_t handoffs;   /* leases granted */
+    uint64_t drained_ns; /* spent in draining */
     uint64_t evicted_bytes;
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
-    uint64_t waited_ns;      /* threads at the closed gate, summed */
-    uint64_t unknown_calls;  /* calls of entry points that the shim has no entry for */
-    uint64_t closed_passes;  /* launches seen after a revoke was answered: always 0 */
+    uint64_t waited_ns;     /* threads at the closed gate, summed */
+    uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
+    uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
     uint64_t reserved[7];
     struct mw_slot slots[MW_SLOTS_MAX];
 };

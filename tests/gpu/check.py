@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from demo import run as demo  # noqa: E402  (the path comes first)
-from moiety.testing.node import Node, finish, kill  # noqa: E402
+from demo import run as demo
+from moiety.testing.node import Node, finish, kill
 
 CAPACITY_BYTES = 4 << 30
 EACH_BYTES = 3 << 30
@@ -37,7 +37,7 @@ def must_be_right(programs: list[demo.Running]) -> None:
     """Every program found every word right."""
     for program in programs:
         code, out, err = finish(program)
-        assert code == 0 and out == "0 words wrong\n", f"ended with {code}: {out}{err}"
+        assert (code, out) == (0, "0 words wrong\n"), err
 
 
 def turns(node: Node) -> int:
@@ -65,7 +65,7 @@ def refuse(node: Node, kernels: Path, workers: Workers) -> str:
     """A limit is an ordinary out-of-memory error."""
     command = [*workers[0], kernels, str(EACH_BYTES), "1", "0", "0", "1"]
     code, _, err = finish(node.run(command, "--memory-limit", "1GiB"))
-    assert code == 1 and "error 2" in err, f"ended with {code}: {err}"
+    assert (code, "error 2" in err) == (1, True), err
     return "refused at 1 GiB"
 
 

@@ -1,4 +1,4 @@
-"""The shim's calls against what the driver's documentation says, with the lease coming and going."""
+"""The shim's calls against the driver's documentation, with the lease coming and going."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Play:
         """Answer what the program asks; True when it has printed something."""
         assert self.process.stdout is not None
         assert self.agent.sock is not None
-        ready = select.select([self.process.stdout, self.agent.sock], [], [], 60)[0]
+        said = self.process.stdout.fileno()
+        ready = select.select([said, self.agent.sock.fileno()], [], [], 60)[0]
         assert ready, "the program hangs"
-        if self.process.stdout in ready:
+        if said in ready:
             return True
         try:
             self.agent.hear(0)

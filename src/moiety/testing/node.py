@@ -94,7 +94,7 @@ class Node:
         return self.cli("agent", "status").returncode == 0
 
     def run(
-        self, command: Sequence[str | Path], *options: str, env: Mapping[str, str] | None = None
+        self, command: Sequence[object], *options: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """`moiety run OPTIONS -- COMMAND`, its output piped."""
         return self.start(
@@ -120,7 +120,7 @@ class Node:
         self.started.append(process)
         return process
 
-    def run_alone(self, command: Sequence[str | Path]) -> subprocess.Popen[str]:
+    def run_alone(self, command: Sequence[object]) -> subprocess.Popen[str]:
         """The same program on the same GPU without moiety."""
         env = {}
         if "MOIETY_SIMGPU" in self.env:

@@ -13,13 +13,14 @@
 #include "cuda/cuda_calls.h"
 
 #define MIB (1ull << 20)
-#define EXPECT(condition)                                                        \
-    do {                                                                         \
-        if (!(condition)) {                                                      \
-            fprintf(stderr, "shim_calls.c:%d: %s does not hold\n", __LINE__, #condition); \
-            exit(1);                                                             \
-        }                                                                        \
-    } while (0)
+static void expect(int holds, int line, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "shim_calls.c:%d: %s does not hold\n", line, what);
+        exit(1);
+    }
+}
+#define EXPECT(condition) expect((condition) != 0, __LINE__, #condition)
 #define OK(call) EXPECT((call) == CUDA_SUCCESS)
 
 static CUdevice device;
@@ -182,7 +183,7 @@ static void graph(void)
     CUgraph made;
     CUgraphExec exec;
     CUfunction step;
-    unsigned long long words = 512 * 1024, k = 1, back[2];
+    unsigned long long words = 512 * 1024ull, k = 1, back[2];
     begin();
     OK(cuModuleGetFunction(&step, module, "step_u64"));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -235,7 +236,7 @@ static void crowd(void)
     OK(cuMemAlloc_v2(&at, 2 * MIB));
     OK(cuMemsetD8_v2(at, 3, 2 * MIB));
     pthread_attr_init(&little);
-    pthread_attr_setstacksize(&little, 256 * 1024);
+    pthread_attr_setstacksize(&little, 256 * 1024ul);
     pthread_barrier_init(&crowd_is_there, NULL, CROWD + 1);
     for (int i = 0; i < CROWD; i++) {
         EXPECT(pthread_create(&threads[i], &little, one_of_many, &at) == 0);
@@ -253,9 +254,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *word;
         void (*run)(void);
-    } words[] = {{"info", info},     {"errors", errors},     {"small", small},
-                 {"lookup", lookup}, {"forked", forked},     {"contexts", contexts},
-                 {"graph", graph},   {"crowd", crowd}};
+    } words[] = {{"info", info},     {"errors", errors},     {"small", small}, {"lookup", lookup},
+                 {"forked", forked}, {"contexts", contexts}, {"graph", graph}, {"crowd", crowd}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {
