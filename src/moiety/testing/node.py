@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -73,7 +73,7 @@ class Node:
     def start_agent(self, *options: str) -> subprocess.Popen[str]:
         """An agent in the foreground, ready to serve; it leaves when told to, never by itself."""
         log = (self.folder / f"agent-{len(self.started)}.log").open("w")
-        with log:
+        with log, signals_held():
             agent = subprocess.Popen(
                 [sys.executable, "-m", "moiety.agent", "--idle-exit", "0", *options],
                 env=self.env,
@@ -81,7 +81,7 @@ class Node:
                 stderr=log,
                 text=True,
             )
-        self.started.append(agent)
+            self.started.append(agent)
         self.agent = agent
         self.until(lambda: self.is_ready(agent), "the agent is ready")
         return agent
@@ -109,15 +109,16 @@ class Node:
         stdin: bool = False,
     ) -> subprocess.Popen[str]:
         """Any command in this node's environment; `stdin` for one that is to be written to."""
-        process = subprocess.Popen(
-            list(command),
-            env={**self.env, **(env or {})},
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.started.append(process)
+        with signals_held():
+            process = subprocess.Popen(
+                list(command),
+                env={**self.env, **(env or {})},
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self.started.append(process)
         return process
 
     def run_alone(self, command: Sequence[object]) -> subprocess.Popen[str]:
@@ -155,6 +156,21 @@ class Node:
             if time.monotonic() > deadline_s:
                 raise AssertionError(f"waited in vain until {what}")
             time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block ends: what it starts is known before they count."""
+    arrived: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(n, lambda number, _: arrived.append(number)) for n in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

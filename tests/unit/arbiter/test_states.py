@@ -9,7 +9,7 @@ import pytest
 from moiety.arbiter.states import TRANSITIONS, Cause, State, after
 
 
-@pytest.mark.parametrize(("state", "cause"), itertools.product(State, Cause))
+@pytest.mark.parametrize(("state", "cause"), list(itertools.product(State, Cause)))
 def test_nothing_else_happens(state: State, cause: Cause) -> None:
     if (state, cause) in TRANSITIONS:
         assert after(state, cause) in State
