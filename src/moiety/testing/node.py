@@ -36,7 +36,6 @@ class Node:
         self.folder = folder
         # Socket paths are short (107 bytes), pytest's folders are not.
         self._short = tempfile.TemporaryDirectory(prefix="mty")
-        self._state = tempfile.TemporaryDirectory(prefix="mty-simgpu-", dir="/dev/shm")
         self.directory = Path(self._short.name)
         self.env = {
             **os.environ,
@@ -45,7 +44,7 @@ class Node:
         }
         self.env.pop("MOIETY_SIMGPU", None)
         if gpu is not None:
-            self.env |= {"MOIETY_SIMGPU": gpu, "MOIETY_SIMGPU_STATE": self._state.name}
+            self.env |= {"MOIETY_SIMGPU": gpu, "MOIETY_SIMGPU_STATE": f"{self._short.name}/gpu"}
         if native is not None:
             self.env["MOIETY_NATIVE"] = str(native)
         self.started: list[subprocess.Popen[str]] = []
@@ -68,7 +67,6 @@ class Node:
                 if stream is not None:
                     stream.close()
         self._short.cleanup()
-        self._state.cleanup()
 
     def start_agent(self, *options: str) -> subprocess.Popen[str]:
         """An agent in the foreground, ready to serve; it leaves when told to, never by itself."""
