@@ -110,9 +110,13 @@ class Workloads:
             name=name,
         )
         folder = self._directory.workloads / identity
-        check_socket_path(folder / "shim.sock")
-        (folder / "clients").mkdir(mode=0o700, parents=True)
-        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        check_socket_path(self._directory, folder / "shim.sock")
+        try:
+            (folder / "clients").mkdir(mode=0o700, parents=True)
+            write_whole(folder / "workload.json", msgspec.json.encode(record))
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return self._open(record)
 
     def adopt(self, record: Record) -> Workload:
