@@ -283,6 +283,20 @@ sys.stdin.read()
 """
 
 
+def test_a_program_is_served_also_where_nothing_can_be_written_down(cli: Cli) -> None:
+    spoil = (
+        "import os, pathlib\n"
+        "notes = pathlib.Path(os.environ['MOIETY_SOCKET']).with_name('clients')\n"
+        "notes.rmdir(); notes.touch()\n"
+    )
+    running = cli.start("run", "--", sys.executable, "-c", spoil + SHARER)
+    assert running.stdout
+    assert running.stdout.readline() == "up\n"
+    assert [row["pid"] for row in json.loads(cli("ps", "-o", "json").stdout)] == [running.pid]
+    running.communicate("")
+    until(lambda: json.loads(cli("ps", "-o", "json").stdout) == [], "its end")
+
+
 def test_ps_and_status_show_who_shares(cli: Cli) -> None:
     running = cli.start("run", "--memory-limit", "4GiB", "--", sys.executable, "-c", SHARER)
     assert running.stdout

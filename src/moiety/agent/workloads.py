@@ -186,14 +186,20 @@ class Workloads:
         workload = self.by_id[client.workload]
         workload.clients.add(client.number)
         line = f"{client.started} {' '.join(map(str, sorted(client.gpus)))}\n"
-        write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+        try:
+            write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+        except OSError as error:  # a full disk: only the next agent would have read it
+            self._node.log.warning("client not written down", client=str(client), error=str(error))
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
         if workload is None:
             return
         workload.clients.discard(client.number)
-        (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+        try:
+            (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+        except OSError as error:
+            self._node.log.warning("client not struck off", client=str(client), error=str(error))
         self._linger(workload)
 
     def _root_ended(self, workload: Workload) -> None:
