@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MoietyError as error:
         end(error)
     except OSError as error:  # the output does not fit on the disk, say; not that nobody reads it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
         end(SystemRefusal(error))
     sys.exit(0)
 
