@@ -1,5 +1,6 @@
-# Every target sets up all that it needs. Nothing is written into the checkout: the environment,
-# the native build and every tool's cache lie in $(WORK).
+# Every target sets up all that it needs. The environment, the native build and every tool's cache
+# lie in $(WORK); only what was asked for is written here, and git ignores it: dist/ (wheel) and
+# bench/results/ (bench).
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
