@@ -206,6 +206,16 @@ static void graph(void)
     EXPECT(back[0] == expected);
 }
 
+static void abandoned(void)
+{
+    CUstream stream;
+    begin();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamDestroy_v2(stream));
+    pause_for_test();
+}
+
 static void *one_copy(void *at)
 {
     unsigned char byte = 0;
