@@ -36,6 +36,8 @@ EXAMPLES = [
     errors.BadRequest("no such thing"),
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
+    errors.FileExists("trace.json"),
+    errors.FileNotWritable("trace.json", "No space left on device"),
     errors.WrongArchitecture("prog", "32-bit x86"),
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
