@@ -154,6 +154,9 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """since when it waits for its turn"""
     reason: str
     pinned: str
+    evicted_bytes: int = 0
+    """by the process itself, on all its GPUs, since it started"""
+    restored_bytes: int = 0
 
 
 class Processes(Answer, frozen=True, tag="ps"):

@@ -13,7 +13,8 @@
     │   └── CapacityMismatch                      73   the agent already shares out another amount
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
-    │   └── NativeLibraryMissing                  78
+    │   ├── NativeLibraryMissing                  78
+    │   └── ScreenMissing                         79
     ├── GpuError
     │   ├── NoDriver                              80
     │   ├── DriverTooOld                          81
@@ -228,6 +229,18 @@ class NativeLibraryMissing(InstallationError):
             f"{library} is not where moiety was installed",
             "installing moiety again (the wheel is for x86-64 Linux with glibc), "
             "or MOIETY_NATIVE=<build directory>",
+        )
+
+
+class ScreenMissing(InstallationError):
+    """The library that draws the screen of `moiety top` was not installed with moiety."""
+
+    exit_code = 79
+
+    def __init__(self) -> None:
+        super().__init__(
+            "textual, which draws this screen, is not installed",
+            "`pip install 'moiety[top]'`; `moiety top --once` does without",
         )
 
 

@@ -22,6 +22,7 @@ EXAMPLES = [
     errors.CapacityMismatch(running=None, wanted=1 << 30),
     errors.ProtocolError("type 99"),
     errors.NativeLibraryMissing("libmoiety.so"),
+    errors.ScreenMissing(),
     errors.NoDriver(),
     errors.DriverTooOld("/usr/lib/libcuda.so.1", ["cuMemCreate", "cuMemMap"]),
     errors.NoGpu(wanted=(3,)),
