@@ -4,6 +4,7 @@
  * for its end. A capture begins inside the gate, hence only while a lease is held.
  */
 #include "shim/gate.h"
+#include "shim/memory.h"
 #include "shim/real.h"
 
 #define BEGIN_CAPTURE(name, parameters, arguments) \
@@ -17,19 +18,23 @@
         gate_leave(slot);                          \
         return result;                             \
     }
+/* An error may or may not have ended it: the stream tells. */
 #define END_CAPTURE(name, is_capturing)                               \
     CUresult name(CUstream stream, CUgraph *graph)                    \
     {                                                                 \
         struct mw_slot *slot = gate_enter();                          \
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE; \
-        REAL(is_capturing)(stream, &status);                          \
+        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE; \
+        CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE;  \
+        REAL(is_capturing)(stream, &before);                          \
         CUresult result = REAL(name)(stream, graph);                  \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                \
-            result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&           \
-            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {       \
-            gate_capture_ended();                                     \
+        if (before != CU_STREAM_CAPTURE_STATUS_NONE) {                \
+            REAL(is_capturing)(stream, &after);                       \
+            if (after == CU_STREAM_CAPTURE_STATUS_NONE) {             \
+                gate_capture_ended();                                 \
+            }                                                         \
         }                                                             \
         gate_leave(slot);                                             \
+        memory_capture_ended();                                       \
         return result;                                                \
     }
 

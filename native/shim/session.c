@@ -50,6 +50,16 @@ static int make_counters(struct session *session)
     return 0;
 }
 
+/* The program may call cuInit again. */
+static void forget_counters(struct session *session)
+{
+    if (session->counters) {
+        munmap(session->counters, sizeof(struct mw_counters));
+        close(session->memfd);
+        session->counters = NULL;
+    }
+}
+
 static struct mw_hello greeting(const struct session *session, uint16_t flags)
 {
     struct mw_hello hello = {
@@ -79,6 +89,7 @@ int session_open(struct session *session, const char *path)
 {
     union link_message reply = {0};
     int lease = -1;
+    int socket = -1;
     int error = strlen(path) < sizeof(session->path) ? 0 : -ENAMETOOLONG;
     if (!error) {
         snprintf(session->path, sizeof(session->path), "%s", path);
@@ -86,27 +97,33 @@ int session_open(struct session *session, const char *path)
     }
     if (!error) {
         struct mw_hello hello = greeting(session, 0);
-        error = link_open(path, &hello, session->memfd, &reply, &lease);
+        socket = link_open(path, &hello, session->memfd, &reply, &lease);
+        error = socket < 0 ? socket : 0;
     }
     if (error) {
         explain(path, error, &reply);
+        forget_counters(session);
         return error;
     }
     session->epoch = reply.welcome.epoch;
     gate_init(session->counters);
     error = gate_map_lease(lease);
     close(lease);
+    link_begin(socket, NULL, 0);
     return error;
 }
 
-static void tell_state(void)
+/* What is freed before this is in the totals, what is freed after it has a message of its own. */
+static void tell_state(int socket)
 {
+    struct mw_attach states[MW_GPUS_MAX];
+    uint32_t count = 0;
     memory_freeze();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        device_attach_again(d, 0);
+        device_tell(d, &states[count++]);
     }
+    link_begin(socket, states, count);
     memory_thaw();
-    link_ask_again();
 }
 
 void session_reopen(struct session *session, bool holding)
@@ -121,17 +138,17 @@ void session_reopen(struct session *session, bool holding)
         flags |= holding ? MW_HELLO_HOLDING : 0;
         flags |= session->pinned ? MW_HELLO_PINNED : 0;
         struct mw_hello hello = greeting(session, flags);
-        int error = link_open(session->path, &hello, session->memfd, &reply, &lease);
-        if (!error) {
+        int socket = link_open(session->path, &hello, session->memfd, &reply, &lease);
+        if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
             gate_map_lease(lease);
             close(lease);
-            tell_state();
+            tell_state(socket);
             return;
         }
         if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
             complained = true;
-            explain(session->path, error, &reply);
+            explain(session->path, socket, &reply);
         }
         struct timespec pause = {0, RETRY_NS};
         nanosleep(&pause, NULL);

@@ -27,6 +27,7 @@ from moiety.model.errors import (
     CapacityMismatch,
     LimitAboveCapacity,
     MoietyError,
+    SystemRefusal,
 )
 from moiety.model.units import format_bytes
 from moiety.wire.layout import VERSION
@@ -92,6 +93,9 @@ class Control:
             return await self._answer(request, peer)
         except MoietyError as error:
             return failed(error)
+        except OSError as error:
+            self.node.log.exception("request refused by the system")
+            return failed(SystemRefusal(error))
         except Exception as error:
             self.node.log.exception("request failed", line=line[:200].decode("utf-8", "replace"))
             return failed(BadRequest(problem=f"the agent failed on it: {error}"))

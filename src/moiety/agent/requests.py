@@ -11,6 +11,8 @@ import msgspec
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
+ANSWER_TAG = "is"
+"""what tells one kind of answer from another on the socket, and means nothing beyond it"""
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -65,7 +67,7 @@ class Stop(Request, frozen=True, tag="stop"):
     force: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="is"):
+class Answer(msgspec.Struct, frozen=True, tag_field=ANSWER_TAG):
     """What the agent answers."""
 
 

@@ -61,7 +61,12 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    from moiety.agent.requests import ANSWER_TAG
+
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        plain.pop(ANSWER_TAG, None)
+    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -88,7 +93,7 @@ def is_number(cell: str) -> bool:
 
 def colour_wanted() -> bool:
     """Only on a terminal, and only if nobody objects."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def count(number: int, noun: str) -> str:

@@ -7,6 +7,7 @@
     │   ├── InvalidDuration                       67
     │   └── InvalidFraction                       68
     ├── InternalError                             70   our own mistake
+    ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
     │   ├── LimitAboveCapacity                    71
     │   ├── CapacityAboveGpu                      72
@@ -156,6 +157,19 @@ class InternalError(MoietyError):
         )
 
 
+class SystemRefusal(MoietyError):
+    """The system refused something that nearly always works, such as to write what was printed."""
+
+    exit_code = 74
+
+    def __init__(self, error: OSError) -> None:
+        on = f"{error.filename}: " if error.filename else ""
+        super().__init__(
+            f"the system refuses: {on}{error.strerror or error}",
+            "`moiety doctor`; the same once more with MOIETY_DEBUG=1 shows where",
+        )
+
+
 # More than there is
 
 
@@ -181,10 +195,11 @@ class CapacityAboveGpu(AmountError):
 
     exit_code = 72
 
-    def __init__(self, capacity: int, gpu: int, total: int) -> None:
+    def __init__(self, capacity: int, gpu: int, total: int, possible: int) -> None:
         super().__init__(
-            f"{format_bytes(capacity)} cannot be shared out: GPU {gpu} has {format_bytes(total)}",
-            "a smaller --capacity, or none for all that the GPU has",
+            f"{format_bytes(capacity)} cannot be shared out: of the {format_bytes(total)} that "
+            f"GPU {gpu} has, {format_bytes(possible)} can be",
+            f"--capacity {_flag(possible)} or less, or none for all that can be",
         )
 
 
@@ -508,10 +523,9 @@ class ProgramNotExecutable(ProgramError):
 
     exit_code = 126
 
-    def __init__(self, program: str, problem: str = "not executable") -> None:
-        super().__init__(
-            program, problem, f"chmod +x, or its interpreter before it: python {program}"
-        )
+    def __init__(self, program: str, problem: str = "not executable", hint: str = "") -> None:
+        usual = f"chmod +x, or its interpreter before it: python {program}"
+        super().__init__(program, problem, hint or usual)
 
 
 class ProgramNotFound(ProgramError):
