@@ -26,7 +26,7 @@ def top(interval: float, once: bool) -> None:
         raise BadArgument(f"--interval {interval:g}s is too short to read; at least 100ms")
     directory = find()
     # The screen is drawn on stderr, as programs do whose stdout may be somebody's input.
-    if once or not all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
+    if once or not all(s and s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
         click.echo(snapshot(look(directory)))
         return
     try:

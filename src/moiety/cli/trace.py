@@ -90,6 +90,8 @@ def writing(file: str | None, *, force: bool) -> Iterator[IO[bytes] | None]:
         yield None
         return
     if file == "-":
+        if sys.stdout is None:
+            raise errors.FileNotWritable(file, "stdout is closed")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
