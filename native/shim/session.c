@@ -17,6 +17,7 @@
 #include "shim/say.h"
 
 #define RETRY_NS 20000000L
+#define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
 #define COMPLAIN_AFTER_NS 5000000000ull
 
 #ifndef F_ADD_SEALS
@@ -126,11 +127,20 @@ static void tell_state(int socket)
     memory_thaw();
 }
 
+static void pause_before_retry(void)
+{
+    struct timespec pause = {0, RETRY_NS};
+    nanosleep(&pause, NULL);
+}
+
 void session_reopen(struct session *session, bool holding)
 {
     uint64_t began = now_ns();
     bool complained = false;
     link_close();
+    if (began - session->opened_ns < HASTY_NS) {
+        pause_before_retry(); /* an agent that hangs up on us at once must not be flooded */
+    }
     for (;;) {
         union link_message reply;
         int lease = -1;
@@ -144,14 +154,14 @@ void session_reopen(struct session *session, bool holding)
             gate_map_lease(lease);
             close(lease);
             tell_state(socket);
+            session->opened_ns = now_ns();
             return;
         }
         if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
             complained = true;
             explain(session->path, socket, &reply);
         }
-        struct timespec pause = {0, RETRY_NS};
-        nanosleep(&pause, NULL);
+        pause_before_retry();
     }
 }
 
