@@ -13,6 +13,7 @@ import msgspec
 
 from moiety.agent import processes, requests
 from moiety.agent.directory import Directory
+from moiety.agent.history import recorded
 from moiety.agent.node import Node
 from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
@@ -109,6 +110,8 @@ class Control:
                 return await self._status()
             case requests.Ps():
                 return requests.Processes(rows=process_rows(self.node))
+            case requests.Timeline():
+                return recorded(self.node, request)
             case requests.Stop():
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])

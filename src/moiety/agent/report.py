@@ -72,6 +72,8 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 waiting_s=waiting_s,
                 reason=_reason(node, view),
                 pinned=client.pinned,
+                evicted_bytes=counters.evicted_bytes,
+                restored_bytes=counters.restored_bytes,
             )
         )
     return rows

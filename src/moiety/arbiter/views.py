@@ -32,6 +32,8 @@ class TenantView:
     pinned: bool = False
     asks: bool = False
     """whether it waits for the answer to a request"""
+    since_s: float = 0.0
+    """when it entered its state"""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
 
 
@@ -66,6 +68,7 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
         turns=tenant.turns,
         pinned=tenant.pinned,
         asks=bool(tenant.requests),
+        since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
                 allocated_bytes=on.allocated_bytes,

@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
     "status": "Show the GPUs, their memory and their holders.",
+    "top": "Watch the GPUs and the programs that share them.",
+    "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",

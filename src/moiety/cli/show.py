@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from moiety.model.errors import InvalidSize
-from moiety.model.units import format_bytes, format_duration, parse_bytes
+from moiety.model.errors import InvalidDuration, InvalidSize
+from moiety.model.units import format_bytes, format_duration, parse_bytes, parse_duration
 
 RIGHT = frozenset("0123456789")
 
@@ -27,6 +27,23 @@ class Size(click.ParamType[int]):
         found = parse_bytes(value)
         if found <= 0:
             raise InvalidSize(value, "is no memory at all")
+        return found
+
+
+class Duration(click.ParamType[float]):
+    """A length of time, such as 30s."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds; more than none."""
+        if isinstance(value, float | int):
+            return float(value)
+        found = parse_duration(value)
+        if found <= 0:
+            raise InvalidDuration(value, "is no time at all")
         return found
 
 

@@ -14,7 +14,8 @@
     │   └── CapacityMismatch                      73   the agent already shares out another amount
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
-    │   └── NativeLibraryMissing                  78
+    │   ├── NativeLibraryMissing                  78
+    │   └── ScreenMissing                         79
     ├── GpuError
     │   ├── NoDriver                              80
     │   ├── DriverTooOld                          81
@@ -31,6 +32,9 @@
     │   ├── BadRequest                            97
     │   ├── BadAgentDirectory                     98
     │   └── WorkloadUnknown                       99
+    ├── FileError
+    │   ├── FileExists                           100
+    │   └── FileNotWritable                      101
     └── ProgramError
         ├── WrongArchitecture                    104
         ├── SecureProgram                        105   setuid, setgid, capabilities
@@ -243,6 +247,18 @@ class NativeLibraryMissing(InstallationError):
         )
 
 
+class ScreenMissing(InstallationError):
+    """The library that draws the screen of `moiety top` was not installed with moiety."""
+
+    exit_code = 79
+
+    def __init__(self) -> None:
+        super().__init__(
+            "textual, which draws this screen, is not installed",
+            "`pip install 'moiety[top]'`; `moiety top --once` does without",
+        )
+
+
 # The GPUs
 
 
@@ -413,6 +429,33 @@ class WorkloadUnknown(AgentError):
 
     def __init__(self, workload: str) -> None:
         super().__init__(f"there is no workload {workload!r}", "`moiety ps` lists them")
+
+
+# What is written
+
+
+class FileError(MoietyError):
+    """A file that was to be written."""
+
+
+class FileExists(FileError):
+    """It would have been overwritten."""
+
+    exit_code = 100
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is there already", "another name, or --force to replace it")
+
+
+class FileNotWritable(FileError):
+    """It cannot be written, or not to its end."""
+
+    exit_code = 101
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
+        )
 
 
 # The program to run
