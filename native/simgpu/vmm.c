@@ -258,6 +258,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
         struct sg_range *range = sg_map_mapped(at);
         at += range->size;
         gpu = range->gpu;
+        sg_chunk_unmap(range->chunk, range->base, range->size, range->offset);
         sg_map_remove(range);
         range->managed = (struct sg_managed *)(void *)gone;
         gone = range;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (1024ull * 1024)
 #define GB 1000000000ull
@@ -212,6 +213,7 @@ static const struct key {
 #define FIELD(field) offsetof(struct sg_profile, field)
     {"memory", KEY_SIZE, FIELD(memory_bytes), 0},
     {"residue", KEY_SIZE, FIELD(residue_bytes), 0},
+    {"keep", KEY_SIZE, FIELD(keep_bytes), 0},
     {"link", KEY_RATE, FIELD(h2d_bytes_per_s), FIELD(d2h_bytes_per_s)},
     {"h2d", KEY_RATE, FIELD(h2d_bytes_per_s), 0},
     {"d2h", KEY_RATE, FIELD(d2h_bytes_per_s), 0},
@@ -292,7 +294,7 @@ static char *trim(char *text)
 struct part {
     struct sg_profile profile;
     unsigned count;
-    int memory_given, residue_given;
+    int memory_given, residue_given, keep_given;
     uint32_t driver_version;
 };
 
@@ -340,6 +342,7 @@ static int set_key(struct part *part, const char *name, const char *text, char *
             memcpy((char *)&part->profile + key->offset2, &value, sizeof value);
         }
         part->memory_given |= key->offset == offsetof(struct sg_profile, memory_bytes);
+        part->keep_given |= key->offset == offsetof(struct sg_profile, keep_bytes);
         part->residue_given |= key->offset == offsetof(struct sg_profile, residue_bytes);
         return 0;
     }
@@ -363,6 +366,10 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
                                (double)models[i].memory_bytes);
             }
         }
+    }
+    if (!part->keep_given) {
+        uint64_t host = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        profile->keep_bytes = host / 4 < 4096 * MIB ? host / 4 : 4096 * MIB;
     }
     profile->residue_bytes = (profile->residue_bytes + GRANULE - 1) / GRANULE * GRANULE;
     profile->memory_bytes = profile->memory_bytes / GRANULE * GRANULE;
