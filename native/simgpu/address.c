@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "simgpu/resize.h"
+#include "simgpu/spans.h"
 
 #define LARGEST (1ull << 43)
 #define SMALLEST (1ull << 36)
@@ -13,26 +14,7 @@
 
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t region, region_end;
-static struct gap {
-    uint64_t base, end;
-} *gaps; /* sorted, never adjacent */
-static size_t gap_count, gap_capacity;
-
-static void insert_gap(size_t at, uint64_t base, uint64_t end)
-{
-    if (gap_count == gap_capacity) {
-        gap_capacity = gap_capacity ? gap_capacity * 2 : 64;
-        gaps = sg_resize(gaps, gap_capacity * sizeof *gaps);
-    }
-    memmove(&gaps[at + 1], &gaps[at], (gap_count - at) * sizeof *gaps);
-    gaps[at] = (struct gap){base, end};
-    gap_count++;
-}
-
-static void remove_gap(size_t at)
-{
-    memmove(&gaps[at], &gaps[at + 1], (--gap_count - at) * sizeof *gaps);
-}
+static struct sg_spans gaps;
 
 static void reserve_region(void)
 {
@@ -45,26 +27,13 @@ static void reserve_region(void)
         uint64_t start = ((uint64_t)(uintptr_t)at + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
         region = (uint64_t)(uintptr_t)at;
         region_end = region + size;
-        insert_gap(0, start, region_end);
+        sg_spans_give(&gaps, start, region_end - start);
     }
-}
-
-static uint64_t take_from(size_t i, uint64_t base, uint64_t size)
-{
-    struct gap gap = gaps[i];
-    remove_gap(i);
-    if (base + size < gap.end) {
-        insert_gap(i, base + size, gap.end);
-    }
-    if (gap.base < base) {
-        insert_gap(i, gap.base, base);
-    }
-    return base;
 }
 
 uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
 {
-    uint64_t taken = 0;
+    uint64_t taken;
     size = (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
     if (alignment < SG_BLOCK_BYTES) {
         alignment = SG_BLOCK_BYTES;
@@ -73,38 +42,19 @@ uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
     if (!region) {
         reserve_region();
     }
-    for (size_t i = 0; hint && hint % alignment == 0 && !taken && i < gap_count; i++) {
-        if (gaps[i].base <= hint && size <= gaps[i].end && hint <= gaps[i].end - size) {
-            taken = take_from(i, hint, size);
-        }
-    }
-    for (size_t i = 0; !taken && i < gap_count; i++) {
-        uint64_t base = (gaps[i].base + alignment - 1) / alignment * alignment;
-        if (base < gaps[i].end && size <= gaps[i].end - base) {
-            taken = take_from(i, base, size);
-        }
+    if (hint && hint % alignment == 0 && sg_spans_take_at(&gaps, hint, size)) {
+        taken = hint;
+    } else {
+        taken = sg_spans_take(&gaps, size, alignment);
     }
     pthread_mutex_unlock(&free_lock);
-    return taken;
+    return taken == SG_NO_SPAN ? 0 : taken;
 }
 
 void sg_addresses_give(uint64_t base, uint64_t size)
 {
-    uint64_t end = base + ((size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
-    size_t i = 0;
     pthread_mutex_lock(&free_lock);
-    while (i < gap_count && gaps[i].end < base) {
-        i++;
-    }
-    if (i < gap_count && gaps[i].end == base) {
-        gaps[i].end = end;
-    } else {
-        insert_gap(i, base, end);
-    }
-    if (i + 1 < gap_count && gaps[i].end == gaps[i + 1].base) {
-        gaps[i].end = gaps[i + 1].end;
-        remove_gap(i + 1);
-    }
+    sg_spans_give(&gaps, base, (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
     pthread_mutex_unlock(&free_lock);
 }
 

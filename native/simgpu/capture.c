@@ -5,16 +5,6 @@
 
 #include "simgpu/graph.h"
 
-struct sg_capture {
-    struct sg_capture *next; /* of all open ones */
-    int refs, open, invalid;
-    uint64_t id;
-    CUgraph graph; /* NULL once it was handed out */
-    CUstreamCaptureMode mode;
-    CUstream origin;
-    pthread_t thread;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_capture *open_captures;
 static unsigned open_count; /* read without the lock where none is the common case */
@@ -37,7 +27,7 @@ static void hold(struct sg_capture *capture)
     __atomic_add_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL);
 }
 
-static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
+void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
     CUgraphNode *copy = count ? malloc(count * sizeof *copy) : NULL;
     if (count) {
@@ -121,7 +111,7 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
     }
     CUgraphNode node =
         sg_graph_add(capture->graph, types[op->kind], op, stream->captured, stream->captured_count);
-    follow(stream, &node, 1);
+    sg_capture_follow(stream, &node, 1);
     return CUDA_SUCCESS;
 }
 
@@ -178,7 +168,7 @@ CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
             both[n++] = record->nodes[i];
         }
     }
-    follow(stream, both, n);
+    sg_capture_follow(stream, both, n);
     free(both);
     return CUDA_SUCCESS;
 }
@@ -189,7 +179,7 @@ static void leave(CUstream stream)
 {
     struct sg_capture *capture = stream->capture;
     stream->capture = NULL;
-    follow(stream, NULL, 0);
+    sg_capture_follow(stream, NULL, 0);
     sg_capture_unref(capture);
 }
 
@@ -325,101 +315,6 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     }
     sg_capture_unref(capture);
     return result;
-}
-
-/* ---- questions ---- */
-
-static CUstreamCaptureStatus status_of(CUstream stream)
-{
-    return !stream->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
-           : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
-{
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (!status) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SG_TRY(sg_capture_forbids_legacy(stream));
-    *status = status_of(stream);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies,
-                                   const CUgraphEdgeData **edges, size_t *count)
-{
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (!status) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *status = status_of(stream);
-    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-        return CUDA_SUCCESS;
-    }
-    if (id) {
-        *id = stream->capture->id;
-    }
-    if (graph) {
-        *graph = stream->capture->graph;
-    }
-    if (dependencies) {
-        *dependencies = stream->captured;
-    }
-    if (edges) {
-        *edges = NULL;
-    }
-    if (count) {
-        *count = stream->captured_count;
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    return cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, NULL, count);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-    return cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, size_t count,
-                                           unsigned int flags)
-{
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (status_of(stream) != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-        return CUDA_ERROR_ILLEGAL_STATE;
-    }
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !nodes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    size_t kept = flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES ? stream->captured_count : 0;
-    CUgraphNode *all = malloc((kept + count + 1) * sizeof *all);
-    if (kept) {
-        memcpy(all, stream->captured, kept * sizeof *all);
-    }
-    if (count) {
-        memcpy(all + kept, nodes, count * sizeof *all);
-    }
-    follow(stream, all, kept + count);
-    free(all);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes,
-                                              const CUgraphEdgeData *edges, size_t count,
-                                              unsigned int flags)
-{
-    (void)edges;
-    return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -4,6 +4,16 @@
 
 #include "simgpu/stream.h"
 
+struct sg_capture {
+    struct sg_capture *next; /* of all open ones */
+    int refs, open, invalid;
+    uint64_t id;
+    CUgraph graph; /* NULL once it was handed out */
+    CUstreamCaptureMode mode;
+    CUstream origin;
+    pthread_t thread;
+};
+
 /* Takes the work down as a node that follows what the stream captured last. */
 CUresult sg_capture_op(CUstream stream, struct sg_op *op);
 
@@ -17,6 +27,9 @@ CUresult sg_capture_forbids(void);
 CUresult sg_capture_wait(CUstream stream, struct sg_record *record);
 CUresult sg_capture_record(CUstream stream, struct sg_record *record);
 void sg_capture_unref(struct sg_capture *capture);
+
+/* What the stream captures next comes after these nodes. */
+void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count);
 
 /* The legacy stream may not be used while one that it waits for captures. */
 CUresult sg_capture_forbids_legacy(CUstream stream);

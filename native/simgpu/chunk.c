@@ -4,60 +4,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "simgpu/arena.h"
+
 #define TOKEN_MAGIC 0x6b6f747570676d73ull
-#define ARENA_BYTES (1ll << 50)
-#define HIGHEST_DESCRIPTOR_FIRST 512
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int arena = -1;
-static uint64_t arena_inode, arena_next;
 static struct sg_chunk *shared_chunks; /* one object each, however often a process imports it */
-
-static int open_arena(void)
-{
-    struct stat status;
-    int file = (int)syscall(SYS_memfd_create, "simgpu-memory", 1u /* MFD_CLOEXEC */);
-    if (file < 0) {
-        return -errno;
-    }
-    if (ftruncate(file, ARENA_BYTES) != 0 || fstat(file, &status) != 0) {
-        close(file);
-        return -errno;
-    }
-    /* Out of the way: programs close low descriptors that they do not know. */
-    int high = fcntl(file, F_DUPFD_CLOEXEC, HIGHEST_DESCRIPTOR_FIRST);
-    if (high >= 0) {
-        close(file);
-        file = high;
-    }
-    arena_inode = status.st_ino;
-    arena = file;
-    return 0;
-}
-
-static void poison(const struct sg_chunk *chunk)
-{
-    static int wanted = -1;
-    if (wanted < 0) {
-        const char *text = getenv("MOIETY_SIMGPU_POISON");
-        wanted = text && strcmp(text, "1") == 0;
-    }
-    if (!wanted) {
-        return;
-    }
-    void *at = mmap(NULL, chunk->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->file,
-                    (off_t)chunk->offset);
-    if (at != MAP_FAILED) {
-        memset(at, 0xA5, chunk->bytes);
-        munmap(at, chunk->bytes);
-    }
-}
 
 static CUresult charge(unsigned gpu, uint64_t bytes, uint64_t *counter)
 {
@@ -89,6 +45,7 @@ CUresult sg_charge_context(unsigned gpu, int64_t bytes)
 CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
                          const CUmemAllocationProp *prop)
 {
+    uint64_t offset;
     struct sg_chunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -98,21 +55,7 @@ CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
         free(chunk);
         return result;
     }
-    pthread_mutex_lock(&lock);
-    if (arena < 0 && open_arena() != 0) {
-        result = CUDA_ERROR_OPERATING_SYSTEM;
-    }
-    *chunk = (struct sg_chunk){.gpu = gpu,
-                               .refs = 1,
-                               .file = arena,
-                               .inode = arena_inode,
-                               .offset = arena_next,
-                               .bytes = bytes};
-    arena_next += bytes;
-    pthread_mutex_unlock(&lock);
-    if (prop) {
-        chunk->prop = *prop;
-    }
+    result = sg_arena_take(gpu, bytes, &offset);
     if (result) {
         sg_lock();
         sg_process->on[gpu].allocated_bytes -= bytes;
@@ -120,7 +63,15 @@ CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
         free(chunk);
         return result;
     }
-    poison(chunk);
+    *chunk = (struct sg_chunk){.gpu = gpu,
+                               .refs = 1,
+                               .file = sg_arena_file(),
+                               .inode = sg_arena_inode(),
+                               .offset = offset,
+                               .bytes = bytes};
+    if (prop) {
+        chunk->prop = *prop;
+    }
     *out = chunk;
     return CUDA_SUCCESS;
 }
@@ -150,11 +101,13 @@ void sg_chunk_unref(struct sg_chunk *chunk)
         sg_process->on[chunk->gpu].allocated_bytes -= chunk->bytes;
     }
     sg_unlock();
-    if (gone) {
-        fallocate(chunk->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk->offset,
-                  (off_t)chunk->bytes);
-    }
-    if (chunk->own_file) {
+    if (!chunk->own_file && gone) { /* else its place stays taken: somebody still uses it */
+        sg_arena_give(chunk->gpu, chunk->offset, chunk->bytes);
+    } else if (chunk->own_file) {
+        if (gone) {
+            fallocate(chunk->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk->offset,
+                      (off_t)chunk->bytes);
+        }
         close(chunk->file);
     }
     free(chunk);
@@ -163,10 +116,20 @@ void sg_chunk_unref(struct sg_chunk *chunk)
 CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset,
                       int protection)
 {
-    void *at =
-        mmap((void *)(uintptr_t)address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-             chunk->file, (off_t)(chunk->offset + offset));
+    void *at = (void *)(uintptr_t)address;
+    if (!chunk->own_file && sg_arena_lend(chunk->offset + offset, address, bytes) == 0) {
+        return mprotect(at, bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
+    }
+    at = mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, chunk->file,
+              (off_t)(chunk->offset + offset));
     return at == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
+}
+
+void sg_chunk_unmap(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset)
+{
+    if (!chunk->own_file) {
+        sg_arena_return(chunk->offset + offset, address, bytes);
+    }
 }
 
 CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token)
@@ -213,11 +176,15 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
     }
     sg_lock();
     int error = sg_export_hold(token->inode, token->offset, token->bytes, token->gpu, &first);
+    if (!error && first) { /* freed meanwhile, and perhaps used for something else */
+        sg_export_drop(token->inode, token->offset);
+        error = -ENOENT;
+    }
     sg_unlock();
     if (error) {
         close(file);
         free(chunk);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return error == -ENOENT ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     }
     *chunk = (struct sg_chunk){.gpu = token->gpu,
                                .refs = 1,

@@ -1,9 +1,8 @@
 /* Physical device memory: what cuMemCreate makes and cuMemAlloc uses.
  *
- * The bytes of all chunks of a process lie in one sparse memfd, each at an offset that is
- * never used again: a page costs host memory from its first touch until its chunk is gone.
- * One descriptor for all of them, because programs create tens of thousands of chunks. What
- * another process gets is a small token that says where to look.
+ * The bytes of all chunks of a process lie in its arena: one descriptor for all of them,
+ * because programs create tens of thousands of chunks. What another process gets is a small
+ * token that says where to look.
  */
 #ifndef SIMGPU_CHUNK_H
 #define SIMGPU_CHUNK_H
@@ -14,7 +13,7 @@ struct sg_chunk {
     unsigned gpu;
     int refs;     /* handles and mappings */
     int handles;  /* of these, those that the program holds */
-    int file;     /* where the bytes are: our own memfd, or another process's */
+    int file;     /* where the bytes are: our own arena, or another process's */
     int own_file; /* close it in the end */
     int shared;   /* entered in the table of shared memory */
     uint64_t inode, offset, bytes;
@@ -39,6 +38,8 @@ void sg_chunk_unref(struct sg_chunk *chunk);
 
 CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset,
                       int protection);
+/* Before something else is put there. */
+void sg_chunk_unmap(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset);
 
 CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token);
 CUresult sg_chunk_adopt(struct sg_chunk **out, const struct sg_token *token);

@@ -27,6 +27,17 @@ struct CUctx_st {
 /* The calling thread's, NULL when it has none. */
 CUcontext sg_context_current(void);
 
+/* The thread's stack of them. Pushing needs room, popping something that is there. */
+int sg_current_is_full(void);
+void sg_current_push(CUcontext context);
+void sg_current_pop(void);
+
+/* Creating and destroying is done under this lock. */
+void sg_contexts_lock(void);
+void sg_contexts_unlock(void);
+CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigned version);
+void sg_context_destroy(CUcontext context);
+
 /* Waits until nothing of the context runs or stands in line. */
 CUresult sg_context_drain(CUcontext context);
 void sg_context_break(CUcontext context, CUresult why);

@@ -31,6 +31,10 @@ void sg_graph_free(CUgraph graph);
 void sg_graph_remove(CUgraphNode node);
 int sg_graph_unlink(CUgraphNode from, CUgraphNode to); /* 1: there was such an edge */
 
+/* A copy is apart from its original; sg_graph_copy_of: what became of a node there, NULL: nothing. */
+CUgraph sg_graph_copy(CUgraph graph);
+CUgraphNode sg_graph_copy_of(CUgraph copy, CUgraphNode node);
+
 /* What became of a node of the graph that was made launchable; NULL: nothing. */
 CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node);
 void sg_graph_exec_ref(CUgraphExec exec);

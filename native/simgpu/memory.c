@@ -49,6 +49,7 @@ static CUresult back(unsigned gpu, uint64_t bytes, uint64_t *address, struct sg_
 
 static void unback(uint64_t address, uint64_t bytes, struct sg_chunk *chunk)
 {
+    sg_chunk_unmap(chunk, address, bytes, 0);
     sg_address_clear(address, bytes);
     sg_addresses_give(address, bytes);
     sg_chunk_unref(chunk);

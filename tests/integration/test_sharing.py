@@ -55,8 +55,9 @@ def test_three_programs_share_what_none_two_of_them_fit_into(
         commands.append([sys.executable, ROOT / "demo" / "worker.py"])
     else:
         commands.append([programs / "worker"])
+    # A round outlasts the shortest turn, so that there are about as many turns as rounds.
     running = [
-        node.run([*command, kernels, str(PIECE), "120", "2", "0", str(seed)])
+        node.run([*command, kernels, str(PIECE), "120", "4", "0", str(seed)])
         for seed, command in enumerate(commands)
     ]
     seen: dict[int, int] = {}

@@ -4,203 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "simgpu/shared/models.h"
 
 #define MIB (1024ull * 1024)
-#define GB 1000000000ull
 #define GRANULE (2 * MIB)
-
-/* Memory as nvidia-smi shows it; link rates as pinned copies reach them; the costs of the
- * virtual memory calls are of the order that has been published for A100 (vAttention, 2024). */
-#define COSTS                                                                    \
-    .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000, \
-    .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, \
-    .launch_ns = 2500, .fault_ns = 25000, .register_bytes_per_s = 5 * GB
-
-static const struct sg_profile models[] = {
-    {.model = "A100-40",
-     .name = "NVIDIA A100-SXM4-40GB (simgpu)",
-     .memory_bytes = 40960 * MIB,
-     .residue_bytes = 450 * MIB,
-     .h2d_bytes_per_s = 25 * GB,
-     .d2h_bytes_per_s = 25 * GB,
-     .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 240 * GB,
-     .memory_bytes_per_s = 1400 * GB,
-     COSTS,
-     .multiprocessors = 108,
-     .cc_major = 8,
-     .cc_minor = 0,
-     .clock_mhz = 1410,
-     .memory_clock_mhz = 1215,
-     .bus_width_bits = 5120,
-     .l2_bytes = 40 * MIB,
-     .shared_per_block_optin = 166912,
-     .shared_per_multiprocessor = 167936,
-     .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32,
-     .power_limit_w = 400,
-     .idle_w = 55,
-     .pci_device_id = 0x20B010DE,
-     .pcie_generation = 4,
-     .nvml_architecture = 7},
-    {.model = "A100-80",
-     .name = "NVIDIA A100-SXM4-80GB (simgpu)",
-     .memory_bytes = 81920 * MIB,
-     .residue_bytes = 450 * MIB,
-     .h2d_bytes_per_s = 25 * GB,
-     .d2h_bytes_per_s = 25 * GB,
-     .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 240 * GB,
-     .memory_bytes_per_s = 1800 * GB,
-     COSTS,
-     .multiprocessors = 108,
-     .cc_major = 8,
-     .cc_minor = 0,
-     .clock_mhz = 1410,
-     .memory_clock_mhz = 1593,
-     .bus_width_bits = 5120,
-     .l2_bytes = 40 * MIB,
-     .shared_per_block_optin = 166912,
-     .shared_per_multiprocessor = 167936,
-     .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32,
-     .power_limit_w = 400,
-     .idle_w = 60,
-     .pci_device_id = 0x20B210DE,
-     .pcie_generation = 4,
-     .nvml_architecture = 7},
-    {.model = "H100-80",
-     .name = "NVIDIA H100 80GB HBM3 (simgpu)",
-     .memory_bytes = 81559 * MIB,
-     .residue_bytes = 530 * MIB,
-     .h2d_bytes_per_s = 55 * GB,
-     .d2h_bytes_per_s = 55 * GB,
-     .pageable_bytes_per_s = 4 * GB,
-     .p2p_bytes_per_s = 360 * GB,
-     .memory_bytes_per_s = 3000 * GB,
-     COSTS,
-     .multiprocessors = 132,
-     .cc_major = 9,
-     .cc_minor = 0,
-     .clock_mhz = 1980,
-     .memory_clock_mhz = 2619,
-     .bus_width_bits = 5120,
-     .l2_bytes = 50 * MIB,
-     .shared_per_block_optin = 232448,
-     .shared_per_multiprocessor = 233472,
-     .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32,
-     .power_limit_w = 700,
-     .idle_w = 70,
-     .pci_device_id = 0x233010DE,
-     .pcie_generation = 5,
-     .nvml_architecture = 9},
-    {.model = "H200",
-     .name = "NVIDIA H200 (simgpu)",
-     .memory_bytes = 143771 * MIB,
-     .residue_bytes = 530 * MIB,
-     .h2d_bytes_per_s = 55 * GB,
-     .d2h_bytes_per_s = 55 * GB,
-     .pageable_bytes_per_s = 4 * GB,
-     .p2p_bytes_per_s = 360 * GB,
-     .memory_bytes_per_s = 4200 * GB,
-     COSTS,
-     .multiprocessors = 132,
-     .cc_major = 9,
-     .cc_minor = 0,
-     .clock_mhz = 1980,
-     .memory_clock_mhz = 3201,
-     .bus_width_bits = 6144,
-     .l2_bytes = 60 * MIB,
-     .shared_per_block_optin = 232448,
-     .shared_per_multiprocessor = 233472,
-     .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32,
-     .power_limit_w = 700,
-     .idle_w = 75,
-     .pci_device_id = 0x233510DE,
-     .pcie_generation = 5,
-     .nvml_architecture = 9},
-    {.model = "L40S",
-     .name = "NVIDIA L40S (simgpu)",
-     .memory_bytes = 46068 * MIB,
-     .residue_bytes = 420 * MIB,
-     .h2d_bytes_per_s = 25 * GB,
-     .d2h_bytes_per_s = 25 * GB,
-     .pageable_bytes_per_s = 2800000000ull,
-     .p2p_bytes_per_s = 22 * GB,
-     .memory_bytes_per_s = 780 * GB,
-     COSTS,
-     .multiprocessors = 142,
-     .cc_major = 8,
-     .cc_minor = 9,
-     .clock_mhz = 2520,
-     .memory_clock_mhz = 9001,
-     .bus_width_bits = 384,
-     .l2_bytes = 96 * MIB,
-     .shared_per_block_optin = 101376,
-     .shared_per_multiprocessor = 102400,
-     .threads_per_multiprocessor = 1536,
-     .blocks_per_multiprocessor = 24,
-     .power_limit_w = 350,
-     .idle_w = 35,
-     .pci_device_id = 0x26B910DE,
-     .pcie_generation = 4,
-     .nvml_architecture = 8},
-    {.model = "T4",
-     .name = "Tesla T4 (simgpu)",
-     .memory_bytes = 15360 * MIB,
-     .residue_bytes = 300 * MIB,
-     .h2d_bytes_per_s = 12 * GB,
-     .d2h_bytes_per_s = 12 * GB,
-     .pageable_bytes_per_s = 2500000000ull,
-     .p2p_bytes_per_s = 11 * GB,
-     .memory_bytes_per_s = 260 * GB,
-     COSTS,
-     .multiprocessors = 40,
-     .cc_major = 7,
-     .cc_minor = 5,
-     .clock_mhz = 1590,
-     .memory_clock_mhz = 5001,
-     .bus_width_bits = 256,
-     .l2_bytes = 4 * MIB,
-     .shared_per_block_optin = 65536,
-     .shared_per_multiprocessor = 65536,
-     .threads_per_multiprocessor = 1024,
-     .blocks_per_multiprocessor = 16,
-     .power_limit_w = 70,
-     .idle_w = 10,
-     .pci_device_id = 0x1EB810DE,
-     .pcie_generation = 3,
-     .nvml_architecture = 6},
-    {.model = "V100",
-     .name = "Tesla V100-SXM2-32GB (simgpu)",
-     .memory_bytes = 32768 * MIB,
-     .residue_bytes = 310 * MIB,
-     .h2d_bytes_per_s = 12 * GB,
-     .d2h_bytes_per_s = 12 * GB,
-     .pageable_bytes_per_s = 2500000000ull,
-     .p2p_bytes_per_s = 48 * GB,
-     .memory_bytes_per_s = 800 * GB,
-     COSTS,
-     .multiprocessors = 80,
-     .cc_major = 7,
-     .cc_minor = 0,
-     .clock_mhz = 1530,
-     .memory_clock_mhz = 877,
-     .bus_width_bits = 4096,
-     .l2_bytes = 6 * MIB,
-     .shared_per_block_optin = 98304,
-     .shared_per_multiprocessor = 98304,
-     .threads_per_multiprocessor = 2048,
-     .blocks_per_multiprocessor = 32,
-     .power_limit_w = 300,
-     .idle_w = 40,
-     .pci_device_id = 0x1DB510DE,
-     .pcie_generation = 3,
-     .nvml_architecture = 5},
-};
-#define MODELS (sizeof models / sizeof *models)
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_COUNT };
 
@@ -212,6 +21,7 @@ static const struct key {
 #define FIELD(field) offsetof(struct sg_profile, field)
     {"memory", KEY_SIZE, FIELD(memory_bytes), 0},
     {"residue", KEY_SIZE, FIELD(residue_bytes), 0},
+    {"keep", KEY_SIZE, FIELD(keep_bytes), 0},
     {"link", KEY_RATE, FIELD(h2d_bytes_per_s), FIELD(d2h_bytes_per_s)},
     {"h2d", KEY_RATE, FIELD(h2d_bytes_per_s), 0},
     {"d2h", KEY_RATE, FIELD(d2h_bytes_per_s), 0},
@@ -292,21 +102,21 @@ static char *trim(char *text)
 struct part {
     struct sg_profile profile;
     unsigned count;
-    int memory_given, residue_given;
+    int memory_given, residue_given, keep_given;
     uint32_t driver_version;
 };
 
 static int set_model(struct part *part, const char *name, char *why, size_t why_bytes)
 {
-    for (size_t i = 0; i < MODELS; i++) {
-        if (strcasecmp(models[i].model, name) == 0) {
-            part->profile = models[i];
+    for (size_t i = 0; i < sg_model_count; i++) {
+        if (strcasecmp(sg_models[i].model, name) == 0) {
+            part->profile = sg_models[i];
             return 0;
         }
     }
     int n = snprintf(why, why_bytes, "there is no GPU model '%s'; use one of", name);
-    for (size_t i = 0; i < MODELS && n > 0 && (size_t)n < why_bytes; i++) {
-        n += snprintf(why + n, why_bytes - (size_t)n, "%s %s", i ? "," : "", models[i].model);
+    for (size_t i = 0; i < sg_model_count && n > 0 && (size_t)n < why_bytes; i++) {
+        n += snprintf(why + n, why_bytes - (size_t)n, "%s %s", i ? "," : "", sg_models[i].model);
     }
     return -EINVAL;
 }
@@ -340,6 +150,7 @@ static int set_key(struct part *part, const char *name, const char *text, char *
             memcpy((char *)&part->profile + key->offset2, &value, sizeof value);
         }
         part->memory_given |= key->offset == offsetof(struct sg_profile, memory_bytes);
+        part->keep_given |= key->offset == offsetof(struct sg_profile, keep_bytes);
         part->residue_given |= key->offset == offsetof(struct sg_profile, residue_bytes);
         return 0;
     }
@@ -356,13 +167,17 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
     struct sg_profile *profile = &part->profile;
     if (part->memory_given && !part->residue_given) {
         /* A GPU made small for a test would be eaten up by contexts of real size. */
-        for (size_t i = 0; i < MODELS; i++) {
-            if (strcmp(models[i].model, profile->model) == 0) {
+        for (size_t i = 0; i < sg_model_count; i++) {
+            if (strcmp(sg_models[i].model, profile->model) == 0) {
                 profile->residue_bytes =
-                    (uint64_t)((double)models[i].residue_bytes * (double)profile->memory_bytes /
-                               (double)models[i].memory_bytes);
+                    (uint64_t)((double)sg_models[i].residue_bytes * (double)profile->memory_bytes /
+                               (double)sg_models[i].memory_bytes);
             }
         }
+    }
+    if (!part->keep_given) {
+        uint64_t host = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        profile->keep_bytes = host / 4 < 4096 * MIB ? host / 4 : 4096 * MIB;
     }
     profile->residue_bytes = (profile->residue_bytes + GRANULE - 1) / GRANULE * GRANULE;
     profile->memory_bytes = profile->memory_bytes / GRANULE * GRANULE;
@@ -396,7 +211,7 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
     }
     memset(part, 0, sizeof *part);
     part->count = 1;
-    part->profile = models[1];
+    part->profile = sg_models[1];
     while (!error && fgets(line, sizeof line, file)) {
         char inner[300];
         number++;

@@ -50,6 +50,7 @@ struct sg_process {
         uint64_t context_bytes;
         uint64_t allocated_bytes;
         uint64_t managed_bytes; /* managed memory that is on the device now */
+        uint64_t kept_bytes;    /* of the host's: free, and faster to take again */
         struct sg_busy busy;
     } on[SG_DEVICES_MAX];
 };

@@ -84,7 +84,7 @@ int main(void)
     OK(cuMemMap(at, 4 * MIB, 0, fresh, 0));
     OK(cuMemSetAccess(at, 4 * MIB, &access, 1));
     OK(cuMemcpyDtoH_v2(&value, at, 8));
-    CHECK(value != 7); /* the old bytes are gone with their chunk */
+    CHECK(value != 7); /* whoever forgets to copy them back must notice */
 
     /* Exported and imported, it is one piece of memory with two mappings, counted once. */
     int file;

@@ -1,0 +1,217 @@
+/* The entry points about functions. A CUkernel is the same object. */
+#include "simgpu/module.h"
+
+static CUresult find(const void *function)
+{
+    SG_ENTER();
+    return sg_handle_is(function, SG_FUNCTION) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
+{
+    SG_TRY(find(kernel));
+    *out = (CUfunction)(void *)kernel;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel kernel)
+{
+    SG_TRY(find(kernel));
+    *out = ((CUfunction)(void *)kernel)->module->library;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncGetModule(CUmodule *out, CUfunction function)
+{
+    SG_TRY(find(function));
+    *out = function->module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction function)
+{
+    SG_TRY(find(function));
+    *name = function->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel kernel)
+{
+    return cuFuncGetName(name, (CUfunction)(void *)kernel);
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+    SG_TRY(find(function));
+    if (index >= function->kernel->params) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *offset = function->offset[index];
+    if (size) {
+        *size = function->kernel->size[index];
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
+{
+    return cuFuncGetParamInfo((CUfunction)(void *)kernel, index, offset, size);
+}
+
+CUresult cuFuncGetParamCount(CUfunction function, size_t *count)
+{
+    SG_TRY(find(function));
+    *count = function->kernel->params;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamCount(CUkernel kernel, size_t *count)
+{
+    return cuFuncGetParamCount((CUfunction)(void *)kernel, count);
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    SG_TRY(find(function));
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = 1024;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = 32;
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = (int)(sg_profile_of(0)->cc_major * 10 + sg_profile_of(0)->cc_minor);
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = function->max_dynamic_shared ? function->max_dynamic_shared : 49152;
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *value = -1;
+        break;
+    default:
+        if ((unsigned)attribute > CU_FUNC_ATTRIBUTE_SHARED_MEMORY_MODE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *value = 0;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    SG_TRY(find(function));
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+        if (value < 0 || (unsigned)value > sg_profile_of(0)->shared_per_block_optin) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        function->max_dynamic_shared = value;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device)
+{
+    (void)device;
+    return cuFuncGetAttribute(value, attribute, (CUfunction)(void *)kernel);
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device)
+{
+    (void)device;
+    return cuFuncSetAttribute((CUfunction)(void *)kernel, attribute, value);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
+{
+    (void)config;
+    return find(function);
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
+{
+    (void)config, (void)device;
+    return find(kernel);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config)
+{
+    (void)config;
+    return find(function);
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    SG_TRY(find(function));
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function) { return find(function); }
+
+/* ---- occupancy: by threads alone ---- */
+
+static int blocks_per_multiprocessor(int block)
+{
+    const struct sg_profile *profile = sg_profile_of(sg_context_current()->gpu);
+    int blocks = block > 0 ? (int)profile->threads_per_multiprocessor / block : 0;
+    return blocks > (int)profile->blocks_per_multiprocessor
+               ? (int)profile->blocks_per_multiprocessor
+               : blocks;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
+                                                              int block, size_t shared,
+                                                              unsigned int flags)
+{
+    SG_CONTEXT(context);
+    SG_TRY(find(function));
+    if (!blocks || block <= 0 || flags > 1) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *blocks = shared > sg_profile_of(context->gpu)->shared_per_multiprocessor
+                  ? 0
+                  : blocks_per_multiprocessor(block);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block,
+                                                     size_t shared)
+{
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, shared, 0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
+                                                   CUoccupancyB2DSize shared_of, size_t shared,
+                                                   int limit, unsigned int flags)
+{
+    SG_CONTEXT(context);
+    (void)shared_of, (void)shared, (void)flags;
+    SG_TRY(find(function));
+    *block = limit > 0 && limit < 1024 ? limit : 1024;
+    *grid = (int)sg_profile_of(context->gpu)->multiprocessors * blocks_per_multiprocessor(*block);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
+                                          CUoccupancyB2DSize shared_of, size_t shared, int limit)
+{
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared,
+                                                     limit, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
+                                                 int block)
+{
+    SG_CONTEXT(context);
+    (void)block;
+    SG_TRY(find(function));
+    if (blocks <= 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *bytes = sg_profile_of(context->gpu)->shared_per_multiprocessor / (unsigned)blocks;
+    return CUDA_SUCCESS;
+}
