@@ -44,6 +44,8 @@ class Ledger:
         self.arena_bytes = arena_bytes
         self.tenants: dict[int, Tenant] = {}
         self.queue: list[int] = []
+        self.parts_changed = True
+        """who wants something, or what they were promised, is not what it was"""
 
     def on(self, gpu: int) -> Iterator[tuple[Tenant, OnGpu]]:
         """The tenants that have a context on this GPU, in order of arrival."""
@@ -61,6 +63,8 @@ class Ledger:
         """Change a tenant's state, and its place in the queue with it: nothing else does."""
         before = tenant.state
         tenant.state = after(before, cause)
+        if before is State.OUT or tenant.state is State.OUT:
+            self.parts_changed = True
         if before is State.WAITING:
             self.queue.remove(tenant.number)
         elif before is State.HOLDING or before is State.DRAINING:
@@ -91,6 +95,8 @@ class Ledger:
                 balance.expected_bytes += on.expected_bytes
                 balance.charged_bytes += charged
                 firm = charged if is_firm else on.pinned_bytes
+                if tenant.share.memory_bytes and not is_firm:
+                    firm = tenant.kept_bytes(on)
                 if firm:
                     firm = min(firm, charged)
                     balance.firm_bytes += firm
