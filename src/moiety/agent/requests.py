@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moiety.model.share import NOTHING_ASKED, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
@@ -34,7 +35,7 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     program: str
     argv: list[str]
     cwd: str
-    memory_limit_bytes: int | None = None
+    share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call it instead of the program's own name"""
     capacity_bytes: int | None = None
@@ -47,6 +48,27 @@ class Status(Request, frozen=True, tag="status"):
 
 class Ps(Request, frozen=True, tag="ps"):
     """Who uses them; answered by Processes."""
+
+
+class SetShare(Request, frozen=True, tag="set_share"):
+    """Change what a program is promised, while it runs; what is UNSET stays. Answered by Shared."""
+
+    target: str
+    """a tenant's number, a pid or a name"""
+    gpu: float | msgspec.UnsetType | None = msgspec.UNSET
+    gpu_limit: float | msgspec.UnsetType = msgspec.UNSET
+    memory_bytes: int | msgspec.UnsetType = msgspec.UNSET
+    memory_limit_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    priority: Priority | msgspec.UnsetType = msgspec.UNSET
+    latency: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class SetAgent(Request, frozen=True, tag="set_agent"):
+    """Change how the arbiter decides; answered by Done."""
+
+    settings: dict[str, str]
+    """by field of the arbiter's settings, as typed"""
+    overdue_kill: bool | None = None
 
 
 class Stop(Request, frozen=True, tag="stop"):
@@ -88,6 +110,14 @@ class Created(Answer, frozen=True, tag="created"):
 
     id: str
     socket: str
+
+
+class Shared(Answer, frozen=True, tag="shared"):
+    """What a program is promised from now on."""
+
+    program: str
+    pid: int
+    share: Share
 
 
 class GpuRow(msgspec.Struct, frozen=True):
@@ -144,6 +174,18 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """since when it waits for its turn"""
     reason: str
     pinned: str
+    share: Share = NOTHING_ASKED
+    """of its workload"""
+    priority: str = "normal"
+    received: float = 0.0
+    """part of the GPU's time over the last seconds, with the hand-offs that it caused"""
+    received_s: float = 0.0
+    """the same in its whole life, in GPU-seconds"""
+    handoffs_s: float = 0.0
+    evicted_bytes: int = 0
+    """moved out in its whole life"""
+    paused: bool = False
+    """its --gpu-limit is used up for the moment"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -152,8 +194,8 @@ class Processes(Answer, frozen=True, tag="ps"):
     rows: list[ProcessRow]
 
 
-AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | Stop
-AnyAnswer = Failed | Here | Done | Created | NodeStatus | Processes
+AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Stop
+AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

@@ -45,7 +45,9 @@ def refuse_share(
         return None
     promised = beside.memory_bytes + sum(t.promised_bytes(on) for t, on in others)
     free_bytes = budget_bytes(ledger, gpu) - promised
-    why = f"{format_bytes(promised)} of it are promised to others, or cannot leave"
+    why = f"it has {format_bytes(budget_bytes(ledger, gpu))} for programs"
+    if promised:
+        why = f"{format_bytes(promised)} of it are promised to others, or cannot leave"
     for tenant, on in others:
         beside_it = budget_bytes(ledger, gpu) - promised + tenant.promised_bytes(on)
         if beside_it - on.allocated_bytes < free_bytes:

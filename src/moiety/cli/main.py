@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
     "status": "Show the GPUs, their memory and their holders.",
+    "set": "Change what a program is promised, while it runs.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
