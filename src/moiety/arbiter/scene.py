@@ -165,8 +165,8 @@ class Scene:
     def turn_is_over(self, tenant: Tenant, waiting: Tenant | None = None) -> bool:
         """Whether a holder may be revoked for somebody who waits.
 
-        A higher class need not wait, a lower one waits for silence. Within a class, a turn goes
-        on as long as its holder is further behind than whoever waits.
+        A higher class need not wait, a lower one waits for silence. Within a class, if a part of
+        the time was asked for, a turn goes on as long as its holder is further behind.
         """
         # who waits for memory is silent, but not idle
         if self.now_s < tenant.idle_until_s and not tenant.is_growing:
@@ -175,8 +175,8 @@ class Scene:
             return waiting.rank > tenant.rank
         if self.now_s < tenant.turn_ends_s:
             return False
-        if waiting is None or waiting.state is State.HOLDING:
-            return True  # who holds and grows does not fall behind meanwhile
+        if waiting is None or not counts_lag(tenant, waiting):
+            return True
         return tenant.lag_s <= waiting.lag_s + EXACT_S
 
     def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
@@ -196,7 +196,7 @@ class Scene:
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
         ends_s = holder.turn_ends_s
-        if waiting and waiting.rank == holder.rank and waiting.state is not State.HOLDING:
+        if waiting and waiting.rank == holder.rank and counts_lag(holder, waiting):
             ahead_s = holder.lag_s - waiting.lag_s
             if ahead_s > EXACT_S:  # both move towards each other while it holds
                 pace = max(0.01, (holder.rate or 1.0) - holder.part + waiting.part)
@@ -232,6 +232,15 @@ class Scene:
             balance.pending_bytes += sign * tenant.pending_bytes(gpu)
             if on.orders and not tenant.silent:
                 balance.leaving_bytes -= sign * sum(on.orders)
+
+
+def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
+    """Whether a turn may last longer because its holder is further behind than who waits.
+
+    Equals need no more than the order of their turns; and who holds and grows does not fall
+    behind meanwhile.
+    """
+    return (holder.timed or waiting.timed) and waiting.state is not State.HOLDING
 
 
 def are_rivals(one: Tenant, other: Tenant) -> bool:
