@@ -1,5 +1,6 @@
-# Every target sets up all that it needs. Nothing is written into the checkout: the environment,
-# the native build and every tool's cache lie in $(WORK).
+# Every target sets up all that it needs. The environment, the native build and every tool's cache
+# lie in $(WORK); only what was asked for is written here, and git ignores it: dist/ (wheel) and
+# bench/results/ (bench).
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -25,7 +26,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench gpu-check gpu-facts wheel clean
+.PHONY: help demo test check format bench gpu-check wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,9 +50,6 @@ bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 
 gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everything hold there?
 	@$(PY) tests/gpu/check.py $(ARGS)
-
-gpu-facts: $(WORK)/installed  ## on a machine with an NVIDIA GPU: what is it and its driver like?
-	@$(PY) tests/gpu/facts.py $(ARGS)
 
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .

@@ -4,7 +4,37 @@
  * for its end. A capture begins inside the gate, hence only while a lease is held.
  */
 #include "shim/gate.h"
+#include "shim/lock.h"
+#include "shim/memory.h"
 #include "shim/real.h"
+
+/* Streams in which a capture began: destroying one of them ends its capture as well. Beyond this
+ * many at a time (nobody has been seen with more than a few) that goes unnoticed. */
+#define ORIGINS_MAX 64
+
+static CUstream origins[ORIGINS_MAX];
+static uint32_t origin_count;
+static struct lock origins_lock;
+
+static void add_origin(CUstream stream)
+{
+    LOCK_SCOPE(&origins_lock);
+    if (origin_count < ORIGINS_MAX) {
+        origins[origin_count++] = stream;
+    }
+}
+
+static bool remove_origin(CUstream stream)
+{
+    LOCK_SCOPE(&origins_lock);
+    for (uint32_t i = 0; i < origin_count; i++) {
+        if (origins[i] == stream) {
+            origins[i] = origins[--origin_count];
+            return true;
+        }
+    }
+    return false;
+}
 
 #define BEGIN_CAPTURE(name, parameters, arguments) \
     CUresult name parameters                       \
@@ -13,23 +43,29 @@
         CUresult result = REAL(name) arguments;    \
         if (result == CUDA_SUCCESS) {              \
             gate_capture_began();                  \
+            add_origin(stream);                    \
         }                                          \
         gate_leave(slot);                          \
         return result;                             \
     }
+/* An error may or may not have ended it: the stream tells. */
 #define END_CAPTURE(name, is_capturing)                               \
     CUresult name(CUstream stream, CUgraph *graph)                    \
     {                                                                 \
         struct mw_slot *slot = gate_enter();                          \
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE; \
-        REAL(is_capturing)(stream, &status);                          \
+        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE; \
+        CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE;  \
+        REAL(is_capturing)(stream, &before);                          \
         CUresult result = REAL(name)(stream, graph);                  \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                \
-            result != CUDA_ERROR_STREAM_CAPTURE_UNJOINED &&           \
-            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {       \
-            gate_capture_ended();                                     \
+        if (before != CU_STREAM_CAPTURE_STATUS_NONE) {                \
+            REAL(is_capturing)(stream, &after);                       \
+            if (after == CU_STREAM_CAPTURE_STATUS_NONE) {             \
+                gate_capture_ended();                                 \
+                remove_origin(stream);                                \
+            }                                                         \
         }                                                             \
         gate_leave(slot);                                             \
+        memory_capture_ended();                                       \
         return result;                                                \
     }
 
@@ -48,3 +84,20 @@ BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
               (stream, graph, nodes, edges, count, mode))
 END_CAPTURE(cuStreamEndCapture, cuStreamIsCapturing)
 END_CAPTURE(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
+
+static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
+{
+    bool captured = remove_origin(stream);
+    CUresult result = real(stream);
+    if (captured && result == CUDA_SUCCESS) {
+        gate_capture_ended();
+        memory_capture_ended();
+    } else if (captured) {
+        add_origin(stream);
+    }
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream) { return destroy(stream, REAL(cuStreamDestroy)); }
+
+CUresult cuStreamDestroy_v2(CUstream stream) { return destroy(stream, REAL(cuStreamDestroy_v2)); }

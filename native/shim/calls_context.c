@@ -4,7 +4,7 @@
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
-#include "shim/link.h"
+#include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -43,40 +43,34 @@ static bool may_try_again(CUresult result, uint64_t began_ns)
     return true;
 }
 
-static void context_made(struct device *device, CUcontext context)
-{
-    device_add_context(device, context);
-    link_amount(MW_CONTEXT, device->gpu, 0);
-}
-
 static void context_gone(struct device *device, CUcontext context)
 {
     memory_forget(device, context);
-    if (device->context_count == 0) {
-        device_detach(device);
-    }
+    device_detach_unused(device);
 }
 
 /* Room first, then the driver's own call, then the agent is told. */
-#define CREATE_CONTEXT(context, dev, call)     \
-    struct device *device = NULL;              \
-    uint64_t began_ns = now_ns();              \
-    CUresult result;                           \
-    if (!control_is_active()) {                \
-        return call;                           \
-    }                                          \
-    result = device_attach(dev, &device);      \
-    if (result != CUDA_SUCCESS) {              \
-        return result;                         \
-    }                                          \
-    do {                                       \
-        result = call;                         \
-    } while (may_try_again(result, began_ns)); \
-    if (result == CUDA_SUCCESS) {              \
-        context_made(device, *(context));      \
-    } else if (device->context_count == 0) {   \
-        device_detach(device);                 \
-    }                                          \
+#define CREATE_CONTEXT(context, dev, call)      \
+    struct device *device = NULL;               \
+    uint64_t began_ns = now_ns();               \
+    CUresult result;                            \
+    if (!control_is_active()) {                 \
+        return call;                            \
+    }                                           \
+    result = device_attach(dev, &device);       \
+    if (result != CUDA_SUCCESS) {               \
+        return result;                          \
+    }                                           \
+    do {                                        \
+        result = call;                          \
+    } while (may_try_again(result, began_ns));  \
+    if (result == CUDA_SUCCESS) {               \
+        device_add_context(device, *(context)); \
+    }                                           \
+    device_created(device);                     \
+    if (result != CUDA_SUCCESS) {               \
+        device_detach_unused(device);           \
+    }                                           \
     return result
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev)
@@ -99,12 +93,18 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
-    bool known = control_is_active() && device_remove_context(context, &device);
+    if (!control_is_active()) {
+        return real(context);
+    }
+    lock_take(&contexts_lock);
+    bool known = device_remove_context(context, &device);
     CUresult result = real(context);
+    if (known && result != CUDA_SUCCESS) {
+        device_add_context(device, context);
+    }
+    lock_drop(&contexts_lock);
     if (known && result == CUDA_SUCCESS) {
         context_gone(device, context);
-    } else if (known) {
-        device_add_context(device, context);
     }
     return result;
 }
@@ -130,41 +130,50 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
     return result;
 }
 
-/* After a release or a reset: is the primary context still there? */
-static CUresult primary_left(CUresult result, CUdevice dev)
+/* A release or a reset: is the primary context still there afterwards? */
+static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
 {
     unsigned int flags;
     int alive = 1;
-    if (result != CUDA_SUCCESS || !control_is_active()) {
-        return result;
+    bool gone = false;
+    CUcontext context = NULL;
+    struct device *device = control_is_active() ? device_know(dev) : NULL;
+    if (!device) {
+        return real(dev);
     }
-    struct device *device = device_know(dev);
-    REAL(cuDevicePrimaryCtxGetState)(dev, &flags, &alive);
-    if (device && !alive && device->primary) {
-        CUcontext context = device->primary;
-        if (device_remove_context(context, &device)) {
-            context_gone(device, context);
-        }
+    lock_take(&contexts_lock);
+    CUresult result = real(dev);
+    if (result == CUDA_SUCCESS) {
+        REAL(cuDevicePrimaryCtxGetState)(dev, &flags, &alive);
+    }
+    if (!alive && device->primary) {
+        context = device->primary;
+        device->primary = NULL;
+        gone = device_remove_context(context, &device);
+    }
+    lock_drop(&contexts_lock);
+    if (gone) {
+        context_gone(device, context);
     }
     return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return primary_left(REAL(cuDevicePrimaryCtxRelease)(dev), dev);
+    return leave_primary(dev, REAL(cuDevicePrimaryCtxRelease));
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    return primary_left(REAL(cuDevicePrimaryCtxRelease_v2)(dev), dev);
+    return leave_primary(dev, REAL(cuDevicePrimaryCtxRelease_v2));
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    return primary_left(REAL(cuDevicePrimaryCtxReset)(dev), dev);
+    return leave_primary(dev, REAL(cuDevicePrimaryCtxReset));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    return primary_left(REAL(cuDevicePrimaryCtxReset_v2)(dev), dev);
+    return leave_primary(dev, REAL(cuDevicePrimaryCtxReset_v2));
 }

@@ -62,10 +62,12 @@ static bool drain(void)
     if (!gate_await_empty()) {
         return false;
     }
+    lock_take(&contexts_lock);
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         device_drain(d);
         d->credit_bytes = 0;
     }
+    lock_drop(&contexts_lock);
     restoring = false;
     watch_us = 0;
     session.counters->drained_ns += now_ns() - began;
@@ -239,7 +241,9 @@ static void in_forked_child(void)
     gate_after_fork();
     memory_after_fork();
     device_after_fork();
+    trampoline_after_fork();
     session_after_fork(&session);
+    atomic_store(&begin_lock.word, 0);
 }
 
 /* What pthread_atfork is made of: that one is not in libc before glibc 2.34. */
@@ -262,7 +266,11 @@ CUresult control_begin(void)
 {
     const char *missing = "pthread_create";
     const char *path = getenv("MOIETY_SOCKET");
-    if (active || !path || !*path) {
+    if (active || gate_is_alone()) {
+        return CUDA_SUCCESS;
+    }
+    if (!path || !*path) {
+        gate_leave_alone();
         return CUDA_SUCCESS;
     }
     LOCK_SCOPE(&begin_lock);

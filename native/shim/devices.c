@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "shim/control.h"
 #include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/lock.h"
@@ -12,6 +13,7 @@ static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
 static struct lock lock;
 static struct lock attach_lock;
+struct lock contexts_lock;
 
 static struct device *find(CUdevice ordinal)
 {
@@ -85,16 +87,47 @@ struct device *device_know(CUdevice ordinal)
     return device;
 }
 
-CUresult device_attach(CUdevice ordinal, struct device **device)
+/* The device, if it is attached; it stays so while a context is being created. */
+static struct device *find_attached(CUdevice ordinal, bool creates)
 {
-    LOCK_SCOPE(&attach_lock); /* one thread asks, the others find it done */
-    lock_take(&lock);
-    *device = find(ordinal);
-    lock_drop(&lock);
-    if (*device && __atomic_load_n(&(*device)->attached, __ATOMIC_ACQUIRE)) {
+    LOCK_SCOPE(&lock);
+    struct device *device = find(ordinal);
+    if (!device || !device->attached) {
+        return NULL;
+    }
+    device->creating += creates;
+    return device;
+}
+
+static CUresult attach(CUdevice ordinal, bool creates, struct device **device)
+{
+    CUresult result = CUDA_SUCCESS;
+    *device = find_attached(ordinal, creates);
+    if (*device) {
         return CUDA_SUCCESS;
     }
-    return ask(ordinal, MW_ATTACH, device);
+    LOCK_SCOPE(&attach_lock); /* one thread asks, the others find it done */
+    *device = find_attached(ordinal, creates);
+    if (!*device) {
+        result = ask(ordinal, MW_ATTACH, device);
+    } else {
+        creates = false;
+    }
+    if (result == CUDA_SUCCESS && creates) {
+        find_attached(ordinal, creates);
+    }
+    return result;
+}
+
+CUresult device_attach(CUdevice ordinal, struct device **device)
+{
+    return attach(ordinal, true, device);
+}
+
+void device_created(struct device *device)
+{
+    LOCK_SCOPE(&lock);
+    device->creating--;
 }
 
 CUresult device_current(struct device **device)
@@ -105,7 +138,7 @@ CUresult device_current(struct device **device)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = device_attach(ordinal, device);
+    result = attach(ordinal, false, device);
     if (result == CUDA_SUCCESS && REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context) {
         device_add_context(*device, context); /* one that was made behind our back */
     }
@@ -133,16 +166,30 @@ struct device *device_next(const struct device *device)
     return NULL;
 }
 
-void device_add_context(struct device *device, CUcontext context)
+/* False: it is there already. */
+static bool list_context(struct device *device, CUcontext context, bool *full)
 {
     LOCK_SCOPE(&lock);
     for (uint32_t i = 0; i < device->context_count; i++) {
         if (device->contexts[i] == context) {
-            return;
+            return false;
         }
     }
-    if (device->context_count < CONTEXTS_MAX) {
+    *full = device->context_count == CONTEXTS_MAX;
+    if (!*full) {
         device->contexts[device->context_count++] = context;
+    }
+    return true;
+}
+
+void device_add_context(struct device *device, CUcontext context)
+{
+    bool full = false;
+    if (list_context(device, context, &full)) {
+        link_amount(MW_CONTEXT, device->gpu, 0);
+    }
+    if (full) {
+        control_pin("cuCtxCreate"); /* what runs in this one cannot be waited for */
     }
 }
 
@@ -153,9 +200,6 @@ bool device_remove_context(CUcontext context, struct device **device)
         for (uint32_t i = 0; i < devices[d].context_count; i++) {
             if (devices[d].contexts[i] == context) {
                 devices[d].contexts[i] = devices[d].contexts[--devices[d].context_count];
-                if (devices[d].primary == context) {
-                    devices[d].primary = NULL;
-                }
                 if (devices[d].stream_context == context) {
                     devices[d].stream_context = NULL; /* its streams go with it */
                     devices[d].stream = NULL;
@@ -168,13 +212,18 @@ bool device_remove_context(CUcontext context, struct device **device)
     return false;
 }
 
-void device_detach(struct device *device)
+void device_detach_unused(struct device *device)
 {
+    LOCK_SCOPE(&attach_lock); /* so that the next MW_ATTACH comes after our message */
     lock_take(&lock);
-    __atomic_store_n(&device->attached, false, __ATOMIC_RELEASE);
-    uint32_t gpu = device->gpu;
+    bool unused = device->attached && device->context_count == 0 && device->creating == 0;
+    if (unused) {
+        device->attached = false;
+    }
     lock_drop(&lock);
-    link_amount(MW_DETACH, gpu, 0);
+    if (unused) {
+        link_amount(MW_DETACH, device->gpu, 0);
+    }
 }
 
 bool device_push(struct device *device)
@@ -220,13 +269,11 @@ void device_drain(struct device *device)
     }
 }
 
-void device_attach_again(struct device *device, uint64_t pinned_bytes)
+void device_tell(const struct device *device, struct mw_attach *state)
 {
-    struct mw_attach attach = {.allocated_bytes = device->allocated_bytes,
-                               .resident_bytes = device->resident_bytes,
-                               .pinned_bytes = pinned_bytes};
-    fill_attach(&attach, device->ordinal);
-    link_send(&attach, sizeof(attach), MW_ATTACH);
+    *state = (struct mw_attach){.allocated_bytes = device->allocated_bytes,
+                                .resident_bytes = device->resident_bytes};
+    fill_attach(state, device->ordinal);
 }
 
 void device_after_fork(void)
@@ -234,4 +281,5 @@ void device_after_fork(void)
     device_count = 0;
     atomic_store(&lock.word, 0);
     atomic_store(&attach_lock.word, 0);
+    atomic_store(&contexts_lock.word, 0);
 }

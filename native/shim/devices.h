@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "cuda/cuda_abi.h"
+#include "shim/lock.h"
 #include "wire/wire.h"
 
 #define CONTEXTS_MAX 64
@@ -21,7 +22,8 @@ struct device {
     CUcontext primary;                /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
     uint32_t context_count;
-    CUstream stream; /* of contexts[0], for moving memory */
+    uint32_t creating; /* threads that are about to add one */
+    CUstream stream;   /* of contexts[0], for moving memory */
     CUcontext stream_context;
     /* The next three are memory.c's, under its lock. */
     uint64_t allocated_bytes;
@@ -31,8 +33,10 @@ struct device {
 
 /* Looks the device up with the agent, without attaching; NULL when the agent refuses. */
 struct device *device_know(CUdevice ordinal);
-/* Makes room for a context on it. CUDA_SUCCESS, or the error that the program gets. */
+/* Makes room for a context on it, which the caller creates next and then calls device_created.
+ * CUDA_SUCCESS, or the error that the program gets. */
 CUresult device_attach(CUdevice ordinal, struct device **device);
+void device_created(struct device *device);
 /* The device of the current context, attached. */
 CUresult device_current(struct device **device);
 /* By the agent's index; NULL if this process does not use it. */
@@ -40,11 +44,15 @@ struct device *device_of_gpu(uint32_t gpu);
 /* Loops over the attached ones: start with NULL. */
 struct device *device_next(const struct device *device);
 
+/* Held by whoever destroys a context, and by the control thread while it uses them. Taken before
+ * any other lock, and never while the agent is asked something. */
+extern struct lock contexts_lock;
+
 /* A context exists now / is about to go / was not destroyed after all. */
 void device_add_context(struct device *device, CUcontext context);
 bool device_remove_context(CUcontext context, struct device **device);
-/* The last context is gone. */
-void device_detach(struct device *device);
+/* Tells the agent if there is no context any more and none is being created. */
+void device_detach_unused(struct device *device);
 /* Makes a context of the device current for the calling thread; pop it afterwards. */
 bool device_push(struct device *device);
 void device_pop(void);
@@ -53,8 +61,8 @@ CUstream device_stream(struct device *device);
 /* Waits until nothing of this process runs on the device. */
 void device_drain(struct device *device);
 
-/* Control thread, after a new agent was found: tells it what this process has. */
-void device_attach_again(struct device *device, uint64_t pinned_bytes);
+/* What a new agent is told of this process' part of the device. */
+void device_tell(const struct device *device, struct mw_attach *state);
 void device_after_fork(void);
 
 #endif

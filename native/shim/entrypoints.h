@@ -33,6 +33,8 @@
 #define CLASS_cuStreamBeginCaptureToGraph OWN
 #define CLASS_cuStreamBeginCapture_v2 OWN
 #define CLASS_cuStreamEndCapture OWN
+#define CLASS_cuStreamDestroy OWN
+#define CLASS_cuStreamDestroy_v2 OWN
 
 /* Gated: start work, or touch device memory or what the driver keeps in it. */
 #define CLASS_cuFuncLoad GATED
@@ -289,8 +291,6 @@
 #define CLASS_cuStreamCopyAttributes PASS
 #define CLASS_cuStreamCreate PASS
 #define CLASS_cuStreamCreateWithPriority PASS
-#define CLASS_cuStreamDestroy PASS
-#define CLASS_cuStreamDestroy_v2 PASS
 #define CLASS_cuStreamGetAttribute PASS
 #define CLASS_cuStreamGetCaptureInfo PASS
 #define CLASS_cuStreamGetCaptureInfo_v2 PASS

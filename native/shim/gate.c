@@ -25,7 +25,9 @@ static _Atomic uint32_t slots_used;
 static struct lock slots_lock;
 static _Atomic uint32_t sequence;
 static _Atomic uint32_t wanted;
-static _Atomic uint32_t captures;
+static _Atomic uint32_t captures;       /* that are open */
+static _Atomic uint32_t captures_begun; /* ever */
+static _Atomic bool alone;
 static int key_made;
 static unsigned key;
 
@@ -35,6 +37,9 @@ static unsigned key;
 static void give_back_slot(void *value)
 {
     struct mw_slot *slot = value;
+    if (slot != gate_slot) {
+        return; /* its parent's: this is a forked child */
+    }
     gate_slot = NULL;
     __atomic_store_n(&slot->blocked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&slot->depth, 0, __ATOMIC_RELAXED);
@@ -51,6 +56,10 @@ void gate_init(struct mw_counters *shared)
     gate.fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) != 0;
 }
 
+void gate_leave_alone(void) { atomic_store(&alone, true); }
+
+bool gate_is_alone(void) { return atomic_load(&alone); }
+
 int gate_map_lease(int memfd)
 {
     void *old = gate.word == &always_open ? NULL : (void *)(uintptr_t)gate.word;
@@ -65,7 +74,12 @@ int gate_map_lease(int memfd)
 
 struct mw_slot *gate_register(void)
 {
+    static __thread struct mw_slot own __attribute__((tls_model("initial-exec")));
     struct mw_slot *slot = NULL;
+    if (atomic_load(&alone)) {
+        gate_slot = &own; /* nobody counts: no lock, and no place that others write to */
+        return &own;
+    }
     LOCK_SCOPE(&slots_lock);
     uint32_t used = atomic_load(&slots_used);
     for (uint32_t i = 0; i < OVERFLOW_SLOT && key_made; i++) {
@@ -145,25 +159,50 @@ void gate_wait(struct mw_slot *slot)
     errno = kept;
 }
 
-static bool is_empty(void)
+static bool is_inside(void)
 {
     uint32_t used = atomic_load(&slots_used);
     for (uint32_t i = 0; i < used; i++) {
         if (__atomic_load_n(&counters->slots[i].depth, __ATOMIC_ACQUIRE)) {
-            return false;
+            return true;
         }
     }
-    return __atomic_load_n(&counters->slots[OVERFLOW_SLOT].depth, __ATOMIC_ACQUIRE) == 0 &&
-           atomic_load(&captures) == 0;
+    return __atomic_load_n(&counters->slots[OVERFLOW_SLOT].depth, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Makes the stores of all threads visible that they made before they read what we read last. */
+static void fence_all(void)
+{
+    if (!gate.fenced && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) != 0) {
+        /* Forbidden since gate_init (a sandbox). No store stays in its buffer for that long. */
+        struct timespec pause = {0, 10000000};
+        gate.fenced = true;
+        nanosleep(&pause, NULL);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* An open capture lets everybody in, so the threads are counted anew after it ended: whoever came
+ * in because of it stored its count before. And a capture that begins does so inside the gate, so
+ * none can have begun meanwhile that `begun` does not tell. */
+static bool is_empty(uint32_t *fenced_at)
+{
+    uint32_t begun = atomic_load(&captures_begun);
+    if (atomic_load(&captures)) {
+        *fenced_at = begun - 1; /* not now */
+        return false;
+    }
+    if (*fenced_at != begun) {
+        fence_all();
+        *fenced_at = begun;
+    }
+    return !is_inside() && atomic_load(&captures_begun) == begun;
 }
 
 bool gate_await_empty(void)
 {
-    if (!gate.fenced) {
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
-    }
-    atomic_thread_fence(memory_order_seq_cst);
-    for (unsigned round = 0; !is_empty(); round++) {
+    uint32_t fenced_at = atomic_load(&captures_begun) - 1;
+    for (unsigned round = 0; !is_empty(&fenced_at); round++) {
         if (round < 64) {
             sched_yield();
             continue;
@@ -202,7 +241,11 @@ uint64_t gate_passes(uint32_t *inside)
     return sum;
 }
 
-void gate_capture_began(void) { atomic_fetch_add(&captures, 1); }
+void gate_capture_began(void)
+{
+    atomic_fetch_add(&captures, 1);
+    atomic_fetch_add(&captures_begun, 1);
+}
 
 void gate_capture_ended(void)
 {
@@ -221,5 +264,7 @@ void gate_after_fork(void)
     gate_slot = NULL;
     atomic_store(&slots_used, 0);
     atomic_store(&captures, 0);
+    atomic_store(&slots_lock.word, 0);
+    atomic_store(&alone, true);
     key_made = 0;
 }

@@ -27,6 +27,9 @@ extern __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec
 
 /* Uses `shared` for the threads' counts; NULL stands for counts nobody reads. */
 void gate_init(struct mw_counters *shared);
+/* There is no agent and there will be none: from now on a thread's counts are its own. */
+void gate_leave_alone(void);
+bool gate_is_alone(void);
 /* Takes the page as the lease from now on; an earlier one is replaced at the same address. */
 int gate_map_lease(int memfd);
 /* Gives this thread a slot of its own; NULL when there are no more. */

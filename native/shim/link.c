@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -90,9 +91,7 @@ int link_open(const char *path, const struct mw_hello *hello, int memfd, union l
         close(made);
         return error;
     }
-    LOCK_SCOPE(&lock);
-    fd = made;
-    return 0;
+    return made;
 }
 
 void link_close(void)
@@ -110,18 +109,37 @@ static void send_locked(void *message, size_t bytes)
 {
     ssize_t n = -1;
     while (fd >= 0 && n < 0) {
-        n = send(fd, message, bytes, MSG_NOSIGNAL);
+        /* Not send(3): a thread that is cancelled in there would keep the lock. */
+        n = syscall(SYS_sendto, fd, message, bytes, MSG_NOSIGNAL, NULL, 0);
         if (n < 0 && errno != EINTR) {
-            return; /* the control thread sees the same, and starts over */
+            shutdown(fd, SHUT_RDWR); /* so that the control thread sees it too, and starts over */
+            return;
         }
+    }
+}
+
+static void set_header(struct mw_header *header, size_t bytes, enum mw_type type)
+{
+    header->type = (uint16_t)type;
+    header->bytes = (uint16_t)bytes;
+}
+
+void link_begin(int socket, struct mw_attach *states, uint32_t count)
+{
+    LOCK_SCOPE(&lock);
+    fd = socket;
+    for (uint32_t i = 0; i < count; i++) {
+        set_header(&states[i].header, sizeof(states[i]), MW_ATTACH);
+        send_locked(&states[i], sizeof(states[i]));
+    }
+    for (struct link_request *r = queue; r; r = r->next) {
+        send_locked(&r->message, r->message.header.bytes);
     }
 }
 
 void link_send(void *message, size_t bytes, enum mw_type type)
 {
-    struct mw_header *header = message;
-    header->type = (uint16_t)type;
-    header->bytes = (uint16_t)bytes;
+    set_header(message, bytes, type);
     int kept = errno;
     lock_take(&lock);
     send_locked(message, bytes);
@@ -147,8 +165,7 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
     int kept = errno;
     atomic_store(&request->answered, 0);
     lock_take(&lock);
-    header->type = (uint16_t)type;
-    header->bytes = (uint16_t)bytes;
+    set_header(header, bytes, type);
     header->serial = ++last_serial ? last_serial : ++last_serial;
     request->next = queue;
     queue = request;
@@ -196,14 +213,6 @@ void link_answer(struct link_request *request, const union link_message *answer)
     request->message = *answer;
     atomic_store(&request->answered, 1);
     futex_wake_all(&request->answered);
-}
-
-void link_ask_again(void)
-{
-    LOCK_SCOPE(&lock);
-    for (struct link_request *r = queue; r; r = r->next) {
-        send_locked(&r->message, r->message.header.bytes);
-    }
 }
 
 void link_after_fork(void)

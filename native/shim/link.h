@@ -33,10 +33,14 @@ struct link_request {
     _Atomic uint32_t answered;
 };
 
-/* Connects to the socket at `path`; says hello with `hello` and `memfd`. 0 and the welcome in
- * *answer with its descriptor in *lease_fd, or a negative errno (-EPROTO: refused, in *answer). */
+/* Connects to the socket at `path`; says hello with `hello` and `memfd`. The socket, and the
+ * welcome in *answer with its descriptor in *lease_fd, or a negative errno (-EPROTO: refused, in
+ * *answer). Nobody else uses the socket before link_begin. */
 int link_open(const char *path, const struct mw_hello *hello, int memfd, union link_message *answer,
               int *lease_fd);
+/* From now on everybody sends through this socket. Before anything else the agent gets `states`,
+ * and once more the questions whose answers were lost with the last agent. */
+void link_begin(int socket, struct mw_attach *states, uint32_t count);
 /* Closes the connection, if there is one. Requests stay queued. */
 void link_close(void);
 int link_fd(void);
@@ -55,8 +59,6 @@ int link_receive(union link_message *message, int timeout_ms);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);
-/* Control thread: sends the questions again whose answers were lost with the last agent. */
-void link_ask_again(void);
 void link_after_fork(void);
 
 #endif

@@ -1,5 +1,6 @@
 #include "shim/memory.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "shim/blocks.h"
@@ -36,11 +37,58 @@ static void tell_freed(struct device *device, uint64_t span, uint64_t resident)
     link_send(&note, sizeof(note), MW_FREE);
 }
 
+/* What is to be freed once no capture is open: waiting for the GPU would break the capture, and
+ * freeing without having waited would take memory away from under running work. */
+struct later {
+    struct later *next;
+    CUdeviceptr pointer;
+    CUcontext context;
+};
+static struct later *later;
+
+static CUresult put_off(CUdeviceptr pointer, CUcontext context)
+{
+    CUdeviceptr base = 0;
+    size_t bytes;
+    if (!memory_range(pointer, &base, &bytes) || base != pointer) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct later *made = malloc(sizeof(*made));
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    for (struct later *each = later; each; each = each->next) {
+        if (each->pointer == pointer) {
+            free(made);
+            return CUDA_ERROR_INVALID_VALUE; /* freed twice */
+        }
+    }
+    *made = (struct later){later, pointer, context};
+    later = made;
+    return CUDA_SUCCESS;
+}
+
+/* With blocks_lock held: those in a block that goes are gone with it. */
+static void drop_later(const struct block *block)
+{
+    for (struct later **at = &later; *at;) {
+        struct later *each = *at;
+        if (each->pointer >= block->base && each->pointer < block->base + block->span) {
+            *at = each->next;
+            free(each);
+        } else {
+            at = &each->next;
+        }
+    }
+}
+
 /* With blocks_lock held: out of the table, out of the world, and the agent knows. */
 static void discard(struct block *block)
 {
     struct device *device = block->device;
     uint64_t span = block->span;
+    drop_later(block);
     blocks_remove(block);
     tell_freed(device, span, block_destroy(block));
 }
@@ -141,39 +189,77 @@ CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
     return result;
 }
 
-bool memory_free(CUdeviceptr pointer, CUresult *result)
+/* As the driver's own does. Without a lease nothing is running, and it returns at once. */
+static CUresult wait_for_work(CUcontext context)
 {
-    lock_take(&blocks_lock);
-    struct block *block = blocks_find(pointer);
-    lock_drop(&blocks_lock);
-    if (!pointer || !block) {
-        return false;
+    CUcontext current = NULL;
+    struct mw_slot *slot = gate_block();
+    REAL(cuCtxGetCurrent)(&current);
+    bool pushed =
+        context && context != current && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
+    CUresult result = REAL(cuCtxSynchronize)();
+    if (pushed) {
+        device_pop();
     }
-    if (!gate_in_capture()) {
-        /* As the driver's own does. Without a lease nothing is running, and it returns at once. */
-        struct mw_slot *slot = gate_block();
-        CUresult drained = REAL(cuCtxSynchronize)();
-        gate_unblock(slot);
-        if (drained != CUDA_SUCCESS && drained != CUDA_ERROR_INVALID_CONTEXT) {
-            *result = drained;
-            return true;
-        }
-    }
+    gate_unblock(slot);
+    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
+}
+
+static CUresult free_now(CUdeviceptr pointer)
+{
     LOCK_SCOPE(&blocks_lock);
+    struct block *block = blocks_find(pointer);
     bool empty = false;
-    block = blocks_find(pointer);
-    *result = CUDA_ERROR_INVALID_VALUE;
     if (block && block->slab && slab_give_back(block, pointer, &empty)) {
         if (empty) {
             slab_drop(block);
             discard(block);
         }
-        *result = CUDA_SUCCESS;
-    } else if (block && !block->slab && block->base == pointer) {
+        return CUDA_SUCCESS;
+    }
+    if (block && !block->slab && block->base == pointer) {
         discard(block);
-        *result = CUDA_SUCCESS;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+bool memory_free(CUdeviceptr pointer, CUresult *result)
+{
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    CUcontext context = block ? block->context : NULL;
+    lock_drop(&blocks_lock);
+    if (!pointer || !block) {
+        return false;
+    }
+    if (gate_in_capture()) {
+        *result = put_off(pointer, context);
+        memory_capture_ended(); /* it may have, meanwhile */
+        return true;
+    }
+    *result = wait_for_work(context);
+    if (*result == CUDA_SUCCESS) {
+        *result = free_now(pointer);
     }
     return true;
+}
+
+void memory_capture_ended(void)
+{
+    while (!gate_in_capture()) {
+        lock_take(&blocks_lock);
+        struct later *next = later;
+        later = next ? next->next : NULL;
+        lock_drop(&blocks_lock);
+        if (!next) {
+            return;
+        }
+        if (wait_for_work(next->context) == CUDA_SUCCESS) {
+            free_now(next->pointer);
+        }
+        free(next);
+    }
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
@@ -239,4 +325,5 @@ void memory_after_fork(void)
 {
     blocks_after_fork();
     slab_after_fork();
+    later = NULL;
 }

@@ -18,6 +18,8 @@
 CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
 /* Frees what memory_allocate returned. False: it is not ours, ask the driver. */
 bool memory_free(CUdeviceptr pointer, CUresult *result);
+/* Frees what was put off while a capture was open. */
+void memory_capture_ended(void);
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */

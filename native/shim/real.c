@@ -13,7 +13,8 @@
 static CUresult not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 static CUresult not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
-void *real_entries[ENTRY_COUNT];
+/* From the first moment on: constructors of other libraries may call the driver before ours ran. */
+void *real_entries[ENTRY_COUNT] = {[0 ... ENTRY_COUNT - 1] = (void *)not_initialized};
 struct real_threads real_threads;
 
 // NOLINTBEGIN(bugprone-suspicious-missing-comma) a name and its suffix are one string
@@ -47,10 +48,18 @@ struct pair {
     void *theirs;
     void *ours;
 };
-static struct pair pairs[ENTRY_COUNT]; /* sorted by theirs */
-static size_t pair_count;
+
+struct driver {
+    const char *path;
+    uintptr_t begin, end;
+    void *entries[ENTRY_COUNT];
+    struct real_threads threads;
+    struct pair pairs[ENTRY_COUNT]; /* sorted by theirs */
+    size_t pair_count;
+};
+
+static struct driver driver;
 static bool loaded;
-static uintptr_t driver_begin, driver_end;
 static struct lock load_lock;
 
 /* ---- libc's dlsym, found without dlsym ---- */
@@ -184,6 +193,7 @@ dlvsym_fn *real_dlvsym(void)
 
 static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
 {
+    struct driver *found = data;
     const char *base = strrchr(info->dlpi_name, '/');
     base = base ? base + 1 : info->dlpi_name;
     (void)size;
@@ -194,15 +204,15 @@ static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type == PT_LOAD) {
             uintptr_t begin = info->dlpi_addr + p->p_vaddr;
-            if (!driver_begin || begin < driver_begin) {
-                driver_begin = begin;
+            if (!found->begin || begin < found->begin) {
+                found->begin = begin;
             }
-            if (begin + p->p_memsz > driver_end) {
-                driver_end = begin + p->p_memsz;
+            if (begin + p->p_memsz > found->end) {
+                found->end = begin + p->p_memsz;
             }
         }
     }
-    *(const char **)data = info->dlpi_name;
+    found->path = info->dlpi_name;
     return 1;
 }
 
@@ -213,16 +223,36 @@ static int by_theirs(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void load_entries(void *library)
+/* Of a program's own libpthread, or the one that only the driver brought along. */
+static void *find_thread_call(void *library, const char *name)
 {
+    void *found = real_dlsym()(RTLD_DEFAULT, name);
+    return found ? found : real_dlsym()(library, name);
+}
+
+static bool look_up_driver(struct driver *found)
+{
+    dl_iterate_phdr(find_driver, found);
+    if (!found->path || !real_dlsym()) {
+        return false;
+    }
+    /* kept open: the driver never goes away */
+    void *library = dlopen(found->path, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) {
+        return false;
+    }
     for (int i = 0; i < ENTRY_COUNT; i++) {
         void *theirs = real_dlsym()(library, names[i]);
-        real_entries[i] = theirs ? theirs : (void *)not_supported;
+        found->entries[i] = theirs ? theirs : (void *)not_supported;
         if (theirs) {
-            pairs[pair_count++] = (struct pair){theirs, ours[i] ? ours[i] : theirs};
+            found->pairs[found->pair_count++] = (struct pair){theirs, ours[i] ? ours[i] : theirs};
         }
     }
-    qsort(pairs, pair_count, sizeof(pairs[0]), by_theirs);
+    qsort(found->pairs, found->pair_count, sizeof(found->pairs[0]), by_theirs);
+    found->threads.create = find_thread_call(library, "pthread_create");
+    found->threads.key_create = find_thread_call(library, "pthread_key_create");
+    found->threads.set_specific = find_thread_call(library, "pthread_setspecific");
+    return true;
 }
 
 bool real_load(void)
@@ -230,25 +260,19 @@ bool real_load(void)
     if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
         return true;
     }
+    /* Without our lock: the loader has one of its own, which a thread that comes here out of a
+     * library's constructor holds already. */
+    struct driver found = {0};
+    if (!look_up_driver(&found)) {
+        return false;
+    }
     LOCK_SCOPE(&load_lock);
-    if (loaded) {
-        return true;
+    if (!loaded) {
+        driver = found;
+        memcpy(real_entries, found.entries, sizeof(real_entries));
+        real_threads = found.threads;
+        __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
     }
-    const char *path = NULL;
-    dl_iterate_phdr(find_driver, &path);
-    if (!path || !real_dlsym()) {
-        return false;
-    }
-    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD); /* kept: the driver never goes away */
-    if (!library) {
-        return false;
-    }
-    load_entries(library);
-    /* The programs' own handles, not ours: libpthread may not be among our dependencies. */
-    real_threads.create = real_dlsym()(RTLD_DEFAULT, "pthread_create");
-    real_threads.key_create = real_dlsym()(RTLD_DEFAULT, "pthread_key_create");
-    real_threads.set_specific = real_dlsym()(RTLD_DEFAULT, "pthread_setspecific");
-    __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -282,13 +306,13 @@ bool real_is_complete(const char **missing)
 void *real_wrapped(void *function)
 {
     size_t low = 0;
-    size_t high = pair_count;
+    size_t high = driver.pair_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (pairs[middle].theirs == function) {
-            return pairs[middle].ours;
+        if (driver.pairs[middle].theirs == function) {
+            return driver.pairs[middle].ours;
         }
-        if ((uintptr_t)pairs[middle].theirs < (uintptr_t)function) {
+        if ((uintptr_t)driver.pairs[middle].theirs < (uintptr_t)function) {
             low = middle + 1;
         } else {
             high = middle;
@@ -317,14 +341,8 @@ bool real_is_ours(const void *function)
 
 bool real_is_drivers(const void *function)
 {
-    return loaded && (uintptr_t)function >= driver_begin && (uintptr_t)function < driver_end;
+    return loaded && (uintptr_t)function >= driver.begin && (uintptr_t)function < driver.end;
 }
 
 /* A program linked with the driver calls it without any lookup that we would see. */
-__attribute__((constructor)) static void real_begin(void)
-{
-    for (int i = 0; i < ENTRY_COUNT; i++) {
-        real_entries[i] = (void *)not_initialized;
-    }
-    real_load();
-}
+__attribute__((constructor)) static void real_begin(void) { real_load(); }

@@ -17,6 +17,7 @@
 #include "shim/say.h"
 
 #define RETRY_NS 20000000L
+#define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
 #define COMPLAIN_AFTER_NS 5000000000ull
 
 #ifndef F_ADD_SEALS
@@ -50,6 +51,16 @@ static int make_counters(struct session *session)
     return 0;
 }
 
+/* The program may call cuInit again. */
+static void forget_counters(struct session *session)
+{
+    if (session->counters) {
+        munmap(session->counters, sizeof(struct mw_counters));
+        close(session->memfd);
+        session->counters = NULL;
+    }
+}
+
 static struct mw_hello greeting(const struct session *session, uint16_t flags)
 {
     struct mw_hello hello = {
@@ -79,6 +90,7 @@ int session_open(struct session *session, const char *path)
 {
     union link_message reply = {0};
     int lease = -1;
+    int socket = -1;
     int error = strlen(path) < sizeof(session->path) ? 0 : -ENAMETOOLONG;
     if (!error) {
         snprintf(session->path, sizeof(session->path), "%s", path);
@@ -86,27 +98,39 @@ int session_open(struct session *session, const char *path)
     }
     if (!error) {
         struct mw_hello hello = greeting(session, 0);
-        error = link_open(path, &hello, session->memfd, &reply, &lease);
+        socket = link_open(path, &hello, session->memfd, &reply, &lease);
+        error = socket < 0 ? socket : 0;
     }
     if (error) {
         explain(path, error, &reply);
+        forget_counters(session);
         return error;
     }
     session->epoch = reply.welcome.epoch;
     gate_init(session->counters);
     error = gate_map_lease(lease);
     close(lease);
+    link_begin(socket, NULL, 0);
     return error;
 }
 
-static void tell_state(void)
+/* What is freed before this is in the totals, what is freed after it has a message of its own. */
+static void tell_state(int socket)
 {
+    struct mw_attach states[MW_GPUS_MAX];
+    uint32_t count = 0;
     memory_freeze();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        device_attach_again(d, 0);
+        device_tell(d, &states[count++]);
     }
+    link_begin(socket, states, count);
     memory_thaw();
-    link_ask_again();
+}
+
+static void pause_before_retry(void)
+{
+    struct timespec pause = {0, RETRY_NS};
+    nanosleep(&pause, NULL);
 }
 
 void session_reopen(struct session *session, bool holding)
@@ -114,6 +138,9 @@ void session_reopen(struct session *session, bool holding)
     uint64_t began = now_ns();
     bool complained = false;
     link_close();
+    if (began - session->opened_ns < HASTY_NS) {
+        pause_before_retry(); /* an agent that hangs up on us at once must not be flooded */
+    }
     for (;;) {
         union link_message reply;
         int lease = -1;
@@ -121,20 +148,20 @@ void session_reopen(struct session *session, bool holding)
         flags |= holding ? MW_HELLO_HOLDING : 0;
         flags |= session->pinned ? MW_HELLO_PINNED : 0;
         struct mw_hello hello = greeting(session, flags);
-        int error = link_open(session->path, &hello, session->memfd, &reply, &lease);
-        if (!error) {
+        int socket = link_open(session->path, &hello, session->memfd, &reply, &lease);
+        if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
             gate_map_lease(lease);
             close(lease);
-            tell_state();
+            tell_state(socket);
+            session->opened_ns = now_ns();
             return;
         }
         if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
             complained = true;
-            explain(session->path, error, &reply);
+            explain(session->path, socket, &reply);
         }
-        struct timespec pause = {0, RETRY_NS};
-        nanosleep(&pause, NULL);
+        pause_before_retry();
     }
 }
 

@@ -13,6 +13,7 @@ struct session {
     int memfd;      /* of the counters */
     struct mw_counters *counters;
     uint32_t epoch;
+    uint64_t opened_ns; /* when this agent last took us back; 0: never */
     _Atomic bool pinned;
 };
 

@@ -36,6 +36,7 @@ static CUresult begin_leaving(struct leaving *leaving, struct block *block, uint
         result = REAL(cuEventRecord)(leaving->done, stream);
     }
     if (result != CUDA_SUCCESS) {
+        REAL(cuStreamSynchronize)(stream); /* the copy may be under way */
         arena_give_back(leaving->host, chunk->bytes);
         return result;
     }
@@ -92,6 +93,15 @@ static bool make_events(struct leaving *leaving)
     return true;
 }
 
+static void end_events(struct leaving *leaving)
+{
+    for (int i = 0; i < DEPTH; i++) {
+        if (leaving[i].done) {
+            REAL(cuEventDestroy_v2)(leaving[i].done);
+        }
+    }
+}
+
 int memory_evict(struct device *device, uint64_t bytes,
                  void (*report)(struct device *device, uint64_t bytes, bool last, bool failed))
 {
@@ -99,14 +109,17 @@ int memory_evict(struct device *device, uint64_t bytes,
     struct leaving leaving[DEPTH] = {{0}};
     int error = 0;
     uint64_t issued = 0;
+    LOCK_SCOPE(&contexts_lock);
     LOCK_SCOPE(&blocks_lock);
     struct cursor cursor = {blocks_count(), 0};
-    CUstream stream = device_push(device) ? device_stream(device) : NULL;
+    bool pushed = device_push(device);
+    CUstream stream = pushed ? device_stream(device) : NULL;
     if (!stream || !make_events(leaving)) {
-        report(device, 0, true, true);
-        if (stream) {
+        end_events(leaving);
+        if (pushed) {
             device_pop();
         }
+        report(device, 0, true, true);
         return -ENOMEM;
     }
     for (unsigned turn = 0;; turn++) {
@@ -135,9 +148,7 @@ int memory_evict(struct device *device, uint64_t bytes,
             break;
         }
     }
-    for (int i = 0; i < DEPTH; i++) {
-        REAL(cuEventDestroy_v2)(leaving[i].done);
-    }
+    end_events(leaving);
     device_pop();
     moved.evicted_ns += now_ns() - began;
     report(device, 0, true, error != 0);
@@ -186,6 +197,7 @@ bool memory_restore(struct device *device)
     uint64_t began = now_ns();
     bool complete = true;
     bool started = false;
+    LOCK_SCOPE(&contexts_lock);
     LOCK_SCOPE(&blocks_lock);
     CUstream stream = NULL;
     for (size_t b = 0; b < blocks_count() && complete; b++) {

@@ -117,3 +117,5 @@ const char *trampoline_suspect(void)
     }
     return NULL;
 }
+
+void trampoline_after_fork(void) { atomic_store(&lock.word, 0); }

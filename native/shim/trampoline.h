@@ -14,5 +14,6 @@ void *trampoline_for(const char *name, void *function);
 uint64_t trampoline_calls(void);
 /* The first one called that might touch or expose device memory; NULL when none was. */
 const char *trampoline_suspect(void);
+void trampoline_after_fork(void);
 
 #endif

@@ -326,7 +326,7 @@ def test_a_process_that_reads_nothing_does_not_block_the_agent(
         raise AssertionError("a million packets were taken in")
 
     until(refused_to_write, "the agent to hang up")
-    assert "does not read" in agent.log()
+    until(lambda: "does not read" in agent.log(), "the agent to say why")
     assert agent.status().pid
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
+from moiety.agent.directory import prepare
 from moiety.agent.locks import is_held
+from moiety.devices.native import native_dir
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, until
 
@@ -150,7 +153,8 @@ BAD_RUNS: list[tuple[str, list[str], int, str]] = [
     ("a program that is not there", ["no-such-program"], 127, "not found"),
     ("a path that is not there", ["./no/such/program"], 127, "not found"),
     ("an empty name", [""], 127, "not found"),
-    ("a directory", ["/tmp"], 126, "executed"),
+    ("a directory", ["/tmp"], 126, "directory"),
+    ("a device", ["/dev/null"], 126, "neither a program"),
     ("a file that is no program", ["/etc/passwd"], 126, "executed"),
     ("more than a whole GPU", ["--gpu", "1.7", "true"], 68, "more than a whole GPU"),
     ("nothing of a GPU", ["--gpu", "0", "true"], 68, "is nothing"),
@@ -162,6 +166,8 @@ BAD_RUNS: list[tuple[str, list[str], int, str]] = [
     ("a class that is none", ["--priority", "urgent", "true"], 69, "low, normal, high"),
     ("more than any GPU has", ["--memory-limit", "900GiB", "true"], 71, "13.75 GiB"),
     ("more than there is to share", ["--capacity", "900GiB", "true"], 72, "16 GiB"),
+    ("more than can be shared", ["--capacity", "15GiB", "true"], 72, "13.75 GiB"),
+    ("less than can be used", ["--capacity", "1MiB", "true"], 64, "2 MiB"),
 ]
 
 
@@ -285,6 +291,20 @@ sys.stdin.read()
 """
 
 
+def test_a_program_is_served_also_where_nothing_can_be_written_down(cli: Cli) -> None:
+    spoil = (
+        "import os, pathlib\n"
+        "notes = pathlib.Path(os.environ['MOIETY_SOCKET']).with_name('clients')\n"
+        "notes.rmdir(); notes.touch()\n"
+    )
+    running = cli.start("run", "--", sys.executable, "-c", spoil + SHARER)
+    assert running.stdout
+    assert running.stdout.readline() == "up\n"
+    assert [row["pid"] for row in json.loads(cli("ps", "-o", "json").stdout)] == [running.pid]
+    running.communicate("")
+    until(lambda: json.loads(cli("ps", "-o", "json").stdout) == [], "its end")
+
+
 def test_ps_and_status_show_who_shares(cli: Cli) -> None:
     running = cli.start("run", "--memory-limit", "4GiB", "--", sys.executable, "-c", SHARER)
     assert running.stdout
@@ -322,12 +342,15 @@ def test_an_agent_is_started_with_options_and_refuses_bad_ones(cli: Cli) -> None
         found = cli("agent", "start", *arguments)
         assert found.returncode == errors.BadArgument.exit_code
         assert arguments[0] in found.stderr
-    found = cli("agent", "start", "--gpus", "7")
-    assert found.returncode == errors.NoGpu.exit_code
+    for gpus in ("7", "0,7"):
+        found = cli("agent", "start", "--gpus", gpus)
+        assert found.returncode == errors.NoGpu.exit_code
+        assert "index 7 here" in found.stderr
 
     started = cli("agent", "start", "--arena", "3GiB", "--turn-min", "50ms", "--overdue-kill")
     assert started.returncode == 0, started.stderr
     status = json.loads(cli("agent", "status", "-o", "json").stdout)
+    assert "is" not in status
     assert status["arena_bytes"] == 3 * GIB
     assert f"pid {status['pid']}" in started.stdout
     again = cli("agent", "start")
@@ -357,6 +380,102 @@ def test_an_agent_of_another_version_is_named(cli: Cli) -> None:
         assert "9.9.9" in found.stderr
     finally:
         cli.agent.kill()
+
+
+@pytest.mark.parametrize("says", [b"good morning\n", b'{"is":"done"}\n'])
+def test_whoever_answers_nonsense_is_no_agent_and_not_replaced(cli: Cli, says: bytes) -> None:
+    directory = cli.agent.directory
+    prepare(directory)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(directory.control))
+        listening.listen()
+        for command in (["ps"], ["run", "--", "true"]):
+            running = cli.start(*command)
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(says)
+                _, said = running.communicate()
+            assert running.returncode == errors.AgentSilent.exit_code
+            assert "did not answer" in said
+    directory.control.unlink()
+
+
+def test_an_agent_that_greets_with_another_version_is_named(cli: Cli) -> None:
+    directory = cli.agent.directory
+    prepare(directory)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(directory.control))
+        listening.listen()
+        running = cli.start("ps")
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b'{"is":"here","product":"9.9.9","wire":7,"pid":1,"new":true}\n')
+            _, said = running.communicate()
+    directory.control.unlink()
+    assert running.returncode == errors.AgentVersion.exit_code
+    assert "9.9.9" in said
+
+
+@pytest.mark.parametrize("part", ["w", "agent.log", "start.lock"])
+def test_a_directory_in_which_nothing_can_be_made_is_refused(
+    cli: Cli, tmp_path: Path, part: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    wrong = tmp_path / "d" / part
+    if part == "w":
+        wrong.touch()
+    else:
+        wrong.mkdir()
+    found = cli("run", "--", "true", MOIETY_DIR=str(tmp_path / "d"))
+    assert found.returncode == errors.BadAgentDirectory.exit_code
+    assert str(wrong) in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error_unless_nobody_reads_it(cli: Cli) -> None:
+    for command in ("version", "ps", "doctor", "--help"):
+        shell = f"{sys.executable} -m moiety {command}"
+        full, closed, unread = (
+            subprocess.run(
+                ["bash", "-c", f"{shell} {where}"],
+                env=cli.environment,
+                capture_output=True,
+                text=True,
+            )
+            for where in (">/dev/full", ">&-", "| :")
+        )
+        assert full.returncode == errors.SystemRefusal.exit_code
+        assert "No space left" in full.stderr
+        for found in (full, closed, unread):
+            assert "Traceback" not in found.stderr
+
+
+def test_a_mistyped_command_is_told_which_is_meant(cli: Cli) -> None:
+    found = cli("statsu")
+    assert found.returncode == 2
+    assert "Did you mean status?" in found.stderr
+    assert "Did you mean" not in cli("frobnicate").stderr
+
+
+def test_a_card_that_nobody_makes_is_named(cli: Cli) -> None:
+    native = native_dir()
+    if native is None:
+        pytest.skip("the stand-in driver is not built")
+    surroundings = {"MOIETY_NATIVE": str(native), "MOIETY_SIMGPU": "GTX9"}
+    found = cli("run", "--", "true", **surroundings)
+    assert found.returncode == errors.NoGpu.exit_code
+    assert "no GPU model 'GTX9'" in found.stderr
+    assert "no GPU model 'GTX9'" in cli("doctor", **surroundings).stdout
+
+
+def test_a_driver_that_is_no_library_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_text("not a library")
+    surroundings = {"MOIETY_SIMGPU": "", "LD_LIBRARY_PATH": str(tmp_path)}
+    found = cli("run", "--", "true", **surroundings)
+    assert found.returncode == errors.NoDriver.exit_code
+    assert "no library" in found.stderr
+    assert "no library" in cli("doctor", **surroundings).stdout
+    assert not cli.is_served
 
 
 def test_a_directory_with_a_long_name_is_refused(cli: Cli, tmp_path: Path) -> None:

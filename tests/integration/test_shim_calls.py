@@ -179,6 +179,16 @@ def test_a_capture_is_never_broken_and_its_graph_finds_its_memory_again(
     program.end()
 
 
+def test_a_capture_whose_stream_is_destroyed_does_not_hold_the_lease(
+    play: Callable[[str], Play],
+) -> None:
+    program = play("abandoned")
+    program.until_ready()
+    program.agent.revoke()  # it answers
+    program.go_on()
+    program.end()
+
+
 @pytest.mark.slow
 def test_more_threads_than_slots_pass_the_gate_and_are_stopped_by_it(
     play: Callable[[str], Play],

@@ -24,7 +24,7 @@ Build = Callable[[str], Path]
 def simgpu() -> Path:
     folder = native_dir()
     if folder is None or not (folder / "simgpu" / "libcuda.so.1").exists():
-        pytest.skip("the stand-in driver is not built: make native")
+        pytest.skip("the stand-in driver is not built: make test")
     return folder / "simgpu"
 
 

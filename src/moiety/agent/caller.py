@@ -17,23 +17,28 @@ from typing import Self, TypeVar
 import msgspec
 
 from moiety.agent import locks, processes, requests
-from moiety.agent.directory import Directory, prepare
+from moiety.agent.directory import Directory, must_be_usable, prepare
 from moiety.model import errors
 from moiety.version import __version__
+from moiety.wire.layout import VERSION
 
 START_TIMEOUT_S = 20.0
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 5.0
 """how long a killed agent may take to be back"""
 
 A = TypeVar("A", bound=requests.Answer)
 
 
+class HungUp(errors.AgentSilent):
+    """The agent ended in the middle of a conversation."""
+
+
 class Call:
     """A conversation with the agent; use it as a context manager."""
 
     def __init__(self, directory: Directory) -> None:
-        """Connect and greet; raises NoAgent or AgentVersion."""
+        """Connect and greet; raises NoAgent, AgentNotYours, AgentVersion or AgentSilent."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         sock.settimeout(ANSWER_TIMEOUT_S)
         try:
@@ -51,7 +56,9 @@ class Call:
         self.directory = directory
         try:
             self.agent = self.ask(requests.Hello(product=__version__), requests.Here)
-        except errors.AgentSilent:
+            if (self.agent.product, self.agent.wire) != (__version__, VERSION):
+                raise errors.AgentVersion(agent=self.agent.product, own=__version__)
+        except HungUp:
             self.close()  # it ended between connect and now
             raise errors.NoAgent(directory=str(directory.path)) from None
         except BaseException:
@@ -63,10 +70,13 @@ class Call:
         try:
             self._sock.sendall(requests.encode(request) + b"\n")
             line = self._file.readline()
+        except TimeoutError:
+            problem = f"nothing came in {ANSWER_TIMEOUT_S:.0f} s; is it stopped?"
+            raise errors.AgentSilent(problem=problem) from None
         except OSError as error:
-            raise errors.AgentSilent(problem=error.strerror or str(error)) from None
+            raise HungUp(problem=error.strerror or str(error)) from None
         if not line:
-            raise errors.AgentSilent(problem="it closed the connection")
+            raise HungUp(problem="it closed the connection")
         return read_answer(line, answer)
 
     def close(self) -> None:
@@ -112,7 +122,8 @@ def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
         pass
     prepare(directory)
     try:
-        lock = locks.take(directory.start_lock, str(os.getpid()), START_TIMEOUT_S)
+        with must_be_usable(directory):
+            lock = locks.take(directory.start_lock, f"pid {os.getpid()}", START_TIMEOUT_S)
     except locks.LockHeld as held:
         raise errors.AgentSilent(problem=f"{held}, which does not get it started") from None
     try:
@@ -141,27 +152,31 @@ def arguments_from_environment() -> list[str]:
 def start(directory: Directory, arguments: Sequence[str]) -> None:
     """Start an agent in the background and wait until it is ready; raises what stopped it."""
     prepare(directory)
+    with must_be_usable(directory):
+        log = os.open(directory.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ready, theirs = os.pipe()
     command = [sys.executable, "-m", "moiety.agent.supervisor"]
     command += [str(directory.supervisor_lock), str(theirs), *arguments]
-    with open(directory.log, "ab") as log:
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs],
-            start_new_session=True,
-            cwd="/",
-            env=_environment(),
-            check=False,
-        )
+    subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[theirs],
+        start_new_session=True,
+        cwd="/",
+        env=_environment(),
+        check=False,
+    )
     os.close(theirs)
+    os.close(log)
     with os.fdopen(ready, "rb") as pipe:
         if not select.select([pipe], [], [], START_TIMEOUT_S)[0]:
             raise errors.AgentSilent(problem=f"it was not ready after {START_TIMEOUT_S:.0f} s")
         line = pipe.readline()
     if not line:
+        with must_be_usable(directory):  # on a full disk the log says nothing
+            directory.start_lock.write_text("is there room?\n")
         raise errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
     read_answer(line, requests.Done)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from moiety.agent import processes, requests
 from moiety.agent.directory import Directory
+from moiety.agent.history import recorded
 from moiety.agent.node import Node
 from moiety.agent.options import Options, changed_settings
 from moiety.agent.report import gpu_rows, process_rows
@@ -27,6 +28,7 @@ from moiety.model.errors import (
     BadRequest,
     CapacityMismatch,
     MoietyError,
+    SystemRefusal,
 )
 from moiety.wire.layout import VERSION
 
@@ -96,6 +98,9 @@ class Control:
             return await self._answer(request, peer)
         except MoietyError as error:
             return failed(error)
+        except OSError as error:
+            self.node.log.exception("request refused by the system")
+            return failed(SystemRefusal(error))
         except Exception as error:
             self.node.log.exception("request failed", line=line[:200].decode("utf-8", "replace"))
             return failed(BadRequest(problem=f"the agent failed on it: {error}"))
@@ -114,6 +119,8 @@ class Control:
                 return self.sharing.change(request)
             case requests.SetAgent():
                 return self._set_agent(request)
+            case requests.Timeline():
+                return recorded(self.node, request)
             case requests.Stop():
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])

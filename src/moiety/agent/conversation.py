@@ -188,6 +188,7 @@ def _detach(node: Node, client: Client, message: Amount) -> None:
         for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
             del waiting[serial]
     node.feed(ev.Detached(client.number, message.gpu))
+    node.timeline.left(client.number, message.gpu)
     node.gpus_changed(client)
 
 
@@ -217,6 +218,7 @@ def _free(node: Node, client: Client, message: Free) -> None:
             bool(message.flags & ALLOC_PINNED),
         )
     )
+    node.sample(client, message.gpu)
 
 
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
@@ -232,6 +234,7 @@ def _restored(node: Node, client: Client, message: LeaseNote) -> None:
 def _resident(node: Node, client: Client, message: Amount) -> None:
     _know(client, message.gpu)
     node.feed(ev.Residency(client.number, message.gpu, message.bytes))
+    node.sample(client, message.gpu)
 
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
@@ -241,16 +244,20 @@ def _drained(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _evicted(node: Node, client: Client, message: Evicted) -> None:
     _know(client, message.gpu)
+    is_last = bool(message.flags & EvictedFlag.LAST)
+    is_failed = bool(message.flags & EvictedFlag.FAILED)
     node.feed(
         ev.Evicted(
             client.number,
             message.gpu,
             message.bytes,
             message.resident_bytes,
-            last=bool(message.flags & EvictedFlag.LAST),
-            failed=bool(message.flags & EvictedFlag.FAILED),
+            last=is_last,
+            failed=is_failed,
         )
     )
+    node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
+    node.sample(client, message.gpu)
 
 
 def _idle(node: Node, client: Client, message: LeaseNote) -> None:

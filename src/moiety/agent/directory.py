@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,32 +69,41 @@ def default_path() -> Path:
 def find() -> Directory:
     """The directory that this environment names, whether or not it exists."""
     directory = Directory(default_path())
-    check_socket_path(directory.workloads / "a workload" / "shim.sock")
+    check_socket_path(directory, directory.workloads / "workload" / "shim.sock")
     return directory
 
 
 def prepare(directory: Directory) -> None:
     """Create it if need be; raises BadAgentDirectory unless it is ours alone."""
     path = directory.path
-    try:
+    with must_be_usable(directory):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
+        if found.st_uid != os.getuid():
+            raise BadAgentDirectory(path=str(path), problem=f"it belongs to user {found.st_uid}")
+        if found.st_mode & 0o077:
+            os.chmod(path, 0o700)
+        directory.workloads.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def must_be_usable(directory: Directory) -> Iterator[None]:
+    """Turn what the system refuses in the directory into BadAgentDirectory."""
+    try:
+        yield
     except OSError as error:
-        raise BadAgentDirectory(path=str(path), problem=error.strerror or str(error)) from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
-    if found.st_uid != os.getuid():
-        raise BadAgentDirectory(path=str(path), problem=f"it belongs to user {found.st_uid}")
-    if found.st_mode & 0o077:
-        os.chmod(path, 0o700)
-    directory.workloads.mkdir(mode=0o700, exist_ok=True)
+        path, named = str(directory.path), str(error.filename or "")
+        problem = error.strerror or str(error)
+        if named and named != path:
+            problem = f"{named}: {problem}"
+        raise BadAgentDirectory(path=path, problem=problem) from None
 
 
-def check_socket_path(path: Path) -> None:
-    """Raise BadAgentDirectory if the kernel would not take this path for a socket."""
+def check_socket_path(directory: Directory, path: Path) -> None:
+    """Raise BadAgentDirectory if the kernel would not take this path in it for a socket."""
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_MAX:
-        raise BadAgentDirectory(
-            path=str(path),
-            problem=f"a socket's path may have {SOCKET_PATH_MAX} bytes, this one has {size}",
-        )
+        problem = f"a socket's path may have {SOCKET_PATH_MAX} bytes, one there would have {size}"
+        raise BadAgentDirectory(path=str(directory.path), problem=problem)

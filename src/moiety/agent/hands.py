@@ -37,12 +37,13 @@ def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
 
 
 def _room(node: Node, client: Client, wanted: do.Room) -> None:
-    del node
+    node.timeline.restoring(client.number, wanted.gpu, wanted.bytes)
+    node.sample(client, wanted.gpu)
     client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
 
 
 def _evict(node: Node, client: Client, wanted: do.Evict) -> None:
-    del node
+    node.timeline.evicting(client.number, wanted.gpu)
     client.connection.send(Amount(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
 
 
@@ -55,9 +56,12 @@ def _watch(node: Node, client: Client, wanted: do.Watch) -> None:
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
     serial, gpu = wanted.serial, wanted.gpu
     if client.attaching.pop(serial, None) is not None:
+        node.timeline.joined(client.number, gpu)
         attach(node, client, serial, gpu)
+        node.sample(client, gpu)
     elif client.allocating.pop(serial, None) is not None:
         client.connection.send(Amount(Type.ALLOCATED, serial, gpu).encode())
+        node.sample(client, gpu)
 
 
 def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
@@ -78,11 +82,13 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
     client.allocating.pop(wanted.serial, None)
     code = CODES[wanted.code]
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
+    node.timeline.refused(client.number, wanted.gpu, wanted.text)
     node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
 
 
 def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
     client.overdue_s = wanted.waited_s
+    node.timeline.overdue(client.number, wanted.waited_s)
     node.log.warning(
         "does not give the GPU back",
         client=str(client),

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from moiety.agent import hands
 from moiety.agent.client import Client
+from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
@@ -102,17 +103,24 @@ class Node:
             )
             for index, gpu in self.gpus.items()
         ]
-        self.arbiter = Arbiter(specs, settings, settled=self.settled)
+        self.timeline = Timeline()
+        self.arbiter = Arbiter(specs, settings, settled=self.settled, on_change=self.timeline.ended)
         if not self.settled:
             loop.call_at(loop.time() + SETTLE_S, self._settle, "time is up")
 
     def feed(self, event: ev.Event) -> None:
         """Tell the arbiter, do what it wants, and set the clock for what it waits for."""
-        for instruction in self.arbiter.step(self.loop.time(), event):
+        now_s = self.timeline.now_s = self.loop.time()
+        for instruction in self.arbiter.step(now_s, event):
             hands.carry_out(self, instruction)
         deadline_s = self.arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
+
+    def sample(self, client: Client, gpu: int) -> None:
+        """Write down how much of a process is on a GPU now."""
+        number = client.number
+        self.timeline.sample(number, gpu, self.arbiter.resident_bytes(number, gpu))
 
     def limit_bytes(self, client: Client, gpu: int) -> int:
         """The most that a process may allocate on a GPU."""
@@ -150,6 +158,7 @@ class Node:
             if other.pid == client.pid and other.workload == client.workload:
                 self.leave(other, "it reconnected")
         self.clients[client.number] = client
+        self.timeline.name(client.number, client.pid, client.program, client.workload)
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))
@@ -183,6 +192,7 @@ class Node:
         for call in self.on_left:
             call(client)
         self.feed(ev.Left(client.number))
+        self.timeline.forget(client.number)
         self.came_back(client.pid, None)
 
     def came_back(self, pid: int, gpus: set[int] | None) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.arbiter.settings import Settings
-from moiety.model.units import parse_bytes, parse_duration
+from moiety.devices.budget import GRANULE_BYTES
+from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -65,8 +66,23 @@ def parse_factor(text: str) -> float:
     return value
 
 
+def parse_capacity(text: str) -> int:
+    """Bytes, one granule of GPU memory at least; raises ValueError."""
+    value = parse_bytes(text)
+    if value < GRANULE_BYTES:
+        raise ValueError(f"{text!r} is too little, {format_bytes(GRANULE_BYTES)} are the least")
+    return value
+
+
+def parse_speed(text: str) -> int:
+    """Bytes in a second, more than none; raises ValueError."""
+    if value := parse_bytes(text):
+        return value
+    raise ValueError(f"{text!r} is no speed at all")
+
+
 FLAGS: Final = (
-    Flag("--capacity", "capacity_bytes", parse_bytes, "SIZE", "share out this much of each GPU"),
+    Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
     Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
     Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
@@ -77,7 +93,7 @@ FLAGS: Final = (
     Flag(
         "--idle-free", "idle_free_s", parse_duration, "TIME", "same, if no data has to move", True
     ),
-    Flag("--link", "link_bytes_per_s", parse_bytes, "SIZE", "assumed speed of the link", True),
+    Flag("--link", "link_bytes_per_s", parse_speed, "SIZE", "assumed speed of the link", True),
     Flag("--revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", True),
 )
 KILL_FLAG: Final = "--overdue-kill"

@@ -79,8 +79,9 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 received=view.received,
                 received_s=view.received_s,
                 handoffs_s=view.handoffs_s,
-                evicted_bytes=view.evicted_bytes,
                 paused=view.paused,
+                evicted_bytes=counters.evicted_bytes,
+                restored_bytes=counters.restored_bytes,
             )
         )
     return rows

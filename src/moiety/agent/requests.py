@@ -12,6 +12,8 @@ from moiety.model.share import NOTHING_ASKED, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
+ANSWER_TAG = "is"
+"""what tells one kind of answer from another on the socket, and means nothing beyond it"""
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -71,13 +73,23 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
     overdue_kill: bool | None = None
 
 
+class Timeline(Request, frozen=True, tag="timeline"):
+    """What happened, a page at a time; answered by Recorded."""
+
+    spans_from: int = 0
+    """`spans_next` of the page before; 0: from the oldest that is kept"""
+    samples_from: int = 0
+    since_s: float = 0.0
+    """only what ended after this, on the clock of `Recorded.now_s`"""
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
     force: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="is"):
+class Answer(msgspec.Struct, frozen=True, tag_field=ANSWER_TAG):
     """What the agent answers."""
 
 
@@ -182,10 +194,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     received_s: float = 0.0
     """the same in its whole life, in GPU-seconds"""
     handoffs_s: float = 0.0
-    evicted_bytes: int = 0
-    """moved out in its whole life"""
     paused: bool = False
     """its --gpu-limit is used up for the moment"""
+    evicted_bytes: int = 0
+    """by the process itself, on all its GPUs, since it started"""
+    restored_bytes: int = 0
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -194,8 +207,68 @@ class Processes(Answer, frozen=True, tag="ps"):
     rows: list[ProcessRow]
 
 
-AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Stop
-AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Something that took time on one GPU, or a moment (end_s == begin_s), of one tenant."""
+
+    kind: str
+    """held, draining, evicting, restoring, waiting; or joined, left, refused, overdue"""
+    tenant: int
+    gpu: int
+    begin_s: float
+    end_s: float
+    bytes: int = 0
+    detail: str = ""
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """How much of a tenant was on a GPU from a moment on."""
+
+    at_s: float
+    tenant: int
+    gpu: int
+    resident_bytes: int
+
+
+class Named(msgspec.Struct, frozen=True, array_like=True):
+    """Who a tenant is, or was."""
+
+    tenant: int
+    pid: int
+    program: str
+    workload: str
+
+
+class GpuName(msgspec.Struct, frozen=True, array_like=True):
+    """A GPU, and what of it is shared out."""
+
+    gpu: int
+    name: str
+    capacity_bytes: int
+
+
+class Recorded(Answer, frozen=True, tag="recorded"):
+    """One page of what happened. Times are seconds on the machine's monotonic clock."""
+
+    pid: int
+    now_s: float
+    gpus: list[GpuName]
+    tenants: list[Named]
+    """everybody whom the page names"""
+    spans: list[Span]
+    """in the order in which they ended"""
+    samples: list[Sample]
+    open: list[Span]
+    """what goes on now, up to `now_s`; only on the last page"""
+    spans_next: int
+    samples_next: int
+    lost: int
+    """spans that were asked for and are not kept any more"""
+    more: bool
+    """whether there is another page"""
+
+
+AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Stop
+AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

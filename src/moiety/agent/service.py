@@ -14,7 +14,7 @@ from typing import Any
 
 from moiety.agent import requests, workloads
 from moiety.agent.control import Control, failed
-from moiety.agent.directory import Directory, find, prepare
+from moiety.agent.directory import Directory, find, must_be_usable, prepare
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
@@ -31,6 +31,7 @@ from moiety.model.errors import (
     GpuOwned,
     MoietyError,
     NoGpu,
+    SystemRefusal,
 )
 from moiety.version import __version__
 
@@ -88,7 +89,8 @@ class Service:
             stop=self._stop,
             began_s=loop.time(),
         )
-        await control.open()
+        with must_be_usable(self._directory):
+            await control.open()
         self._watch_idleness()
         self._log.info(
             "ready",
@@ -128,19 +130,23 @@ class Service:
                 settings = dataclasses.replace(settings, arena_bytes=arena_bytes)
             except (OSError, ValueError):
                 pass
-        self._directory.arena.write_text(f"{settings.arena_bytes}\n")
+        with must_be_usable(self._directory):
+            self._directory.arena.write_text(f"{settings.arena_bytes}\n")
         return settings
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
         """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""
         wanted = self._options.gpus
-        found = [d for d in devices.inventory() if wanted is None or d.index in wanted]
-        if not found:
-            raise NoGpu(wanted=wanted)
+        inventory = devices.inventory()
+        absent = sorted(set(wanted or ()) - {d.index for d in inventory})
+        if absent or not inventory:
+            raise NoGpu(wanted=absent)
+        found = [d for d in inventory if wanted is None or d.index in wanted]
         capacity = self._options.capacity_bytes
         for device in found:
-            if capacity is not None and capacity > device.total_bytes:
-                raise CapacityAboveGpu(capacity, device.index, device.total_bytes)
+            possible = budget(device.total_bytes).capacity_bytes
+            if capacity is not None and capacity > possible:
+                raise CapacityAboveGpu(capacity, device.index, device.total_bytes, possible)
         folder = lock_dir()
         owner = f"pid {os.getpid()}, user {os.getuid()}, directory {self._directory.path}"
         for device in found:
@@ -149,6 +155,8 @@ class Service:
                 self._locks.append(FileLock(path, owner, mode=0o666))
             except LockHeld as held:
                 raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
+            except OSError as error:
+                raise SystemRefusal(error) from None
         return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -224,7 +232,8 @@ def serve(options: Options, *, foreground: bool) -> int:
             devices = Nvml()
         except NvmlUnavailable as error:
             raise NoGpu(problem=str(error)) from None
-        log = open_log(directory.log, also_stderr=foreground)
+        with must_be_usable(directory):
+            log = open_log(directory.log, also_stderr=foreground)
         asyncio.run(service.run(devices, log))
     except MoietyError as error:
         tell_ready(options.ready_fd, failed(error))
@@ -237,6 +246,7 @@ def serve(options: Options, *, foreground: bool) -> int:
 
 def _lock_directory(directory: Directory) -> FileLock:
     try:
-        return FileLock(directory.lock, str(os.getpid()))
+        with must_be_usable(directory):
+            return FileLock(directory.lock, f"pid {os.getpid()}")
     except LockHeld as held:
         raise AgentAlreadyRunning(directory=str(directory.path), owner=held.owner) from None

@@ -111,9 +111,13 @@ class Workloads:
             name=name,
         )
         folder = self._directory.workloads / identity
-        check_socket_path(folder / "shim.sock")
-        (folder / "clients").mkdir(mode=0o700, parents=True)
-        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        check_socket_path(self._directory, folder / "shim.sock")
+        try:
+            (folder / "clients").mkdir(mode=0o700, parents=True)
+            write_whole(folder / "workload.json", msgspec.json.encode(record))
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return self._open(record)
 
     def adopt(self, record: Record) -> Workload:
@@ -196,7 +200,10 @@ class Workloads:
         workload = self.by_id[client.workload]
         workload.clients.add(client.number)
         line = f"{client.started} {' '.join(map(str, sorted(client.gpus)))}\n"
-        write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+        try:
+            write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+        except OSError as error:  # a full disk: only the next agent would have read it
+            self._node.log.warning("client not written down", client=str(client), error=str(error))
         self._divide(workload)
 
     def _left(self, client: Client) -> None:
@@ -204,7 +211,10 @@ class Workloads:
         if workload is None:
             return
         workload.clients.discard(client.number)
-        (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+        try:
+            (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+        except OSError as error:
+            self._node.log.warning("client not struck off", client=str(client), error=str(error))
         self._divide(workload)
         self._linger(workload)
 

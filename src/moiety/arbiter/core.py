@@ -16,7 +16,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context
-from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
@@ -35,13 +35,19 @@ class Arbiter:
     """Decides about one node.
 
     `settled=False` starts an arbiter that only listens until it is told `Settled`: processes
-    that outlived the last agent come back first.
+    that outlived the last agent come back first. `on_change` is told of every stay in a state
+    that ends, for whoever keeps a history.
     """
 
     def __init__(
-        self, gpus: Iterable[GpuSpec], settings: Settings, *, settled: bool = True
+        self,
+        gpus: Iterable[GpuSpec],
+        settings: Settings,
+        *,
+        settled: bool = True,
+        on_change: Change | None = None,
     ) -> None:
-        self._ledger = Ledger(gpus, settings.arena_bytes)
+        self._ledger = Ledger(gpus, settings.arena_bytes, on_change)
         self._settings = settings
         self._turns = Turns(settings)
         self._accounts = Accounts(self._ledger, self._turns)
@@ -93,6 +99,11 @@ class Arbiter:
         """
         return refuse_share(self._ledger, gpu, share, beside, frozenset(own))
 
+    def resident_bytes(self, tenant: int, gpu: int) -> int:
+        """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
+        entry = self._ledger.entry(tenant, gpu)
+        return entry.charged_bytes if entry else 0
+
     # Who is there
 
     def _joined(self, event: ev.Joined) -> None:
@@ -117,8 +128,11 @@ class Arbiter:
     def _leave(self, number: int) -> None:
         self._put_off = [e for e in self._put_off if e.tenant != number]
         self._ledger.parts_changed = True
-        if self._ledger.tenants.pop(number, None) and number in self._ledger.queue:
-            self._ledger.queue.remove(number)
+        if tenant := self._ledger.tenants.get(number):
+            self._ledger.on_change(tenant, tenant.gpus, self._now_s)
+            del self._ledger.tenants[number]
+            if number in self._ledger.queue:
+                self._ledger.queue.remove(number)
 
     def _attached(self, event: ev.Attached) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
@@ -169,7 +183,9 @@ class Arbiter:
         if tenant := self._ledger.tenants.get(event.tenant):
             had_orders = tenant.has_orders
             self._ledger.parts_changed = True
-            tenant.gpus.pop(event.gpu, None)
+            if event.gpu in tenant.gpus:
+                self._ledger.on_change(tenant, (event.gpu,), self._now_s)
+                del tenant.gpus[event.gpu]
             tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
             if had_orders and not tenant.has_orders:
                 self._answered(tenant)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.states import Cause, State, after
 from moiety.arbiter.tenant import OnGpu, Tenant
+
+Change = Callable[[Tenant, Iterable[int], float], None]
+"""A tenant is about to end its stay in a state, on these GPUs, at this time."""
+
+
+def _nobody_looks(tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
+    del tenant, gpus, now_s
 
 
 @dataclass(slots=True)
@@ -39,9 +46,12 @@ class Balance:
 class Ledger:
     """Tenants, queue and sums over them. It decides nothing."""
 
-    def __init__(self, gpus: Iterable[GpuSpec], arena_bytes: int) -> None:
+    def __init__(
+        self, gpus: Iterable[GpuSpec], arena_bytes: int, on_change: Change | None = None
+    ) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
         self.arena_bytes = arena_bytes
+        self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
         self.queue: list[int] = []
         self.parts_changed = True
@@ -61,6 +71,7 @@ class Ledger:
 
     def move(self, tenant: Tenant, cause: Cause, now_s: float) -> None:
         """Change a tenant's state, and its place in the queue with it: nothing else does."""
+        self.on_change(tenant, tenant.gpus, now_s)
         before = tenant.state
         tenant.state = after(before, cause)
         if before is State.OUT or tenant.state is State.OUT:

@@ -45,6 +45,8 @@ class TenantView:
     lag_s: float = 0.0
     paused: bool = False
     """whether its limit is used up for the moment"""
+    since_s: float = 0.0
+    """when it entered its state"""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
 
 
@@ -86,6 +88,7 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
         evicted_bytes=tenant.evicted_bytes,
         lag_s=tenant.lag_s,
         paused=tenant.paused,
+        since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
                 allocated_bytes=on.allocated_bytes,

@@ -59,7 +59,7 @@ def start(foreground: bool, overdue_kill: bool, **given: str | None) -> None:
     try:
         with Call(directory) as running:
             raise errors.AgentAlreadyRunning(
-                directory=str(directory.path), owner=str(running.agent.pid)
+                directory=str(directory.path), owner=f"pid {running.agent.pid}"
             )
     except errors.NoAgent:
         pass

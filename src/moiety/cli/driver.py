@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import exported
+from moiety.cli.elf import exported, read_elf
 from moiety.cli.loader import find_library
-from moiety.devices.native import is_simulated, shim_path, simgpu_dir
+from moiety.devices.native import is_simulated, shim_path, simgpu_driver
 from moiety.model import errors
 
 LIBRARY: Final = "libcuda.so.1"
@@ -43,17 +44,27 @@ def require_shim() -> Path:
 def require_driver(environment: Mapping[str, str]) -> Path:
     """The driver library that a program would load; raises NoDriver or DriverTooOld."""
     if is_simulated():
-        folder = simgpu_dir()
-        path = folder / LIBRARY if folder else None
-        if path is None or not path.exists():
+        path = simgpu_driver()
+        if path is None:
             raise errors.NativeLibraryMissing(f"simgpu/{LIBRARY}")
         return path
     path = find_library(LIBRARY, environment)
     if path is None:
         raise errors.NoDriver(f"the loader does not find {LIBRARY}")
+    if not is_library(path):
+        raise errors.NoDriver(f"{path.resolve()} is no library for this machine")
     if lacking := missing(path):
         raise errors.DriverTooOld(str(path.resolve()), lacking)
     return path
+
+
+def is_library(path: Path) -> bool:
+    """Whether the loader could load it into a program of this machine."""
+    try:
+        elf = read_elf(path)
+    except OSError:
+        return False
+    return elf is not None and (elf.bits, elf.machine) == (64, os.uname().machine)
 
 
 def missing(path: Path) -> list[str]:

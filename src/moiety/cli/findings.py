@@ -20,11 +20,11 @@ from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.agent.options import ARENA_SHARE, available_bytes
-from moiety.cli.driver import LIBRARY, missing
+from moiety.cli.driver import LIBRARY, is_library, missing
 from moiety.cli.loader import find_library
 from moiety.cli.show import count
 from moiety.devices.budget import budget
-from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_dir
+from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.model import errors
 from moiety.model.units import format_bytes
 from moiety.version import __version__
@@ -61,24 +61,27 @@ def native() -> Iterator[Finding]:
         yield Finding("shim", "ok", str(shim))
     else:
         where = native_dir() or "any place that was looked at"
-        hint = "reinstall moiety, or run make native and set MOIETY_NATIVE to its build directory"
+        hint = "install moiety again, or set MOIETY_NATIVE to the directory of a build"
         yield Finding("shim", "bad", f"libmoiety.so is not in {where}", hint)
 
 
 def driver() -> Iterator[Finding]:
     """The driver library and what is in it."""
     if is_simulated():
-        folder = simgpu_dir()
-        path = folder / LIBRARY if folder else None
-        if path is None or not path.exists():
-            hint = "run make native, or unset MOIETY_SIMGPU"
-            yield Finding("driver", "bad", "MOIETY_SIMGPU is set but simgpu is not built", hint)
+        path = simgpu_driver()
+        if path is None:
+            hint = "install moiety again, or unset MOIETY_SIMGPU"
+            yield Finding("driver", "bad", "MOIETY_SIMGPU is set but simgpu is not there", hint)
             return
     else:
         path = find_library(LIBRARY)
         if path is None:
-            hint = "install the NVIDIA driver, or set MOIETY_SIMGPU=1 to try moiety without a GPU"
+            hint = "install the NVIDIA driver, or try moiety without a GPU: MOIETY_SIMGPU=A100-80"
             yield Finding("driver", "bad", f"the loader does not find {LIBRARY}", hint)
+            return
+        if not is_library(path):
+            hint = "install the NVIDIA driver again, and check LD_LIBRARY_PATH"
+            yield Finding("driver", "bad", f"{path} is no library for this machine", hint)
             return
     yield Finding("driver", "ok", f"{path}, {_driver_version(path)}")
     if lacking := missing(path):
@@ -109,6 +112,8 @@ def gpus() -> Iterator[Finding]:
         devices = Nvml()
     except NvmlUnavailable as error:
         hint = "check nvidia-smi; in a container, the utility capability is needed"
+        if is_simulated():
+            hint = "MOIETY_SIMGPU=A100-80, or another card that simgpu knows"
         yield Finding("NVML", "bad", str(error), hint)
         return
     try:
@@ -155,11 +160,13 @@ def agent() -> Iterator[Finding]:
     except errors.MoietyError as error:
         yield Finding("directory", "bad", error.what, error.hint)
         return
-    if os.access(directory.path, os.W_OK):
-        yield Finding("directory", "ok", str(directory.path))
-    else:
-        hint = "set MOIETY_DIR to another directory"
+    hint = "set MOIETY_DIR to another directory"
+    if not os.access(directory.path, os.W_OK):
         yield Finding("directory", "bad", f"{directory.path} cannot be written to", hint)
+    elif os.statvfs(directory.path).f_bavail == 0:
+        yield Finding("directory", "bad", f"the disk with {directory.path} is full", hint)
+    else:
+        yield Finding("directory", "ok", str(directory.path))
     try:
         with Call(directory) as call:
             yield Finding("agent", "ok", f"version {call.agent.product}, pid {call.agent.pid}")

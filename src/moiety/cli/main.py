@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
-from moiety.model.errors import MoietyError
+from moiety.model.errors import MoietyError, SystemRefusal
 
 COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
     "status": "Show the GPUs, their memory and their holders.",
     "set": "Change what a program is promised, while it runs.",
+    "top": "Watch the GPUs and the programs that share them.",
+    "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
@@ -39,6 +42,16 @@ class Commands(click.Group):
         module = importlib.import_module(f"moiety.cli.{cmd_name}")
         found: click.Command = getattr(module, cmd_name)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As usual, but whoever mistypes a command is told which one is meant."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=2)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"No such command '{args[0]}'.{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table itself, so that help imports nothing."""
@@ -63,11 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except MoietyError as error:
-        if os.environ.get("MOIETY_DEBUG") == "1":
-            raise
-        click.echo(error.render(), err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(141)
+        end(error)
+    except OSError as error:  # the output does not fit on the disk, say; not that nobody reads it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
+        end(SystemRefusal(error))
     sys.exit(0)
+
+
+def end(error: MoietyError) -> NoReturn:
+    """Say what happened and what to try, and exit with its code; with MOIETY_DEBUG=1 raise it."""
+    if os.environ.get("MOIETY_DEBUG") == "1":
+        raise error
+    click.echo(error.render(), err=True)
+    sys.exit(error.exit_code)

@@ -30,12 +30,15 @@ class Program:
 def find(name: str) -> str:
     """The file that a shell would start; raises ProgramNotFound or ProgramNotExecutable."""
     if not name:
-        raise errors.ProgramNotFound(name)
+        raise errors.ProgramNotFound("a program without a name")
     if "/" in name:
         path = name
         if not os.path.exists(path):
             raise errors.ProgramNotFound(name)
-        if os.path.isdir(path) or not os.access(path, os.X_OK):
+        if not os.path.isfile(path):
+            what = "a directory" if os.path.isdir(path) else "neither a program nor a script"
+            raise errors.ProgramNotExecutable(name, f"it is {what}", "the file that is meant")
+        if not os.access(path, os.X_OK):
             raise errors.ProgramNotExecutable(name, "it may not be executed")
         return path
     if found := shutil.which(name):
@@ -63,7 +66,7 @@ def check(name: str) -> Program:
         following = script_interpreter(current)
         if following is None:
             break  # no ELF, no script: the kernel will say what it thinks of it
-        if not os.path.exists(following):
+        if not os.path.isfile(following):
             raise errors.ProgramNotFound(f"{following} (the interpreter of {name})")
         current = following
     return Program(name, path, None if current == path else current)

@@ -9,13 +9,14 @@ from typing import Any
 
 import click
 
-from moiety.model.errors import InvalidSize
+from moiety.model.errors import InvalidDuration, InvalidSize
 from moiety.model.share import Priority, parse_priority
 from moiety.model.units import (
     format_bytes,
     format_duration,
     format_fraction,
     parse_bytes,
+    parse_duration,
     parse_fraction,
 )
 
@@ -34,6 +35,23 @@ class Size(click.ParamType[int]):
         found = parse_bytes(value)
         if found <= 0:
             raise InvalidSize(value, "is no memory at all")
+        return found
+
+
+class Duration(click.ParamType[float]):
+    """A length of time, such as 30s."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds; more than none."""
+        if isinstance(value, float | int):
+            return float(value)
+        found = parse_duration(value)
+        if found <= 0:
+            raise InvalidDuration(value, "is no time at all")
         return found
 
 
@@ -75,7 +93,12 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    from moiety.agent.requests import ANSWER_TAG
+
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        plain.pop(ANSWER_TAG, None)
+    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -102,7 +125,7 @@ def is_number(cell: str) -> bool:
 
 def colour_wanted() -> bool:
     """Only on a terminal, and only if nobody objects."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def count(number: int, noun: str) -> str:

@@ -9,6 +9,8 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
 BIG_CARD_BYTES: Final = 16 * GIB
+GRANULE_BYTES: Final = 2 * MIB
+"""the driver backs addresses with whole pieces of this size; what is less is of no use"""
 CONTEXTS_RESERVED: Final = 4
 """room is kept for so many contexts; more of them eat into the capacity"""
 
@@ -23,7 +25,8 @@ class Budget:
     residue_bytes: int
     """what one context is expected to take"""
     capacity_bytes: int
-    """the most that data of all tenants together may take; also a tenant's default limit"""
+    """the most that data of all tenants together may take, in whole granules; also a tenant's
+    default limit"""
     chunk_bytes: int
     """the largest piece that allocations are backed with"""
 
@@ -34,6 +37,7 @@ def budget(total_bytes: int, wanted_capacity_bytes: int | None = None) -> Budget
     residue = 512 * MIB if total_bytes >= BIG_CARD_BYTES else total_bytes * 3 // 100
     possible = max(0, total_bytes - headroom - CONTEXTS_RESERVED * residue)
     capacity = possible if wanted_capacity_bytes is None else min(wanted_capacity_bytes, possible)
+    capacity -= capacity % GRANULE_BYTES
     return Budget(total_bytes, headroom, residue, capacity, chunk_bytes(total_bytes))
 
 
@@ -42,4 +46,4 @@ def chunk_bytes(total_bytes: int) -> int:
     if total_bytes >= BIG_CARD_BYTES:
         return 64 * MIB
     below = 1 << max(0, (total_bytes // 256).bit_length() - 1)
-    return max(2 * MIB, min(64 * MIB, below))
+    return max(GRANULE_BYTES, min(64 * MIB, below))

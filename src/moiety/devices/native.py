@@ -36,6 +36,13 @@ def simgpu_dir() -> Path | None:
     return folder / "simgpu" if folder else None
 
 
+def simgpu_driver() -> Path | None:
+    """The stand-in for libcuda.so.1, if it is where it should be."""
+    folder = simgpu_dir()
+    path = folder / "libcuda.so.1" if folder else None
+    return path if path and path.exists() else None
+
+
 def simgpu_state_dir() -> Path:
     """Where the simulated GPUs keep their memory and their accounting."""
     named = os.environ.get("MOIETY_SIMGPU_STATE")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from moiety.devices.native import is_simulated, simgpu_dir
 from moiety.devices.seam import Device, Usage
 
 LIBRARY = "libnvidia-ml.so.1"
+SENTENCE_MAX = 500
 PROCESS_CALLS = (
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetComputeRunningProcesses_v2",
@@ -31,10 +35,11 @@ class Nvml:
         except ImportError:
             raise NvmlUnavailable("the Python package nvidia-ml-py is not installed") from None
         self._nvml: Any = pynvml
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            raise NvmlUnavailable(f"NVML does not start: {error}") from None
+        with _overheard() if is_simulated() else nullcontext(str) as words:
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError as error:
+                raise NvmlUnavailable(words() or f"NVML does not start: {error}") from None
 
     @property
     def driver_version(self) -> str:
@@ -90,11 +95,24 @@ class Nvml:
             return None
 
 
+@contextmanager
+def _overheard() -> Iterator[Callable[[], str]]:
+    """What is said on stderr meanwhile: NVML's codes have no word for a card that nobody makes."""
+    kept, said = os.dup(2), os.memfd_create("said")
+    os.dup2(said, 2)
+    try:
+        yield lambda: os.pread(said, SENTENCE_MAX, 0).decode(errors="replace").strip(" .\n")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(said)
+
+
 def _load_stand_in() -> None:
     """Load simgpu's NVML first: the loader then finds it under its name when pynvml asks."""
     folder = simgpu_dir()
     if folder is None:
-        raise NvmlUnavailable("MOIETY_SIMGPU is set but simgpu is not built: run make native")
+        raise NvmlUnavailable("MOIETY_SIMGPU is set but simgpu is not there")
     try:
         ctypes.CDLL(str(folder / LIBRARY), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:

@@ -10,6 +10,7 @@
     │   ├── RequestAboveLimit                     74   --gpu 0.5 --gpu-limit 0.3
     │   └── MemoryAboveLimit                      75
     ├── InternalError                             70   our own mistake
+    ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
     │   ├── LimitAboveCapacity                    71
     │   ├── CapacityAboveGpu                      72
@@ -17,7 +18,8 @@
     │   └── ShareTaken                            77   others were promised too much of it
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
-    │   └── NativeLibraryMissing                  78
+    │   ├── NativeLibraryMissing                  78
+    │   └── ScreenMissing                         79
     ├── GpuError
     │   ├── NoDriver                              80
     │   ├── DriverTooOld                          81
@@ -34,7 +36,10 @@
     │   ├── BadRequest                            97
     │   ├── BadAgentDirectory                     98
     │   ├── WorkloadUnknown                       99
-    │   └── WorkloadAmbiguous                    100   several have that name
+    │   └── WorkloadAmbiguous                    102   several have that name
+    ├── FileError
+    │   ├── FileExists                           100
+    │   └── FileNotWritable                      101
     └── ProgramError
         ├── WrongArchitecture                    104
         ├── SecureProgram                        105   setuid, setgid, capabilities
@@ -192,6 +197,19 @@ class InternalError(MoietyError):
         )
 
 
+class SystemRefusal(MoietyError):
+    """The system refused something that nearly always works, such as to write what was printed."""
+
+    exit_code = 74
+
+    def __init__(self, error: OSError) -> None:
+        on = f"{error.filename}: " if error.filename else ""
+        super().__init__(
+            f"the system refuses: {on}{error.strerror or error}",
+            "`moiety doctor`; the same once more with MOIETY_DEBUG=1 shows where",
+        )
+
+
 # More than there is
 
 
@@ -217,10 +235,11 @@ class CapacityAboveGpu(AmountError):
 
     exit_code = 72
 
-    def __init__(self, capacity: int, gpu: int, total: int) -> None:
+    def __init__(self, capacity: int, gpu: int, total: int, possible: int) -> None:
         super().__init__(
-            f"{format_bytes(capacity)} cannot be shared out: GPU {gpu} has {format_bytes(total)}",
-            "a smaller --capacity, or none for all that the GPU has",
+            f"{format_bytes(capacity)} cannot be shared out: of the {format_bytes(total)} that "
+            f"GPU {gpu} has, {format_bytes(possible)} can be",
+            f"--capacity {_flag(possible)} or less, or none for all that can be",
         )
 
 
@@ -274,6 +293,18 @@ class NativeLibraryMissing(InstallationError):
             f"{library} is not where moiety was installed",
             "installing moiety again (the wheel is for x86-64 Linux with glibc), "
             "or MOIETY_NATIVE=<build directory>",
+        )
+
+
+class ScreenMissing(InstallationError):
+    """The library that draws the screen of `moiety top` was not installed with moiety."""
+
+    exit_code = 79
+
+    def __init__(self) -> None:
+        super().__init__(
+            "textual, which draws this screen, is not installed",
+            "`pip install 'moiety[top]'`; `moiety top --once` does without",
         )
 
 
@@ -454,12 +485,39 @@ class WorkloadUnknown(AgentError):
 class WorkloadAmbiguous(AgentError):
     """A name that several have."""
 
-    exit_code = 100
+    exit_code = 102
 
     def __init__(self, name: str, tenants: Sequence[int]) -> None:
         super().__init__(
             f"{len(tenants)} programs are called {name!r}: tenants {', '.join(map(str, tenants))}",
             "the number of one of them, or `moiety ps`",
+        )
+
+
+# What is written
+
+
+class FileError(MoietyError):
+    """A file that was to be written."""
+
+
+class FileExists(FileError):
+    """It would have been overwritten."""
+
+    exit_code = 100
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is there already", "another name, or --force to replace it")
+
+
+class FileNotWritable(FileError):
+    """It cannot be written, or not to its end."""
+
+    exit_code = 101
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
         )
 
 
@@ -528,10 +586,9 @@ class ProgramNotExecutable(ProgramError):
 
     exit_code = 126
 
-    def __init__(self, program: str, problem: str = "not executable") -> None:
-        super().__init__(
-            program, problem, f"chmod +x, or its interpreter before it: python {program}"
-        )
+    def __init__(self, program: str, problem: str = "not executable", hint: str = "") -> None:
+        usual = f"chmod +x, or its interpreter before it: python {program}"
+        super().__init__(program, problem, hint or usual)
 
 
 class ProgramNotFound(ProgramError):

@@ -165,8 +165,8 @@ def signals_held() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        for wanted, handler in zip(numbers, before, strict=True):
+            signal.signal(wanted, handler)
         for number in arrived:
             signal.raise_signal(number)
 

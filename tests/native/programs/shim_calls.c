@@ -206,6 +206,16 @@ static void graph(void)
     EXPECT(back[0] == expected);
 }
 
+static void abandoned(void)
+{
+    CUstream stream;
+    begin();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamDestroy_v2(stream));
+    pause_for_test();
+}
+
 static void *one_copy(void *at)
 {
     unsigned char byte = 0;
@@ -254,8 +264,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *word;
         void (*run)(void);
-    } words[] = {{"info", info},     {"errors", errors},     {"small", small}, {"lookup", lookup},
-                 {"forked", forked}, {"contexts", contexts}, {"graph", graph}, {"crowd", crowd}};
+    } words[] = {{"info", info},     {"errors", errors}, {"small", small},
+                 {"lookup", lookup}, {"forked", forked}, {"contexts", contexts},
+                 {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

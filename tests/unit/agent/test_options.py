@@ -77,6 +77,8 @@ def test_every_flag_names_a_field() -> None:
         (["--gpus", "0,x"], "write 0,1"),
         (["--gpus", ""], "write 0,1"),
         (["--arena"], "--arena"),
+        (["--capacity", "1MiB"], "2 MiB are the least"),
+        (["--link", "0"], "no speed at all"),
         (["--what"], "does not know '--what'"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.devices.budget import GIB, MIB, budget, chunk_bytes
+from moiety.devices.budget import GIB, GRANULE_BYTES, MIB, budget, chunk_bytes
 
 
 def test_a_big_card_keeps_room_for_four_contexts_and_a_little_headroom() -> None:
@@ -29,6 +29,11 @@ def test_a_capacity_can_be_lowered_but_not_raised() -> None:
     assert budget(80 * GIB, 80 * GIB).capacity_bytes == budget(80 * GIB).capacity_bytes
 
 
+def test_a_capacity_is_whole_granules_as_nothing_less_can_be_used() -> None:
+    assert budget(320 * MIB).capacity_bytes == 274 * MIB
+    assert budget(80 * GIB, 10 * GIB + 5).capacity_bytes == 10 * GIB
+
+
 @pytest.mark.parametrize(
     ("total", "chunk"),
     [(100 * MIB, 2), (512 * MIB, 2), (GIB, 4), (3 * GIB, 8), (15 * GIB, 32), (16 * GIB, 64)],
@@ -37,10 +42,11 @@ def test_chunks_suit_the_card(total: int, chunk: int) -> None:
     assert chunk_bytes(total) == chunk * MIB
 
 
-@given(st.integers(0, 1 << 45))
-def test_the_parts_are_never_more_than_the_card(total: int) -> None:
-    found = budget(total)
+@given(st.integers(0, 1 << 45), st.none() | st.integers(0, 1 << 45))
+def test_the_parts_are_never_more_than_the_card(total: int, wanted: int | None) -> None:
+    found = budget(total, wanted)
     assert 0 <= found.capacity_bytes <= total
+    assert found.capacity_bytes % GRANULE_BYTES == 0
     assert found.capacity_bytes + found.headroom_bytes + 4 * found.residue_bytes <= total
     assert found.chunk_bytes & (found.chunk_bytes - 1) == 0
     assert 2 * MIB <= found.chunk_bytes <= 64 * MIB

@@ -1,0 +1,184 @@
+"""The recent past of a node's GPUs: who held, drained, moved and waited, from when to when.
+
+A stay is written down when it ends, with its beginning, so that each record says all there is to
+it and the oldest can be dropped at any moment. What goes on now is known to the arbiter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from moiety.arbiter.states import State
+from moiety.arbiter.tenant import Tenant
+
+SPANS_MAX: Final = 32_768
+"""together with the samples 12 MiB at most, but for sentences of refusals"""
+SAMPLES_MAX: Final = 16_384
+TENANTS_MAX: Final = 4_096
+"""names that are kept of processes that are gone"""
+DETAIL_MAX: Final = 240
+AGE_MAX_S: Final = 3600.0
+
+KINDS: Final = {
+    State.WAITING: "waiting",
+    State.COMING: "restoring",
+    State.HOLDING: "held",
+    State.DRAINING: "draining",
+}
+
+SpanRecord = tuple[str, int, int, float, float, int, str]
+"""kind, tenant, GPU, begin, end, bytes, detail"""
+SampleRecord = tuple[float, int, int, int]
+"""when, tenant, GPU, resident bytes"""
+Name = tuple[int, str, str]
+"""process id, program, workload"""
+ROOM_IS_MADE: Final = "room is being made for it"
+
+
+class Timeline:
+    """What happened, in two rings: `now_s` is the time of whatever is told next."""
+
+    def __init__(self, spans_max: int = SPANS_MAX, samples_max: int = SAMPLES_MAX) -> None:
+        """Nothing has happened yet."""
+        self.now_s = 0.0
+        self.spans: deque[SpanRecord] = deque(maxlen=spans_max)
+        self.samples: deque[SampleRecord] = deque(maxlen=samples_max)
+        self.spans_seen = 0
+        self.samples_seen = 0
+        self.names: dict[int, Name] = {}
+        self._gone: deque[int] = deque()
+        self._on: dict[tuple[int, int], float] = {}
+        """since when a tenant has a context on a GPU"""
+        self._moving_out: dict[tuple[int, int], list[float]] = {}
+        """begin, bytes so far, orders that are not carried out"""
+        self._moving_in: dict[tuple[int, int], list[float]] = {}
+        """begin, bytes"""
+
+    def sample(self, tenant: int, gpu: int, resident_bytes: int) -> None:
+        """So much of a tenant is on a GPU: the one thing that messages of running programs add."""
+        self.samples_seen += 1
+        self.samples.append((self.now_s, tenant, gpu, resident_bytes))
+
+    # Who is there
+
+    def name(self, tenant: int, pid: int, program: str, workload: str) -> None:
+        """A process introduced itself."""
+        self.names[tenant] = (pid, program, workload)
+
+    def forget(self, tenant: int) -> None:
+        """A process is gone; its name is kept for a while."""
+        for who, gpu in [key for key in self._on if key[0] == tenant]:
+            self.left(who, gpu)
+        self._gone.append(tenant)
+        if len(self._gone) > TENANTS_MAX:
+            self.names.pop(self._gone.popleft(), None)
+
+    def joined(self, tenant: int, gpu: int) -> None:
+        """A process has, or is about to have, a context on a GPU."""
+        if (tenant, gpu) not in self._on:
+            self._on[tenant, gpu] = self.now_s
+            self._moment("joined", tenant, gpu)
+
+    def left(self, tenant: int, gpu: int) -> None:
+        """It has none any more, and no memory there."""
+        if order := self._moving_out.pop((tenant, gpu), None):
+            begin_s, moved, _ = order
+            self._append(("evicting", tenant, gpu, begin_s, self.now_s, int(moved), "it left"))
+        if self._on.pop((tenant, gpu), None) is not None:
+            self._moment("left", tenant, gpu)
+            self.sample(tenant, gpu, 0)
+
+    # What took time
+
+    def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
+        """The arbiter is about to end a tenant's stay in a state."""
+        self.now_s = now_s
+        for gpu in gpus:
+            for record in self.stay(tenant.number, gpu, tenant.state, tenant.since_s):
+                self._append(record)
+            self._moving_in.pop((tenant.number, gpu), None)
+
+    def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
+        """What a stay in a state, up to now, was on one GPU."""
+        attached_s = self._on.get((tenant, gpu))
+        kind = KINDS.get(state)
+        if kind is None or attached_s is None:
+            return []
+        begin_s = max(since_s, attached_s)
+        spans: list[SpanRecord] = []
+        moved: float = 0
+        if state is State.COMING:
+            room_s, moved = self._moving_in.get((tenant, gpu), (self.now_s, 0))
+            room_s = max(begin_s, room_s)
+            if room_s > begin_s:
+                spans.append(("waiting", tenant, gpu, begin_s, room_s, 0, ROOM_IS_MADE))
+            if not moved:
+                return spans
+            begin_s = room_s
+        if self.now_s > begin_s:
+            spans.append((kind, tenant, gpu, begin_s, self.now_s, int(moved), ""))
+        return spans
+
+    def restoring(self, tenant: int, gpu: int, amount: int) -> None:
+        """A process may make so many bytes more resident."""
+        self._moving_in.setdefault((tenant, gpu), [self.now_s, 0])[1] += amount
+
+    def evicting(self, tenant: int, gpu: int) -> None:
+        """A process was told to move memory out."""
+        self._moving_out.setdefault((tenant, gpu), [self.now_s, 0, 0])[2] += 1
+
+    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> None:
+        """It did, in part; `is_last` ends one order."""
+        order = self._moving_out.get((tenant, gpu))
+        if order is None:
+            return
+        order[1] += amount
+        order[2] -= is_last
+        if order[2] <= 0:
+            del self._moving_out[tenant, gpu]
+            begin_s, moved, _ = order
+            detail = "less than was asked for" if is_failed else ""
+            self._append(("evicting", tenant, gpu, begin_s, self.now_s, int(moved), detail))
+
+    def leaving(self) -> list[SpanRecord]:
+        """The evictions that are under way."""
+        return [
+            ("evicting", tenant, gpu, begin_s, self.now_s, int(moved), "")
+            for (tenant, gpu), (begin_s, moved, _) in self._moving_out.items()
+        ]
+
+    # Moments
+
+    def refused(self, tenant: int, gpu: int, text: str) -> None:
+        """A request was refused."""
+        self._moment("refused", tenant, gpu, text[:DETAIL_MAX])
+
+    def overdue(self, tenant: int, waited_s: float) -> None:
+        """A process has not done what it was told for so long."""
+        for gpu in [gpu for who, gpu in self._on if who == tenant]:
+            self._moment("overdue", tenant, gpu, f"{waited_s:.3f} s late")
+
+    def _moment(self, kind: str, tenant: int, gpu: int, detail: str = "") -> None:
+        self._append((kind, tenant, gpu, self.now_s, self.now_s, 0, detail))
+
+    def _append(self, record: SpanRecord) -> None:
+        oldest_s = self.now_s - AGE_MAX_S
+        while self.spans and self.spans[0][4] < oldest_s:
+            self.spans.popleft()
+        self.spans.append(record)
+        self.spans_seen += 1
+
+    # Reading
+
+    def first_span(self, since_s: float) -> int:
+        """The number of the first kept span that ended after `since_s`."""
+        kept = bisect_right(self.spans, since_s, key=lambda span: span[4])
+        return self.spans_seen - len(self.spans) + kept
+
+    def first_sample(self, since_s: float) -> int:
+        """The number of the first kept sample after `since_s`."""
+        kept = bisect_right(self.samples, since_s, key=lambda sample: sample[0])
+        return self.samples_seen - len(self.samples) + kept

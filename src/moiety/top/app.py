@@ -1,0 +1,166 @@
+"""The full screen, drawn with textual."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import DataTable, Footer, Static
+
+from moiety.agent.requests import NodeStatus
+from moiety.top.look import Look, Rates
+from moiety.top.rows import AMOUNTS, FREE, ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar
+
+COLOURS: Final = ("dark_orange", "dodger_blue2", "green3", "gold1", "orchid", "cyan3", "red3")
+NEWS_S: Final = 10.0
+"""how long the screen says that the agent was started again"""
+NAME_WIDTH: Final = 28
+WORDS_WIDTH: Final = 44
+
+
+class Top(App[None]):
+    """GPUs above, tenants below; `look` is asked every `interval_s`, in a thread of its own."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #agent { height: 1; padding: 0 1; background: $panel; }
+    #gpus { height: auto; max-height: 50%; padding: 1 1; }
+    #tenants { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        ("p", "pause", "Pause"),
+        ("s", "sort", "Sort"),
+    ]
+
+    def __init__(
+        self,
+        look: Callable[[], Look],
+        headline: Callable[[NodeStatus], str],
+        interval_s: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self._look = look
+        self._headline = headline
+        self._interval_s = interval_s
+        self._rates = Rates()
+        self._now: Look | None = None
+        self._looking = False
+        self._agent_pid = 0
+        self._news_until_s = 0.0
+        self._lost = False
+        self.paused = False
+        self.order = ORDERS[0]
+
+    def compose(self) -> ComposeResult:
+        """The parts of the screen, from above."""
+        yield Static("asking the agent", id="agent")
+        yield Static(id="gpus")
+        table: DataTable[Text] = DataTable(id="tenants", cursor_type="none", zebra_stripes=True)
+        for title in TITLES:
+            table.add_column(_cell(title, title, ""), key=title)
+        yield table
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        """Look now, and then regularly."""
+        self.set_interval(self._interval_s, self.look_again)
+        self.call_later(self.look_again)
+
+    async def look_again(self) -> None:
+        """Ask, unless paused or still being answered, and draw."""
+        if self.paused or self._looking:
+            return
+        self._looking = True
+        try:
+            now = await asyncio.to_thread(self._look)
+        finally:
+            self._looking = False
+        if not self.paused:
+            self._take(now)
+            self.draw()
+
+    def on_resize(self) -> None:
+        """The bars are as wide as there is room."""
+        self.draw()
+
+    def action_pause(self) -> None:
+        """Let the screen stand still, or go on."""
+        self.paused = not self.paused
+        self.draw()
+
+    def action_sort(self) -> None:
+        """The next order."""
+        self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
+        self.draw()
+
+    def _take(self, now: Look) -> None:
+        if now.status is None:
+            self._lost = self._lost or self._agent_pid != 0
+        else:
+            if self._agent_pid not in (0, now.status.pid) or self._lost:
+                self._news_until_s = now.at_s + NEWS_S
+            self._agent_pid, self._lost = now.status.pid, False
+        self._rates.take(now)
+        self._now = now
+
+    def draw(self) -> None:
+        """Show the last look."""
+        now = self._now
+        if now is None or not self.is_running:
+            return
+        self.query_one("#agent", Static).update(self._head(now))
+        width = max(10, self.size.width - NAME_WIDTH - WORDS_WIDTH - 4)
+        lines = [self._gpu_line(now, index, width) for index in range(len(self._gpus(now)))]
+        self.query_one("#gpus", Static).update(Text("\n").join(lines))
+        table = self.query_one("#tenants", DataTable)
+        at = table.scroll_offset
+        table.clear()
+        for row in ordered(now.rows, self.order, self._rates):
+            colour = self._colour(row.tenant)
+            shown = zip(TITLES, cells(row, self._rates), strict=True)
+            table.add_row(*(_cell(title, text, colour) for title, text in shown))
+        table.scroll_to(at.x, at.y, animate=False)
+
+    def _gpus(self, now: Look) -> list[int]:
+        return [gpu.gpu for gpu in now.status.gpus] if now.status else []
+
+    def _head(self, now: Look) -> Text:
+        marks = [f"by {self.order}"] + ["paused"] * self.paused
+        if now.status is None:
+            text = f"{now.problem}; waiting for one" if self._lost else now.problem
+            return Text(f"{text}  [{', '.join(marks)}]", style="bold")
+        if now.at_s < self._news_until_s:
+            marks.append(f"the agent was started again (pid {now.status.pid})")
+        return Text(f"{', '.join(marks)}  |  {self._headline(now.status)}", no_wrap=True)
+
+    def _gpu_line(self, now: Look, index: int, width: int) -> Text:
+        assert now.status
+        gpu = now.status.gpus[index]
+        parts = bar(gpu, now.rows, width)
+        name = f"GPU {gpu.gpu} {gpu.name}"[: NAME_WIDTH - 1].ljust(NAME_WIDTH)
+        line = Text(name, no_wrap=True)
+        if os.environ.get("NO_COLOR"):
+            line.append(plain_bar(parts))
+        else:
+            for tenant, size in parts:
+                if tenant == FREE:
+                    line.append("·" * size, style="dim")
+                else:
+                    label = str(tenant)[:size].ljust(size)
+                    line.append(label, style=f"black on {self._colour(tenant)}")
+        return line.append(f"  {gpu_words(gpu)}")
+
+    def _colour(self, tenant: int) -> str:
+        return COLOURS[tenant % len(COLOURS)]
+
+
+def _cell(title: str, text: str, colour: str) -> Text:
+    """A cell as its column has it: amounts stand right, and the tenant's number in its colour."""
+    style = colour if title == TITLES[0] else ""
+    return Text(text, style=style, justify="right" if title in AMOUNTS else "left")

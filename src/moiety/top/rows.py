@@ -1,0 +1,111 @@
+"""What stands in the rows of the screen: bars, cells, and the orders they can be in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.model.format import format_bytes, format_duration
+from moiety.top.look import Rates
+
+TITLES: Final = (
+    "TENANT",
+    "PID",
+    "PROGRAM",
+    "GPU",
+    "STATE",
+    "ALLOCATED",
+    "RESIDENT",
+    "MOVED/S",
+    "HAND-OFFS",
+    "WAITED",
+    "WHY",
+)
+AMOUNTS: Final = frozenset(("ALLOCATED", "RESIDENT", "MOVED/S", "HAND-OFFS", "WAITED"))
+FREE: Final = 0
+"""the tenant of what is free: their numbers begin at 1"""
+ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited")
+
+
+def bar(gpu: GpuRow, rows: Iterable[ProcessRow], width: int) -> list[tuple[int, int]]:
+    """A GPU's shared memory as (tenant, cells), in order of tenants, what is free last.
+
+    The cells add up to `width`; whoever has a byte there has a cell, while there are enough.
+    """
+    there = {
+        row.tenant: row.resident_bytes
+        for row in sorted(rows, key=lambda row: row.tenant)
+        if row.gpu == gpu.gpu and row.resident_bytes > 0
+    }
+    whole = max(gpu.capacity_bytes, sum(there.values()), 1)
+    cells: list[tuple[int, int]] = []
+    left = width
+    for tenant, resident in there.items():
+        size = min(left, max(1, round(resident / whole * width)))
+        if size > 0:
+            cells.append((tenant, size))
+        left -= size
+    if left > 0:
+        cells.append((FREE, left))
+    return cells
+
+
+def plain_bar(cells: Sequence[tuple[int, int]]) -> str:
+    """The bar without colours: each cell says whose it is, by the last digit."""
+    return "".join(("." if tenant == FREE else str(tenant % 10)) * size for tenant, size in cells)
+
+
+def gpu_words(gpu: GpuRow) -> str:
+    """What stands behind a GPU's bar."""
+    busy = "" if gpu.utilisation is None else f", {gpu.utilisation:.0%} busy"
+    waiting = f", {len(gpu.waiting)} waiting" if gpu.waiting else ""
+    resident, capacity = format_bytes(gpu.resident_bytes), format_bytes(gpu.capacity_bytes)
+    return f"{resident} of {capacity}{busy}{waiting}"
+
+
+def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
+    """One tenant on one GPU, as `TITLES` says."""
+    rate = rates.of(row)
+    return (
+        str(row.tenant),
+        str(row.pid),
+        row.program,
+        "-" if row.gpu is None else str(row.gpu),
+        row.state,
+        format_bytes(row.allocated_bytes),
+        format_bytes(row.resident_bytes),
+        "-" if rate is None else format_bytes(round(rate)),
+        str(row.handoffs),
+        duration(row.waited_s),
+        why(row),
+    )
+
+
+def why(row: ProcessRow) -> str:
+    """What it waits for, and since when; or why it cannot leave."""
+    reason = row.reason
+    if row.pinned:
+        reason = f"{reason}; " * bool(reason) + f"cannot leave the GPU ({row.pinned})"
+    if row.waiting_s is not None:
+        reason = f"{reason} (for {duration(row.waiting_s)})".strip()
+    return reason
+
+
+def duration(seconds: float) -> str:
+    """A time that changes every second: no more digits than can be read."""
+    rounded = round(seconds, 3 if seconds < 1 else 1)
+    return format_duration(rounded) if rounded else "0 s"
+
+
+def ordered(rows: Iterable[ProcessRow], order: str, rates: Rates) -> list[ProcessRow]:
+    """By tenant, or whoever has most of something first."""
+    keys: dict[str, Callable[[ProcessRow], Any]] = {
+        "tenant": lambda row: row.tenant,
+        "resident": lambda row: -row.resident_bytes,
+        "moved": lambda row: -(rates.of(row) or 0.0),
+        "hand-offs": lambda row: -row.handoffs,
+        "waited": lambda row: -row.waited_s,
+    }
+    key = keys[order]
+    return sorted(rows, key=lambda row: (key(row), row.tenant, row.gpu or 0))

@@ -1,0 +1,134 @@
+"""A recording in the trace event format, which Perfetto and Chrome's viewer read.
+
+One process stands for a GPU, one thread in it for a tenant, named by program and process id.
+Complete events (`X`) are what took time, instant events (`i`) refusals and who came and went, and
+counters (`C`) the resident bytes. Times are microseconds from the beginning of the recording.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from moiety.agent.requests import Span
+from moiety.trace.recording import Recording
+
+Event = dict[str, Any]
+
+
+def trace(recording: Recording, wall_s: float) -> dict[str, Any]:
+    """The whole document; `wall_s` is the time of day at which the recording ended."""
+    zero_s = min([s.begin_s for s in recording.all_spans], default=recording.end_s)
+    zero_s = min([zero_s, *(sample.at_s for sample in recording.samples)])
+    timed = [*_complete(recording, zero_s), *_instants(recording, zero_s)]
+    timed += _counters(recording, zero_s)
+    timed.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
+    return {
+        "traceEvents": _names(recording) + timed,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "began_unix_s": round(wall_s - (recording.end_s - zero_s), 6),
+            "agents": recording.agents,
+            "spans_lost": recording.lost,
+        },
+    }
+
+
+def _names(recording: Recording) -> list[Event]:
+    """What processes and threads are called."""
+    events: list[Event] = []
+    for gpu in recording.gpus.values():
+        name = {"name": f"GPU {gpu.gpu}: {gpu.name}"}
+        events.append({"ph": "M", "name": "process_name", "pid": gpu.gpu + 1, "args": name})
+        order = {"sort_index": gpu.gpu}
+        events.append({"ph": "M", "name": "process_sort_index", "pid": gpu.gpu + 1, "args": order})
+    tracks = {
+        (span.gpu + 1, _thread(recording, span.tenant)): recording.label(span.tenant)
+        for span in recording.all_spans
+    }
+    for (process, thread), label in tracks.items():
+        where = {"pid": process, "tid": thread, "args": {"name": label}}
+        events.append({"ph": "M", "name": "thread_name", **where})
+    return events
+
+
+def _thread(recording: Recording, tenant: int) -> int:
+    """The program's own process id: one that outlives an agent stays on its track."""
+    found = recording.tenants.get(tenant)
+    return found.pid if found else tenant
+
+
+def _us(seconds: float, zero_s: float) -> float:
+    return round((seconds - zero_s) * 1e6, 3)
+
+
+def _complete(recording: Recording, zero_s: float) -> Iterable[Event]:
+    tracks: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for span in recording.all_spans:
+        if span.end_s > span.begin_s:
+            tracks[span.gpu + 1, _thread(recording, span.tenant)].append(span)
+    for (process, thread), spans in tracks.items():
+        for span, begin_s, end_s in nested(spans):
+            args = {"bytes": span.bytes} if span.bytes else {}
+            begin_us = _us(begin_s, zero_s)
+            yield {
+                "ph": "X",
+                "name": span.kind,
+                "cat": "gpu",
+                "pid": process,
+                "tid": thread,
+                "ts": begin_us,
+                "dur": round(_us(end_s, zero_s) - begin_us, 3),
+                "args": args | ({"detail": span.detail} if span.detail else {}),
+            }
+
+
+def nested(spans: Iterable[Span]) -> Iterable[tuple[Span, float, float]]:
+    """Spans of one track as pieces of which none crosses another's end, as viewers need it.
+
+    A program can be waiting for its turn before its last bytes have left: such a wait is cut in
+    two where the eviction ends.
+    """
+    todo = sorted(((s.begin_s, -s.end_s, n, s) for n, s in enumerate(spans)), reverse=True)
+    inside: list[float] = []
+    while todo:
+        begin_s, negative_end_s, number, span = todo.pop()
+        end_s = -negative_end_s
+        while inside and inside[-1] <= begin_s:
+            inside.pop()
+        if inside and end_s > inside[-1]:
+            todo.append((inside[-1], negative_end_s, number, span))
+            todo.sort(reverse=True)
+            end_s = inside[-1]
+        inside.append(end_s)
+        yield span, begin_s, end_s
+
+
+def _instants(recording: Recording, zero_s: float) -> Iterable[Event]:
+    for span in recording.spans:
+        if span.end_s == span.begin_s:
+            yield {
+                "ph": "i",
+                "s": "t",
+                "name": span.kind,
+                "cat": "gpu",
+                "pid": span.gpu + 1,
+                "tid": _thread(recording, span.tenant),
+                "ts": _us(span.begin_s, zero_s),
+                "args": {"detail": span.detail} if span.detail else {},
+            }
+
+
+def _counters(recording: Recording, zero_s: float) -> Iterable[Event]:
+    """One counter for each tenant, and one for all of them together."""
+    there: dict[int, dict[int, int]] = defaultdict(dict)
+    for sample in recording.samples:
+        on = there[sample.gpu]
+        if on.get(sample.tenant) == sample.resident_bytes:
+            continue
+        on[sample.tenant] = sample.resident_bytes
+        at = {"ph": "C", "pid": sample.gpu + 1, "ts": _us(sample.at_s, zero_s)}
+        label = recording.label(sample.tenant)
+        yield {**at, "name": f"resident: {label}", "args": {"bytes": sample.resident_bytes}}
+        yield {**at, "name": "resident", "args": {"bytes": sum(on.values())}}

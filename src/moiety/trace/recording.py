@@ -1,0 +1,120 @@
+"""A recording: what an agent remembers, fetched page by page, also across a restart of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from moiety.agent.requests import GpuName, Named, Recorded, Sample, Span, Timeline
+from moiety.model.errors import AgentError
+
+STRIDE: Final = 1_000_000
+"""a new agent counts its tenants from 1 again: those of the n-th get n times this added"""
+POLL_S: Final = 0.5
+"""how often a recording that goes on is fetched: long before the agent's memory is full"""
+
+Ask = Callable[[Timeline], Recorded]
+
+
+@dataclass(slots=True)
+class Recording:
+    """What happened on the GPUs of a node; times are seconds on its monotonic clock."""
+
+    begin_s: float = float("inf")
+    end_s: float = 0.0
+    gpus: dict[int, GpuName] = field(default_factory=dict)
+    tenants: dict[int, Named] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    open: list[Span] = field(default_factory=list)
+    """what had not ended when the recording did"""
+    lost: int = 0
+    """spans that the agent had forgotten before they were fetched"""
+    agents: int = 0
+    """how many agents took part"""
+    agent_ended: bool = False
+    """no agent followed the last one"""
+    _pid: int = 0
+    _next: Timeline = field(default_factory=Timeline)
+
+    @property
+    def all_spans(self) -> list[Span]:
+        """Those that ended, and those that were cut off by the end of the recording."""
+        return self.spans + self.open
+
+    def fetch(self, ask: Ask, since_s: float = 0.0) -> None:
+        """Everything that is new; what ended before `since_s` is left out."""
+        more = True
+        while more:
+            page = ask(replace(self._next, since_s=since_s))
+            if page.pid != self._pid:
+                self._meet(page)
+                page = ask(Timeline(since_s=since_s))
+            self._add(page)
+            more = page.more
+
+    def follow(
+        self,
+        ask: Ask,
+        for_s: float,
+        since_s: float = 0.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Fetch until `for_s` have passed, or until it is interrupted."""
+        end_s = clock() + for_s
+        try:
+            self.fetch(ask, since_s)
+            while (left_s := end_s - clock()) > 0:
+                sleep(min(POLL_S, left_s))
+                self.fetch(ask, since_s)
+        except KeyboardInterrupt:
+            pass  # what there is until now is what was wanted
+        except AgentError:
+            if not self.agents:
+                raise
+            self.agent_ended = True  # and what it told before is still true
+
+    def close(self, since_s: float = 0.0) -> None:
+        """Settle when it begins: at `since_s`, or with the first that is known."""
+        if since_s:
+            self.begin_s = since_s
+        else:
+            self.begin_s = min([s.begin_s for s in self.all_spans], default=self.end_s)
+
+    def label(self, tenant: int) -> str:
+        """What to call a tenant."""
+        found = self.tenants.get(tenant)
+        return f"{found.program} (pid {found.pid})" if found else f"tenant {tenant % STRIDE}"
+
+    def _meet(self, page: Recorded) -> None:
+        """Another agent answers: what the last one held open ended with it."""
+        self.spans += self.open
+        self.open = []
+        self.agents += 1
+        self._pid = page.pid
+        self._next = Timeline()
+
+    def _add(self, page: Recorded) -> None:
+        shift = (self.agents - 1) * STRIDE
+        self.end_s = page.now_s
+        self.gpus |= {gpu.gpu: gpu for gpu in page.gpus}
+        self.tenants |= {n.tenant + shift: n for n in page.tenants}
+        self.spans += [_shifted(span, shift) for span in page.spans]
+        self.samples += [
+            replace(sample, tenant=sample.tenant + shift) if shift else sample
+            for sample in page.samples
+        ]
+        self.open = [_shifted(span, shift) for span in page.open]
+        if self._next.spans_from:
+            self.lost += page.lost
+        self._next = Timeline(spans_from=page.spans_next, samples_from=page.samples_next)
+
+
+def _shifted(span: Span, shift: int) -> Span:
+    return replace(span, tenant=span.tenant + shift) if shift else span

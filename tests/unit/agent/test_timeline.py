@@ -1,0 +1,146 @@
+"""What the agent remembers: exact spans for a scripted hand-off, and no more than fits."""
+
+from __future__ import annotations
+
+import sys
+
+from moiety.agent.timeline import AGE_MAX_S, SAMPLES_MAX, SPANS_MAX, SpanRecord, Timeline
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.core import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.states import State
+
+
+class Told:
+    """An arbiter and a timeline that is told what the agent tells it."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.arbiter = Arbiter(
+            [GpuSpec(0, 120, 100)],
+            Settings(arena_bytes=1000, turn_min_s=1.0, turn_factor=0.0),
+            on_change=self.timeline.ended,
+        )
+
+    def at(self, now_s: float, *events: ev.Event) -> None:
+        for event in events:
+            self.timeline.now_s = now_s
+            for told in self.arbiter.step(now_s, event):
+                if isinstance(told, do.Evict):
+                    self.timeline.evicting(told.tenant, told.gpu)
+                elif isinstance(told, do.Room):
+                    self.timeline.restoring(told.tenant, told.gpu, told.bytes)
+            match event:
+                case ev.Attached():
+                    self.timeline.joined(event.tenant, event.gpu)
+                case ev.Evicted():
+                    moved = (event.bytes, event.last, event.failed)
+                    self.timeline.evicted(event.tenant, event.gpu, *moved)
+                case ev.Detached():
+                    self.timeline.left(event.tenant, event.gpu)
+
+    def stays(self) -> list[SpanRecord]:
+        return [span for span in self.timeline.spans if span[4] > span[3]]
+
+
+def two_that_do_not_fit() -> Told:
+    """Tenant 1 holds from 0 s; tenant 2 wants its 60 bytes from 2 s on, and it is 2 s now."""
+    told = Told()
+    for tenant in (1, 2):
+        told.at(0.0, ev.Joined(tenant), ev.Attached(tenant, 0, 1, 5, 100))
+    told.at(0.0, ev.Asked(1, 0, 2, 60))
+    told.at(2.0, ev.Asked(2, 0, 2, 60))
+    return told
+
+
+def test_a_hand_off_is_written_down_stay_by_stay() -> None:
+    told = two_that_do_not_fit()
+    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.at(5.0, ev.Evicted(1, 0, 20, 20, last=True))
+    assert told.stays() == [
+        ("held", 1, 0, 0.0, 2.0, 0, ""),
+        ("draining", 1, 0, 2.0, 3.0, 0, ""),
+        ("waiting", 2, 0, 2.0, 5.0, 0, "room is being made for it"),
+        ("evicting", 1, 0, 3.0, 5.0, 20, ""),
+    ]
+
+
+def test_restoring_begins_where_there_is_room() -> None:
+    told = two_that_do_not_fit()
+    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1), ev.Wanted(1))
+    told.at(5.0, ev.Evicted(1, 0, 20, 40, last=True))
+    told.at(7.0, ev.Residency(2, 0, 60), ev.Tick())
+    told.at(8.0, ev.Residency(2, 0, 60), ev.Drained(2, 1))
+    told.at(9.0, ev.Evicted(2, 0, 20, 40, last=True))
+    told.at(10.0, ev.Restored(1))
+    assert ("restoring", 1, 0, 9.0, 10.0, 20, "") in told.stays()
+
+
+def test_a_context_that_goes_ends_what_it_did() -> None:
+    told = two_that_do_not_fit()
+    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.at(4.0, ev.Detached(1, 0))
+    assert ("evicting", 1, 0, 3.0, 4.0, 0, "it left") in told.stays()
+    assert [span[0] for span in told.timeline.spans][-1] == "left"
+    assert told.timeline.samples[-1] == (4.0, 1, 0, 0)
+
+
+def test_what_goes_on_is_known_up_to_now() -> None:
+    told = two_that_do_not_fit()
+    told.timeline.now_s = 2.5
+    assert told.timeline.stay(1, 0, State.DRAINING, 2.0) == [("draining", 1, 0, 2.0, 2.5, 0, "")]
+    assert told.timeline.stay(1, 0, State.OUT, 2.0) == []
+    assert told.timeline.stay(7, 0, State.HOLDING, 2.0) == []
+
+
+def test_nothing_is_held_before_there_is_a_context() -> None:
+    kept = Timeline()
+    kept.now_s = 5.0
+    kept.joined(1, 0)
+    kept.now_s = 8.0
+    assert kept.stay(1, 0, State.HOLDING, 1.0) == [("held", 1, 0, 5.0, 8.0, 0, "")]
+
+
+def test_it_is_bounded_by_bytes() -> None:
+    kept = Timeline()
+    for number in range(2 * SPANS_MAX):
+        kept.now_s = 1e5 + number / 1000
+        kept.evicting(number, 0)
+        kept.evicted(number, 0, 1 << 40, True, False)
+        kept.sample(number, 0, number << 30)
+    assert len(kept.spans) == SPANS_MAX
+    assert kept.spans_seen == 2 * SPANS_MAX
+    records = [*kept.spans, *kept.samples]
+    own = (value for record in records for value in record if not isinstance(value, str))
+    assert len(records) == SPANS_MAX + SAMPLES_MAX
+    assert sum(map(sys.getsizeof, records)) + sum(map(sys.getsizeof, own)) < 12 << 20
+
+
+def test_it_is_bounded_by_age() -> None:
+    kept = Timeline()
+    kept.joined(1, 0)
+    kept.now_s = AGE_MAX_S + 1
+    kept.joined(2, 0)
+    assert [span[1] for span in kept.spans] == [2]
+    assert kept.first_span(0.0) == 1
+
+
+def test_names_outlive_their_processes_for_a_while() -> None:
+    kept = Timeline()
+    for number in range(5000):
+        kept.name(number, number, "program", "w")
+        kept.forget(number)
+    assert len(kept.names) == 4096
+    assert kept.names[4999] == (4999, "program", "w")
+
+
+def test_a_page_begins_where_it_was_asked_to() -> None:
+    kept = Timeline()
+    for second in range(10):
+        kept.now_s = float(second)
+        kept.joined(second, 0)
+        kept.sample(second, 0, 1)
+    assert kept.first_span(4.0) == 5
+    assert kept.first_sample(-1.0) == 0
+    assert kept.first_sample(9.0) == 10

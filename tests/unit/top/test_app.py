@@ -1,0 +1,156 @@
+"""The screen, driven by keys: what it shows, and that it outlives its agent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
+
+from moiety.agent.requests import GpuRow, NodeStatus, ProcessRow
+from moiety.top.app import Top
+from moiety.top.look import Look
+
+MIB = 1 << 20
+
+
+def status(pid: int = 1) -> NodeStatus:
+    gpu = GpuRow(
+        0, "GPU-0", "Paper GPU", 120 * MIB, 0, 100 * MIB, 60 * MIB, 60 * MIB, 0, 40 * MIB, 0.5,
+        [1], [2],
+    )  # fmt: skip
+    return NodeStatus(pid, "0.1", "550", 1.0, True, False, 0, 2, 2, [gpu])
+
+
+def rows(*resident: int) -> list[ProcessRow]:
+    return [
+        ProcessRow(
+            n, 4700 + n, f"program-{n}", "w", 0, "holding", amount, amount, 0, None, n, 0.0, 0.0,
+            None, "", "",
+        )
+        for n, amount in enumerate(resident, start=1)
+    ]  # fmt: skip
+
+
+class Screen:
+    """A running screen whose looks the test decides."""
+
+    def __init__(self, pilot: Pilot[None], app: Top, looks: list[Look]) -> None:
+        self.pilot, self.app, self.looks = pilot, app, looks
+
+    async def shows(self, look: Look) -> None:
+        self.looks[:] = [look]
+        await self.app.look_again()
+        await self.pilot.pause()
+
+    async def press(self, key: str) -> None:
+        await self.pilot.press(key)
+        await self.pilot.pause()
+
+    def text(self, part: str) -> str:
+        return str(self.app.query_one(part, Static).render())
+
+    def column(self, number: int) -> list[str]:
+        table = self.app.query_one(DataTable)
+        return [str(table.get_row_at(i)[number]) for i in range(table.row_count)]
+
+
+def on_screen(scene: Callable[[Screen], Awaitable[None]], first: Look) -> None:
+    looks = [first]
+
+    async def play() -> None:
+        app = Top(lambda: looks[0], lambda found: f"agent {found.pid}", interval_s=3600.0)
+        async with app.run_test(size=(150, 30)) as pilot:
+            await pilot.pause()
+            screen = Screen(pilot, app, looks)
+            await screen.shows(first)
+            await scene(screen)
+
+    asyncio.run(play())
+
+
+SEEN = Look(1.0, status(), rows(20 * MIB, 40 * MIB))
+
+
+def test_gpus_and_tenants_are_there() -> None:
+    async def scene(screen: Screen) -> None:
+        assert "agent 1" in screen.text("#agent")
+        assert "GPU 0 Paper GPU" in screen.text("#gpus")
+        assert "60 MiB of 100 MiB, 50% busy, 1 waiting" in screen.text("#gpus")
+        assert screen.column(2) == ["program-1", "program-2"]
+
+    on_screen(scene, SEEN)
+
+
+def test_no_colour_means_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def scene(screen: Screen) -> None:
+        assert re.search(r" 1{10,}2{20,}\.{20,}  60 MiB", screen.text("#gpus"))
+
+    on_screen(scene, SEEN)
+
+
+def test_s_sorts_by_the_next_column() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("s")
+        assert screen.app.order == "resident"
+        assert screen.column(0) == ["2", "1"]
+        assert "by resident" in screen.text("#agent")
+
+    on_screen(scene, SEEN)
+
+
+def test_p_lets_it_stand_still_and_go_on() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("p")
+        await screen.shows(Look(2.0, status(), rows(1)))
+        assert "paused" in screen.text("#agent")
+        assert len(screen.column(0)) == 2
+        await screen.press("p")
+        await screen.shows(Look(3.0, status(), rows(1)))
+        assert len(screen.column(0)) == 1
+
+    on_screen(scene, SEEN)
+
+
+def test_an_agent_that_ends_and_comes_back_is_said() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.shows(Look(2.0, problem="no agent is running, so no GPU is shared"))
+        assert "no agent is running" in screen.text("#agent")
+        assert "waiting for one" in screen.text("#agent")
+        assert screen.column(0) == []
+        await screen.shows(Look(3.0, status(pid=2), rows(1)))
+        assert "the agent was started again (pid 2)" in screen.text("#agent")
+        await screen.shows(Look(60.0, status(pid=2), rows(1)))
+        assert "started again" not in screen.text("#agent")
+
+    on_screen(scene, SEEN)
+
+
+def test_q_ends_it() -> None:
+    ended: list[App[None]] = []
+
+    async def scene(screen: Screen) -> None:
+        await screen.press("q")
+        assert not screen.app.is_running or screen.app._exit
+        ended.append(screen.app)
+
+    on_screen(scene, SEEN)
+    assert ended
+
+
+def test_two_hundred_tenants_are_scrolled_not_lost() -> None:
+    async def scene(screen: Screen) -> None:
+        assert len(screen.column(0)) == 200
+        table = screen.app.query_one(DataTable)
+        table.scroll_to(0, 50, animate=False)
+        await screen.pilot.pause()
+        await screen.shows(Look(2.0, status(), rows(*[MIB] * 200)))
+        assert table.scroll_offset.y == 50
+
+    on_screen(scene, Look(1.0, status(), rows(*[MIB] * 200)))
