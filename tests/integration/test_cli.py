@@ -160,7 +160,7 @@ BAD_RUNS: list[tuple[str, list[str], int, str]] = [
     ("nothing of a GPU", ["--gpu", "0", "true"], 68, "is nothing"),
     ("a part that is none", ["--gpu", "half", "true"], 68, "'half'"),
     ("a limit of nothing at all", ["--gpu-limit", "0", "true"], 68, "is nothing"),
-    ("less than asked for", ["--gpu", "0.5", "--gpu-limit", "0.3", "true"], 74, "at most 30 %"),
+    ("less than asked for", ["--gpu", "0.5", "--gpu-limit", "0.3", "true"], 84, "at most 30 %"),
     ("less memory", ["--memory", "2GiB", "--memory-limit", "1GiB", "true"], 75, "at most 1 GiB"),
     ("more kept than any GPU has", ["--memory", "15GiB", "true"], 77, "--memory 14080MiB or less"),
     ("a class that is none", ["--priority", "urgent", "true"], 69, "low, normal, high"),

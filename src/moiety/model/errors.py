@@ -7,7 +7,7 @@
     │   ├── InvalidDuration                       67
     │   ├── InvalidFraction                       68
     │   ├── InvalidPriority                       69
-    │   ├── RequestAboveLimit                     74   --gpu 0.5 --gpu-limit 0.3
+    │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
     │   └── MemoryAboveLimit                      75
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
@@ -162,7 +162,7 @@ class InvalidPriority(InvalidValue):
 class RequestAboveLimit(InvalidValue):
     """More of a GPU's time was to be guaranteed than may be had."""
 
-    exit_code = 74
+    exit_code = 84
 
     def __init__(self, request: float, limit: float) -> None:
         super().__init__(
