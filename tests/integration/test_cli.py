@@ -156,6 +156,14 @@ BAD_RUNS: list[tuple[str, list[str], int, str]] = [
     ("a directory", ["/tmp"], 126, "directory"),
     ("a device", ["/dev/null"], 126, "neither a program"),
     ("a file that is no program", ["/etc/passwd"], 126, "executed"),
+    ("more than a whole GPU", ["--gpu", "1.7", "true"], 68, "more than a whole GPU"),
+    ("nothing of a GPU", ["--gpu", "0", "true"], 68, "is nothing"),
+    ("a part that is none", ["--gpu", "half", "true"], 68, "'half'"),
+    ("a limit of nothing at all", ["--gpu-limit", "0", "true"], 68, "is nothing"),
+    ("less than asked for", ["--gpu", "0.5", "--gpu-limit", "0.3", "true"], 84, "at most 30 %"),
+    ("less memory", ["--memory", "2GiB", "--memory-limit", "1GiB", "true"], 75, "at most 1 GiB"),
+    ("more kept than any GPU has", ["--memory", "15GiB", "true"], 77, "--memory 14080MiB or less"),
+    ("a class that is none", ["--priority", "urgent", "true"], 69, "low, normal, high"),
     ("more than any GPU has", ["--memory-limit", "900GiB", "true"], 71, "13.75 GiB"),
     ("more than there is to share", ["--capacity", "900GiB", "true"], 72, "16 GiB"),
     ("more than can be shared", ["--capacity", "15GiB", "true"], 72, "13.75 GiB"),
@@ -304,8 +312,8 @@ def test_ps_and_status_show_who_shares(cli: Cli) -> None:
 
     titles, row = cli("ps").stdout.splitlines()
     assert titles.split() == [
-        *("TENANT", "PID", "PROGRAM", "GPU", "STATE", "ALLOCATED", "RESIDENT", "LIMIT"),
-        *("HAND-OFFS", "WAITED", "REASON"),
+        *("TENANT", "PID", "PROGRAM", "GPU", "STATE", "SHARE", "RECEIVED", "ALLOCATED"),
+        *("RESIDENT", "LIMIT", "HAND-OFFS", "WAITED", "REASON"),
     ]
     assert str(running.pid) in row
     assert "holding" in row

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.model.errors import ProtocolError
+from moiety.model.share import NOTHING_ASKED, Share
 from moiety.wire.messages import Counters, decode_counters
 
 REQUESTS_MAX = 4096
@@ -26,7 +27,10 @@ class Client:
     program: str
     connection: Connection
     page: LeasePage
-    limit_bytes: int | None
+    share: Share
+    """what its workload is promised"""
+    part: Share = NOTHING_ASKED
+    """what this process is promised of that"""
     resumed: bool = False
     pinned: str = ""
     """the call that pinned it"""

@@ -15,21 +15,21 @@ from moiety.agent import processes, requests
 from moiety.agent.directory import Directory
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
-from moiety.agent.options import Options
+from moiety.agent.options import Options, changed_settings
 from moiety.agent.report import gpu_rows, process_rows
+from moiety.agent.sharing import Sharing
 from moiety.agent.workloads import Workloads
 from moiety.devices.native import is_simulated
 from moiety.devices.seam import Usage
 from moiety.model.errors import (
     AgentBusy,
     AgentVersion,
+    BadArgument,
     BadRequest,
     CapacityMismatch,
-    LimitAboveCapacity,
     MoietyError,
     SystemRefusal,
 )
-from moiety.model.units import format_bytes
 from moiety.wire.layout import VERSION
 
 
@@ -45,6 +45,11 @@ class Control:
     stop: Callable[[str], None]
     began_s: float
     server: asyncio.Server | None = None
+
+    @property
+    def sharing(self) -> Sharing:
+        """What may be promised here."""
+        return Sharing(self.node, self.workloads)
 
     async def open(self) -> None:
         """Listen."""
@@ -110,6 +115,10 @@ class Control:
                 return await self._status()
             case requests.Ps():
                 return requests.Processes(rows=process_rows(self.node))
+            case requests.SetShare():
+                return self.sharing.change(request)
+            case requests.SetAgent():
+                return self._set_agent(request)
             case requests.Timeline():
                 return recorded(self.node, request)
             case requests.Stop():
@@ -135,16 +144,13 @@ class Control:
         wanted = request.capacity_bytes
         if wanted is not None and wanted != self.options.capacity_bytes:
             raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
-        limit = request.memory_limit_bytes
-        possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
-        if limit is not None and limit > possible:
-            raise LimitAboveCapacity(limit=limit, possible=possible)
+        self.sharing.check(request.share)
         workload = self.workloads.create(
             peer,
             program=request.program,
             argv=request.argv,
             cwd=request.cwd,
-            memory_limit_bytes=limit,
+            share=request.share,
             name=request.name,
         )
         self.node.log.info(
@@ -152,9 +158,18 @@ class Control:
             workload=workload.record.id,
             program=request.program,
             pid=peer.pid,
-            limit=format_bytes(limit) if limit else None,
+            share=str(request.share),
         )
         return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))
+
+    def _set_agent(self, request: requests.SetAgent) -> requests.Done:
+        try:
+            found = changed_settings(self.node.settings, request.settings, request.overdue_kill)
+        except ValueError as error:
+            raise BadArgument(problem=str(error)) from None
+        self.node.set_settings(found)
+        self.node.log.info("settings", changed=request.settings, overdue_kill=found.overdue_kill)
+        return requests.Done()
 
     async def _status(self) -> requests.NodeStatus:
         loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
+from moiety.model.share import Share
 from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type
 from moiety.wire.messages import (
     Alloc,
@@ -45,14 +46,14 @@ class Conversation:
         *,
         peer: processes.Peer,
         workload: str,
-        limit_bytes: int | None,
+        share: Share,
         name: str | None = None,
     ) -> None:
         """Listen to `peer`, who came in through the socket of `workload`."""
         self._node = node
         self._peer = peer
         self._workload = workload
-        self._limit_bytes = limit_bytes
+        self._share = share
         self._name = name
         self._pidfd = processes.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
@@ -100,7 +101,8 @@ class Conversation:
             program=self._name or hello.program or processes.name_of(self._peer.pid),
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
-            limit_bytes=self._limit_bytes,
+            share=self._share,
+            part=self._share,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
         )
@@ -109,7 +111,8 @@ class Conversation:
         welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        node.join(client, ev.Joined(client.number, holding, epoch, pinned, resumed))
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
+        node.join(client, joined)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"

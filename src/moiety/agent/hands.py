@@ -78,6 +78,7 @@ def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
 def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
     if client.attaching.pop(wanted.serial, None) is not None:
         client.gpus.discard(wanted.gpu)
+        node.gpus_changed(client)
     client.allocating.pop(wanted.serial, None)
     code = CODES[wanted.code]
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())

@@ -6,6 +6,7 @@ back is carried out (hands.py) before the next event is looked at.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -124,7 +125,25 @@ class Node:
     def limit_bytes(self, client: Client, gpu: int) -> int:
         """The most that a process may allocate on a GPU."""
         capacity = self.gpus[gpu].budget.capacity_bytes
-        return capacity if client.limit_bytes is None else min(client.limit_bytes, capacity)
+        limit = client.share.memory_limit_bytes
+        return capacity if limit is None else min(limit, capacity)
+
+    def promise(self, client: Client) -> None:
+        """See that a process has its part of what its workload is promised.
+
+        Processes of a workload that use the same GPU divide its share equally.
+        """
+        own = [c for c in self.clients.values() if c.workload == client.workload]
+        together = [sum(gpu in other.gpus for other in own) for gpu in client.gpus]
+        part = client.share.among(max(together, default=1))
+        if part != client.part:
+            client.part = part
+            self.feed(ev.ShareSet(client.number, part))
+
+    def set_settings(self, settings: Settings) -> None:
+        """Decide otherwise from now on."""
+        self.settings = settings
+        self.feed(ev.SettingsSet(settings))
 
     def number(self) -> int:
         """A number for a new tenant."""
@@ -142,7 +161,7 @@ class Node:
         self.timeline.name(client.number, client.pid, client.program, client.workload)
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
-        self.feed(event)
+        self.feed(dataclasses.replace(event, share=client.part))
         self.came_back(client.pid, client.gpus)
 
     def gpus_changed(self, client: Client) -> None:

@@ -133,6 +133,18 @@ def from_values(values: dict[str, Any]) -> Options:
     return Options(settings=settings, **own)
 
 
+def changed_settings(settings: Settings, texts: dict[str, str], kill: bool | None) -> Settings:
+    """Settings with what was typed for some fields; raises ValueError with a sentence."""
+    known = {flag.field: flag for flag in FLAGS if flag.of_arbiter}
+    unknown = [field for field in texts if field not in known]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} cannot be changed while the agent runs")
+    found = from_values({**texts, "overdue_kill": False}).settings
+    if kill is not None:
+        found["overdue_kill"] = kill
+    return dataclasses.replace(settings, **found)
+
+
 def available_bytes() -> int:
     """Host memory that could be used now without swapping."""
     with open("/proc/meminfo") as file:

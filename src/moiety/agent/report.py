@@ -6,6 +6,7 @@ from moiety.agent import processes
 from moiety.agent.client import Client
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.arbiter.events import Tick
 from moiety.arbiter.views import TenantView
 from moiety.devices.seam import Usage
 
@@ -38,6 +39,7 @@ def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
 
 def process_rows(node: Node) -> list[ProcessRow]:
     """One row for each process on each GPU, and one for each process that has none yet."""
+    node.feed(Tick())  # what was received is counted up to now
     now_s = node.loop.time()
     rows = []
     for view in node.arbiter.tenants():
@@ -65,13 +67,19 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 allocated_bytes=on.allocated_bytes if on else 0,
                 resident_bytes=on.resident_bytes if on else 0,
                 residue_bytes=on.residue_bytes if on else 0,
-                limit_bytes=on.limit_bytes if on else client.limit_bytes,
+                limit_bytes=on.limit_bytes if on else client.share.memory_limit_bytes,
                 handoffs=view.turns,
                 held_s=view.held_s,
                 waited_s=counters.waited_ns / 1e9,
                 waiting_s=waiting_s,
                 reason=_reason(node, view),
                 pinned=client.pinned,
+                share=client.share,
+                priority=str(client.share.priority),
+                received=view.received,
+                received_s=view.received_s,
+                handoffs_s=view.handoffs_s,
+                paused=view.paused,
                 evicted_bytes=counters.evicted_bytes,
                 restored_bytes=counters.restored_bytes,
             )

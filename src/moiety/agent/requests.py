@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moiety.model.share import NOTHING_ASKED, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
@@ -36,7 +37,7 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     program: str
     argv: list[str]
     cwd: str
-    memory_limit_bytes: int | None = None
+    share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call it instead of the program's own name"""
     capacity_bytes: int | None = None
@@ -49,6 +50,27 @@ class Status(Request, frozen=True, tag="status"):
 
 class Ps(Request, frozen=True, tag="ps"):
     """Who uses them; answered by Processes."""
+
+
+class SetShare(Request, frozen=True, tag="set_share"):
+    """Change what a program is promised, while it runs; what is UNSET stays. Answered by Shared."""
+
+    target: str
+    """a tenant's number, a pid or a name"""
+    gpu: float | msgspec.UnsetType | None = msgspec.UNSET
+    gpu_limit: float | msgspec.UnsetType = msgspec.UNSET
+    memory_bytes: int | msgspec.UnsetType = msgspec.UNSET
+    memory_limit_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
+    priority: Priority | msgspec.UnsetType = msgspec.UNSET
+    latency: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class SetAgent(Request, frozen=True, tag="set_agent"):
+    """Change how the arbiter decides; answered by Done."""
+
+    settings: dict[str, str]
+    """by field of the arbiter's settings, as typed"""
+    overdue_kill: bool | None = None
 
 
 class Timeline(Request, frozen=True, tag="timeline"):
@@ -100,6 +122,14 @@ class Created(Answer, frozen=True, tag="created"):
 
     id: str
     socket: str
+
+
+class Shared(Answer, frozen=True, tag="shared"):
+    """What a program is promised from now on."""
+
+    program: str
+    pid: int
+    share: Share
 
 
 class GpuRow(msgspec.Struct, frozen=True):
@@ -156,6 +186,16 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """since when it waits for its turn"""
     reason: str
     pinned: str
+    share: Share = NOTHING_ASKED
+    """of its workload"""
+    priority: str = "normal"
+    received: float = 0.0
+    """part of the GPU's time over the last seconds, with the hand-offs that it caused"""
+    received_s: float = 0.0
+    """the same in its whole life, in GPU-seconds"""
+    handoffs_s: float = 0.0
+    paused: bool = False
+    """its --gpu-limit is used up for the moment"""
     evicted_bytes: int = 0
     """by the process itself, on all its GPUs, since it started"""
     restored_bytes: int = 0
@@ -227,8 +267,8 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     """whether there is another page"""
 
 
-AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | Timeline | Stop
-AnyAnswer = Failed | Here | Done | Created | NodeStatus | Processes | Recorded
+AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Stop
+AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

@@ -22,6 +22,7 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
+from moiety.model.share import NOTHING_ASKED, Share
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Record(msgspec.Struct, frozen=True):
     program: str
     argv: list[str]
     cwd: str
-    memory_limit_bytes: int | None = None
+    share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call its processes instead of what they call themselves"""
 
@@ -90,7 +91,7 @@ class Workloads:
         program: str,
         argv: list[str],
         cwd: str,
-        memory_limit_bytes: int | None,
+        share: Share,
         name: str | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
@@ -106,7 +107,7 @@ class Workloads:
             program=program,
             argv=argv,
             cwd=cwd,
-            memory_limit_bytes=memory_limit_bytes,
+            share=share,
             name=name,
         )
         folder = self._directory.workloads / identity
@@ -125,6 +126,19 @@ class Workloads:
         if workload.root_pidfd < 0:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
         return workload
+
+    def promise(self, workload: Workload, share: Share) -> None:
+        """Change what a workload is promised, also for agents that follow this one."""
+        workload.record = msgspec.structs.replace(workload.record, share=share)
+        write_whole(workload.folder / "workload.json", msgspec.json.encode(workload.record))
+        self._divide(workload)
+
+    def _divide(self, workload: Workload) -> None:
+        """Let every process of a workload have its part."""
+        for number in list(workload.clients):
+            if client := self._node.clients.get(number):
+                client.share = workload.record.share
+                self._node.promise(client)
 
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
@@ -176,7 +190,7 @@ class Workloads:
                 sock,
                 peer=peer,
                 workload=workload.record.id,
-                limit_bytes=workload.record.memory_limit_bytes,
+                share=workload.record.share,
                 name=workload.record.name,
             )
         except OSError:  # it died between connect and now
@@ -190,6 +204,7 @@ class Workloads:
             write_whole(workload.folder / "clients" / str(client.pid), line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
             self._node.log.warning("client not written down", client=str(client), error=str(error))
+        self._divide(workload)
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
@@ -200,6 +215,7 @@ class Workloads:
             (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
         except OSError as error:
             self._node.log.warning("client not struck off", client=str(client), error=str(error))
+        self._divide(workload)
         self._linger(workload)
 
     def _root_ended(self, workload: Workload) -> None:

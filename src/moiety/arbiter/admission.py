@@ -22,7 +22,7 @@ def refuse_bytes(
             f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
         )
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
-    budget = _budget_bytes(ledger, gpu)
+    budget = budget_bytes(ledger, gpu)
     room = budget - (promised - tenant.promised_bytes(entry))
     if entry.allocated_bytes + wanted > room:
         left = format_bytes(max(0, room - entry.allocated_bytes))
@@ -52,8 +52,8 @@ def refuse_bytes(
 def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
     """Why one more context does not fit on the GPU; None if it does."""
     asked = f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
-    budget = _budget_bytes(ledger, gpu)
-    after = _budget_bytes(ledger, gpu, residue)
+    budget = budget_bytes(ledger, gpu)
+    after = budget_bytes(ledger, gpu, residue)
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     if after < promised:
         return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
@@ -85,7 +85,7 @@ def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal
     )
 
 
-def _budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
+def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
     """What may be promised: contexts eat into the capacity once the reserve is used up."""
     spec = ledger.specs[gpu]
     residue = sum(on.residue_bytes for _, on in ledger.on(gpu)) + more_residue
@@ -98,6 +98,6 @@ def _spill_bytes(ledger: Ledger, gpu: int, more: int = 0, residue: int = 0) -> i
     for each in ledger.specs:
         here = each == gpu
         allocated = sum(on.allocated_bytes for _, on in ledger.on(each)) + (more if here else 0)
-        budget = _budget_bytes(ledger, each, residue if here else 0)
+        budget = budget_bytes(ledger, each, residue if here else 0)
         spill += max(0, allocated - max(0, budget))
     return spill

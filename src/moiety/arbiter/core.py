@@ -10,11 +10,14 @@ A step writes down what happened, here, and then looks at the whole state afresh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context
 from moiety.arbiter.ledger import Change, Ledger
+from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.settings import GpuSpec, Settings
@@ -22,6 +25,7 @@ from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import OnGpu, Request, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.arbiter.views import GpuView, TenantView, view_gpu, view_tenant
+from moiety.model.share import Share
 
 _BELIEVED_S = 0.001
 """how long at least a holder is taken to be idle once it said so"""
@@ -46,6 +50,7 @@ class Arbiter:
         self._ledger = Ledger(gpus, settings.arena_bytes, on_change)
         self._settings = settings
         self._turns = Turns(settings)
+        self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached] = []
         self._out: list[do.Instruction] = []
@@ -65,9 +70,13 @@ class Arbiter:
         """
         self._now_s = now_s
         self._out = []
+        self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
+        self._accounts.refresh()
         if self._settled:
-            scene = Scene(self._ledger, self._settings, self._turns, now_s, self._out)
+            scene = Scene(
+                self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
+            )
             decide(scene)
             self._deadline_s = scene.deadline_s
         return self._out
@@ -79,6 +88,16 @@ class Arbiter:
     def gpus(self) -> list[GpuView]:
         """A picture of every GPU, for `status`."""
         return [view_gpu(self._ledger, gpu) for gpu in self._ledger.specs]
+
+    def refuse_share(
+        self, gpu: int, share: Share, beside: Promised = NOTHING, own: Iterable[int] = ()
+    ) -> tuple[str, Share] | None:
+        """Why a share cannot be promised on a GPU, with the largest that can; None if it can.
+
+        `own` are the tenants that have it instead of their present shares; `beside` is what was
+        promised to processes that are not there yet.
+        """
+        return refuse_share(self._ledger, gpu, share, beside, frozenset(own))
 
     def resident_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
@@ -95,17 +114,20 @@ class Arbiter:
             resumed=event.resumed or event.holding or event.epoch > 0,
             pinned=event.pinned,
             since_s=self._now_s,
+            joined_s=self._now_s,
         )
         if event.holding:
             tenant.state = State.HOLDING
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
         self._ledger.tenants[event.tenant] = tenant
+        self._accounts.promise(tenant, event.share)
 
     def _left(self, event: ev.Left) -> None:
         self._leave(event.tenant)
 
     def _leave(self, number: int) -> None:
         self._put_off = [e for e in self._put_off if e.tenant != number]
+        self._ledger.parts_changed = True
         if tenant := self._ledger.tenants.get(number):
             self._ledger.on_change(tenant, tenant.gpus, self._now_s)
             del self._ledger.tenants[number]
@@ -131,6 +153,11 @@ class Arbiter:
         if is_new and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
             self._refuse(event, *no)
             return
+        own = frozenset([event.tenant])
+        if is_new and (taken := refuse_share(self._ledger, event.gpu, tenant.share, own=own)):
+            self._refuse(event, "capacity", taken[0])
+            return
+        self._ledger.parts_changed = True
         holding = tenant.state is State.HOLDING
         tenant.gpus[event.gpu] = OnGpu(
             residue_bytes=event.residue_bytes,
@@ -155,6 +182,7 @@ class Arbiter:
         self._put_off = [e for e in self._put_off if (e.tenant, e.gpu) != gone]
         if tenant := self._ledger.tenants.get(event.tenant):
             had_orders = tenant.has_orders
+            self._ledger.parts_changed = True
             if event.gpu in tenant.gpus:
                 self._ledger.on_change(tenant, (event.gpu,), self._now_s)
                 del tenant.gpus[event.gpu]
@@ -210,6 +238,7 @@ class Arbiter:
 
     def _want(self, tenant: Tenant) -> None:
         if tenant.state is State.OUT:
+            self._accounts.wake(tenant)
             self._ledger.move(tenant, Cause.WANTED, self._now_s)
         elif tenant.state is State.DRAINING:
             tenant.wants_again = True
@@ -235,6 +264,8 @@ class Arbiter:
             return
         self._answered(tenant)
         again = tenant.wants_again or any(not r.is_context for r in tenant.requests)
+        if not again:
+            self._accounts.sleep(tenant)
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
 
     def _evicted(self, event: ev.Evicted) -> None:
@@ -244,6 +275,7 @@ class Arbiter:
             return
         if tenant.restored:  # said before it read the order: what leaves now needs new room
             tenant.room_given = tenant.restored = False
+        tenant.evicted_bytes += event.bytes
         entry.charged_bytes = max(0, entry.charged_bytes - event.bytes)
         entry.orders[0] = max(0, entry.orders[0] - event.bytes)
         if event.last:
@@ -268,6 +300,22 @@ class Arbiter:
         if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
             tenant.idle_until_s = self._now_s + max(tenant.watched_s, _BELIEVED_S)
             tenant.watched_s = 0.0
+
+    # What they are promised, and how is decided
+
+    def _share_set(self, event: ev.ShareSet) -> None:
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is None:
+            return
+        self._accounts.promise(tenant, event.share)
+        limit = event.share.memory_limit_bytes
+        for gpu, on in tenant.gpus.items():
+            capacity = self._ledger.specs[gpu].capacity_bytes
+            on.limit_bytes = capacity if limit is None else min(limit, capacity)
+
+    def _settings_set(self, event: ev.SettingsSet) -> None:
+        self._settings = replace(event.settings, arena_bytes=self._ledger.arena_bytes)
+        self._turns.settings = self._settings
 
     def _ticked(self, event: ev.Tick) -> None:
         del event
@@ -298,6 +346,8 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Evicted: Arbiter._evicted,
     ev.Idle: Arbiter._idled,
     ev.Pinned: Arbiter._pinned,
+    ev.ShareSet: Arbiter._share_set,
+    ev.SettingsSet: Arbiter._settings_set,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,
 }

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moiety.arbiter.settings import Settings
+from moiety.model.share import NOTHING_ASKED, Share
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -22,6 +25,7 @@ class Joined:
     epoch: int = 0
     pinned: bool = False
     resumed: bool = False
+    share: Share = NOTHING_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,21 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareSet:
+    """What a process is promised has changed; `Arbiter.refuse_share` said that it can be."""
+
+    tenant: int
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSet:
+    """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
@@ -173,6 +192,8 @@ Event = (
     | Evicted
     | Idle
     | Pinned
+    | ShareSet
+    | SettingsSet
     | Tick
     | Settled
 )

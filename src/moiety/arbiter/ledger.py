@@ -54,6 +54,8 @@ class Ledger:
         self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
         self.queue: list[int] = []
+        self.parts_changed = True
+        """who wants something, or what they were promised, is not what it was"""
 
     def on(self, gpu: int) -> Iterator[tuple[Tenant, OnGpu]]:
         """The tenants that have a context on this GPU, in order of arrival."""
@@ -72,6 +74,8 @@ class Ledger:
         self.on_change(tenant, tenant.gpus, now_s)
         before = tenant.state
         tenant.state = after(before, cause)
+        if before is State.OUT or tenant.state is State.OUT:
+            self.parts_changed = True
         if before is State.WAITING:
             self.queue.remove(tenant.number)
         elif before is State.HOLDING or before is State.DRAINING:
@@ -102,6 +106,8 @@ class Ledger:
                 balance.expected_bytes += on.expected_bytes
                 balance.charged_bytes += charged
                 firm = charged if is_firm else on.pinned_bytes
+                if tenant.share.memory_bytes and not is_firm:
+                    firm = tenant.kept_bytes(on)
                 if firm:
                     firm = min(firm, charged)
                     balance.firm_bytes += firm

@@ -88,6 +88,8 @@ def finish_coming(scene: Scene) -> bool:
             continue
         if tenant.has_orders or scene.misses(tenant) or not _has_room_to_grow(scene, tenant):
             continue
+        if not scene.is_drained_for(tenant):
+            continue
         scene.turns.moved(tenant, scene.now_s)
         scene.coming.remove(tenant)
         scene.holding.append(tenant)
@@ -98,6 +100,7 @@ def finish_coming(scene: Scene) -> bool:
         tenant.room_given = tenant.restored = False
         tenant.stuck_until_s = tenant.due_s = 0.0
         tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
+        tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)
         granted = True

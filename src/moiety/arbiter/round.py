@@ -5,6 +5,7 @@ from __future__ import annotations
 from moiety.arbiter.moving import answer_requests, finish_coming, give_room, order_evictions
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.turning import make_fit, refuse_outgrown, take_turns
+from moiety.arbiter.windows import end_windows, separate
 
 
 def decide(scene: Scene) -> None:
@@ -15,6 +16,10 @@ def decide(scene: Scene) -> None:
     granted = True
     while granted:  # whoever got its lease may be in the way of those who wait
         make_fit(scene)
+        if scene.has_timed:
+            separate(scene)
+        if scene.has_limited:
+            end_windows(scene)
         if scene.asking or scene.ledger.queue:
             take_turns(scene)
         order_evictions(scene)

@@ -6,12 +6,16 @@ Every phase of a round (turning.py, moving.py) sees what those before it changed
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.model.units import format_bytes
+
+SOONEST_S = 0.005
+"""no holder is looked at again sooner only because of its lag"""
 
 
 class Scene:
@@ -25,6 +29,7 @@ class Scene:
         ledger: Ledger,
         settings: Settings,
         turns: Turns,
+        accounts: Accounts,
         now_s: float,
         out: list[do.Instruction],
     ) -> None:
@@ -33,6 +38,7 @@ class Scene:
         self.ledger = ledger
         self.settings = settings
         self.turns = turns
+        self.accounts = accounts
         self.now_s = now_s
         self.out = out
         self.asking: list[Tenant] = []
@@ -41,6 +47,8 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
+        self.has_timed = False
+        self.has_limited = False
         self._look()
         self.balances = ledger.balances()
 
@@ -54,6 +62,9 @@ class Scene:
                 self.coming.append(tenant)
             elif state is State.DRAINING:
                 self.draining.append(tenant)
+            if tenant.timed:
+                self.has_timed = True
+                self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
             if tenant.requests:
                 self.asking.append(tenant)
             if tenant.watched_s:
@@ -95,7 +106,21 @@ class Scene:
 
     def fits(self, tenant: Tenant) -> bool:
         """Whether it fits beside those that stay, on all its GPUs."""
-        return all(self.left_bytes(tenant, gpu) >= 0 for gpu in tenant.gpus)
+        return all(self.left_bytes(tenant, gpu) >= 0 for gpu in tenant.gpus) and not self.rivals(
+            tenant
+        )
+
+    def rivals(self, tenant: Tenant) -> list[Tenant]:
+        """Those who hold or come and must not hold together with it, though memory may suffice."""
+        if not self.has_timed:
+            return []
+        return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
+
+    def is_drained_for(self, tenant: Tenant) -> bool:
+        """Whether no rival's last work is still finishing."""
+        return not self.has_timed or not any(
+            are_rivals(other, tenant) and not other.silent for other in self.draining
+        )
 
     def why_never(self, tenant: Tenant) -> str:
         """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
@@ -137,16 +162,26 @@ class Scene:
             move += max(tenant.missing_bytes(gpu), need - self.balances[gpu].free_bytes)
         return max(0, move)
 
-    def turn_is_over(self, tenant: Tenant) -> bool:
-        """Whether a holder may be revoked for somebody who waits."""
-        if self.now_s >= tenant.turn_ends_s:
-            return True
-        # who waits for memory is silent, but not idle
-        return self.now_s < tenant.idle_until_s and not tenant.is_growing
+    def turn_is_over(self, tenant: Tenant, waiting: Tenant | None = None) -> bool:
+        """Whether a holder may be revoked for somebody who waits.
 
-    def by_turn(self, tenant: Tenant) -> tuple[bool, float]:
-        """Sort key: who is idle first, then who holds the longest."""
-        return self.now_s >= tenant.idle_until_s, tenant.since_s
+        A higher class need not wait, a lower one waits for silence. Within a class, if a part of
+        the time was asked for, a turn goes on as long as its holder is further behind.
+        """
+        # who waits for memory is silent, but not idle
+        if self.now_s < tenant.idle_until_s and not tenant.is_growing:
+            return True
+        if waiting is not None and waiting.rank != tenant.rank:
+            return waiting.rank > tenant.rank
+        if self.now_s < tenant.turn_ends_s:
+            return False
+        if waiting is None or not counts_lag(tenant, waiting):
+            return True
+        return tenant.lag_s <= waiting.lag_s + EXACT_S
+
+    def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
+        """Sort key: the lowest class first, then who is idle, then who holds the longest."""
+        return tenant.rank, self.now_s >= tenant.idle_until_s, tenant.since_s
 
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
@@ -158,10 +193,16 @@ class Scene:
         self.wake_at(tenant.due_s)
         self.out.append(do.Revoke(tenant.number, tenant.epoch))
 
-    def watch(self, holder: Tenant, move_bytes: int) -> None:
+    def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
-        if self.now_s < holder.turn_ends_s:
-            self.wake_at(holder.turn_ends_s)
+        ends_s = holder.turn_ends_s
+        if waiting and waiting.rank == holder.rank and counts_lag(holder, waiting):
+            ahead_s = holder.lag_s - waiting.lag_s
+            if ahead_s > EXACT_S:  # both move towards each other while it holds
+                pace = max(0.01, (holder.rate or 1.0) - holder.part + waiting.part)
+                ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
+        if self.now_s < ends_s:
+            self.wake_at(ends_s)
         self.wanted_watches.add(holder.number)
         if self.now_s < holder.idle_until_s:
             self.wake_at(holder.idle_until_s)
@@ -191,6 +232,24 @@ class Scene:
             balance.pending_bytes += sign * tenant.pending_bytes(gpu)
             if on.orders and not tenant.silent:
                 balance.leaving_bytes -= sign * sum(on.orders)
+
+
+def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
+    """Whether a turn may last longer because its holder is further behind than who waits.
+
+    Equals need no more than the order of their turns; and who holds and grows does not fall
+    behind meanwhile.
+    """
+    return (holder.timed or waiting.timed) and waiting.state is not State.HOLDING
+
+
+def are_rivals(one: Tenant, other: Tenant) -> bool:
+    """Whether two tenants must take turns even if both fit: one's share of time is promised."""
+    return (
+        (one.timed or other.timed)
+        and one is not other
+        and not one.gpus.keys().isdisjoint(other.gpus.keys())
+    )
 
 
 def movable_bytes(tenant: Tenant, on: OnGpu) -> int:

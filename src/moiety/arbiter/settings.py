@@ -36,6 +36,8 @@ class Settings:
     """how long a holder with data to move is silent before it counts as idle"""
     idle_free_s: float = 0.001
     """the same when nothing would have to move"""
+    limit_window_s: float = 0.25
+    """a tenant with a limit of its GPU time runs and pauses once in so long"""
     link_bytes_per_s: float = 10e9
     """assumed until hand-offs were measured"""
     revoke_deadline_s: float = 10.0

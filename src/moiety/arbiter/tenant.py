@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from moiety.arbiter.states import State
+from moiety.model.share import NOTHING_ASKED, Share
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class OnGpu:
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
+    rate: float = 0.0
+    """the part of the GPU's time that it was charged last"""
 
 
 @dataclass(slots=True)
@@ -80,6 +83,30 @@ class Tenant:
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""
+    evicted_bytes: int = 0
+    """in its whole life"""
+    handoffs_s: float = 0.0
+    """what its comings took together"""
+    # What it is promised and what it received: accounts.py
+    share: Share = NOTHING_ASKED
+    timed: bool = False
+    """it cannot hold a GPU together with others"""
+    rank: int = NOTHING_ASKED.rank
+    part: float = 1.0
+    """what it should receive now of what its class receives"""
+    lag_s: float = 0.0
+    """GPU time that it is behind what it should have received; negative: ahead"""
+    joined_s: float = 0.0
+    rate: float = 0.0
+    received_s: float = 0.0
+    recent: float = 0.0
+    """part of the GPU that it received lately, not corrected for a short life"""
+    budget_s: float = 0.0
+    """GPU time that it may use at once, if it has a limit"""
+    paused: bool = False
+    """its limit is used up"""
+    window_ends_s: float = 0.0
+    """no pause begins before that: what was moved in is used first"""
 
     @property
     def stays(self) -> bool:
@@ -116,17 +143,22 @@ class Tenant:
         """What of it stays on the GPU now, should others hold the lease."""
         if self.is_firm:
             return on.charged_bytes
-        return min(on.pinned_bytes, on.charged_bytes)
+        return min(self.kept_bytes(on), on.charged_bytes)
+
+    def kept_bytes(self, on: OnGpu) -> int:
+        """What of it does not leave: it cannot, or that was promised."""
+        kept = self.share.memory_bytes
+        return max(on.pinned_bytes, min(kept, on.allocated_bytes)) if kept else on.pinned_bytes
 
     def promised_bytes(self, on: OnGpu) -> int:
-        """What of it will stay on the GPU for good, once it is all there."""
-        return on.allocated_bytes if self.pinned else on.pinned_bytes
+        """What of the GPU will be its own for good, once it has allocated it."""
+        return max(on.allocated_bytes if self.pinned else on.pinned_bytes, self.share.memory_bytes)
 
     def evictable_bytes(self, on: OnGpu) -> int:
         """What could leave if it held no lease."""
         if self.is_firm:
             return 0
-        return max(0, on.charged_bytes - on.pinned_bytes - sum(on.orders))
+        return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
 
     def trim(self, gpu: int) -> None:
         """Forget charges beyond what it has: room for bytes that it freed meanwhile."""

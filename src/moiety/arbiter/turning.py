@@ -7,6 +7,7 @@ from moiety.arbiter.admission import outgrown
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import Tenant
+from moiety.arbiter.windows import postpone, wait_for_window
 
 _BEHIND = "others are ahead in the queue"
 
@@ -45,8 +46,7 @@ def make_fit(scene: Scene) -> None:
             continue
         for tenant in reversed(list(scene.coming)):
             if scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
-                scene.coming.remove(tenant)
-                scene.move(tenant, Cause.POSTPONED)
+                postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
         for tenant in holding:
             if scene.over_bytes(gpu) <= 0:
@@ -60,7 +60,7 @@ def make_fit(scene: Scene) -> None:
 
 
 def take_turns(scene: Scene) -> None:
-    """Choose whoever fits, first come first; revoke for the first who does not.
+    """Choose whoever fits, in the order of _demands; revoke for the first who does not.
 
     Who comes later may pass only where that cannot make those ahead wait any longer.
     """
@@ -68,6 +68,9 @@ def take_turns(scene: Scene) -> None:
     for tenant in _demands(scene):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
+        if tenant.paused and tenant.state is State.WAITING and tenant.gpus:
+            wait_for_window(scene, tenant)
+            continue
         if ahead and _is_plainly_behind(scene, tenant, ahead):
             tenant.blocked_by = _BEHIND
             continue
@@ -89,9 +92,13 @@ def take_turns(scene: Scene) -> None:
 
 
 def _demands(scene: Scene) -> list[Tenant]:
+    """The highest class first; in it who holds and grows, then who is furthest behind."""
     tenants = scene.ledger.tenants
     growing = [t for t in scene.asking if t.is_growing]
-    return growing + [tenants[number] for number in scene.ledger.queue]
+    demands = growing + [tenants[number] for number in scene.ledger.queue]
+    if len(demands) > 1:
+        demands.sort(key=lambda t: (-t.rank, t.state is State.WAITING, -t.lag_s))
+    return demands
 
 
 def _is_plainly_behind(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
@@ -126,6 +133,8 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
                 if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= movable_bytes(tenant, on)
+        if tenant.timed:  # it waits for the whole GPU
+            ahead[gpu] = min(ahead[gpu], -1)
 
 
 def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
@@ -141,33 +150,65 @@ def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
 def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
     """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
 
-    Those whose turn is not over are watched, and their turn's end becomes the deadline.
+    Those whose turn is not over are watched, and their turn's end becomes the deadline. Those
+    of a lower class who only come step back.
     """
-    gaps = {gpu: -left for gpu in tenant.gpus if (left := scene.left_bytes(tenant, gpu)) < 0}
+    if _step_back_for(scene, tenant):
+        return True
+    gaps = _gaps(scene, tenant)
+    rivals = scene.rivals(tenant)
     helpers = [
         other
         for other in scene.holding
-        if other is not tenant and any(scene.gives(other, gpu) > 0 for gpu in gaps)
+        if other is not tenant
+        and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
-    leaving: list[Tenant] = []
-    still = dict(gaps)
-    for other in helpers:
-        if not scene.turn_is_over(other):
-            continue
-        if any(gap > 0 and scene.gives(other, gpu) > 0 for gpu, gap in still.items()):
-            leaving.append(other)
+    if all(t.state is State.HOLDING and scene.turn_is_over(t, tenant) for t in rivals):
+        still = dict(gaps)
+        for rival in rivals:
             for gpu in still:
-                still[gpu] -= scene.gives(other, gpu)
+                still[gpu] -= scene.gives(rival, gpu)
+        leaving: list[Tenant] = []
+        for other in helpers:
+            if all(gap <= 0 for gap in still.values()):
+                break
+            if other in rivals or not scene.turn_is_over(other, tenant):
+                continue
+            if any(gap > 0 and scene.gives(other, gpu) > 0 for gpu, gap in still.items()):
+                leaving.append(other)
+                for gpu in still:
+                    still[gpu] -= scene.gives(other, gpu)
         if all(gap <= 0 for gap in still.values()):
-            for each in _needed(scene, leaving, still):
+            for each in rivals + _needed(scene, leaving, still):
                 scene.revoke(each)
             return True
     for other in helpers:
-        scene.watch(other, scene.move_bytes(tenant))
-    names = [t.number for t in helpers]
-    names += [t.number for t in scene.coming if any(scene.gives(t, gpu) > 0 for gpu in gaps)]
-    tenant.blocked_by = _held_by(names)
+        scene.watch(other, scene.move_bytes(tenant), tenant)
+    in_the_way = helpers + [
+        other
+        for other in scene.coming
+        if other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps)
+    ]
+    tenant.blocked_by = _held_by(in_the_way, tenant)
+    return False
+
+
+def _gaps(scene: Scene, tenant: Tenant) -> dict[int, int]:
+    """By how much each GPU is too full for a tenant, where it is."""
+    return {gpu: -left for gpu in tenant.gpus if (left := scene.left_bytes(tenant, gpu)) < 0}
+
+
+def _step_back_for(scene: Scene, tenant: Tenant) -> bool:
+    """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
+    for other in reversed(list(scene.coming)):
+        if other.rank >= tenant.rank:
+            continue
+        helps = any(scene.gives(other, gpu) > 0 for gpu in _gaps(scene, tenant))
+        if helps or other in scene.rivals(tenant):
+            postpone(scene, other)
+            if scene.fits(tenant):
+                return True
     return False
 
 
@@ -182,8 +223,19 @@ def _needed(scene: Scene, leaving: list[Tenant], still: dict[int, int]) -> list[
     return needed
 
 
-def _held_by(numbers: list[int]) -> str:
-    if not numbers:
+def _held_by(others: list[Tenant], tenant: Tenant) -> str:
+    if not others:
         return "room is being made for others"
-    names = ", ".join(str(number) for number in numbers)
-    return f"tenant {names} holds the GPU" if len(numbers) == 1 else f"tenants {names} hold the GPU"
+    higher = [other for other in others if other.rank > tenant.rank]
+    names = ", ".join(str(other.number) for other in higher or others)
+    found = f"tenants {names} hold the GPU"
+    if len(higher or others) == 1:
+        found = f"tenant {names} holds the GPU"
+    if higher:
+        goes = "goes" if len(higher) == 1 else "go"
+        found += f" and {goes} first ({_class_of(higher[0])})"
+    return found
+
+
+def _class_of(tenant: Tenant) -> str:
+    return "latency" if tenant.share.latency else f"priority {tenant.share.priority}"

@@ -15,20 +15,24 @@ class Turns:
     """Learns the rate of hand-offs and derives turn lengths from it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._link_bytes_per_s = settings.link_bytes_per_s
 
     def moved(self, tenant: Tenant, now_s: float) -> None:
         """Record that `tenant` is there now: it came from its `since_s` on."""
         tenant.handoff_s = now_s - tenant.since_s
+        tenant.handoffs_s += tenant.handoff_s
         if tenant.coming_bytes >= _MEASURABLE_BYTES and tenant.handoff_s > 0:
             rate = tenant.coming_bytes / tenant.handoff_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
 
     def turn_s(self, tenant: Tenant) -> float:
         """Turn length: long enough that its own hand-off stays a small part of it."""
-        long_s = min(self._settings.turn_factor * tenant.handoff_s, self._settings.turn_max_s)
-        return max(self._settings.turn_min_s, long_s)
+        return max(self.settings.turn_min_s, self.worthwhile_s(tenant))
+
+    def worthwhile_s(self, tenant: Tenant) -> float:
+        """How long it has to run until its hand-off was a small part of it."""
+        return min(self.settings.turn_factor * tenant.handoff_s, self.settings.turn_max_s)
 
     def move_s(self, move_bytes: int) -> float:
         """How long it takes to move so many bytes one way."""
@@ -41,5 +45,5 @@ class Turns:
         done by somebody who knows the future (the ski-rental bound).
         """
         if move_bytes == 0:
-            return self._settings.idle_free_s
-        return max(self._settings.idle_min_s, 2 * self.move_s(move_bytes))
+            return self.settings.idle_free_s
+        return max(self.settings.idle_min_s, 2 * self.move_s(move_bytes))

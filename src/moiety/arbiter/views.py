@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from moiety.arbiter.accounts import RECENT_S
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.states import State
 from moiety.arbiter.tenant import Tenant
+from moiety.model.share import NOTHING_ASKED, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,16 @@ class TenantView:
     pinned: bool = False
     asks: bool = False
     """whether it waits for the answer to a request"""
+    share: Share = NOTHING_ASKED
+    received: float = 0.0
+    """the part of the GPU's time that it had over the last seconds, its hand-offs included"""
+    received_s: float = 0.0
+    """the same in its whole life, in GPU-seconds"""
+    handoffs_s: float = 0.0
+    evicted_bytes: int = 0
+    lag_s: float = 0.0
+    paused: bool = False
+    """whether its limit is used up for the moment"""
     since_s: float = 0.0
     """when it entered its state"""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
@@ -68,6 +81,13 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
         turns=tenant.turns,
         pinned=tenant.pinned,
         asks=bool(tenant.requests),
+        share=tenant.share,
+        received=_received(tenant, now_s),
+        received_s=tenant.received_s,
+        handoffs_s=tenant.handoffs_s,
+        evicted_bytes=tenant.evicted_bytes,
+        lag_s=tenant.lag_s,
+        paused=tenant.paused,
         since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
@@ -79,6 +99,12 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
             for gpu, on in tenant.gpus.items()
         },
     )
+
+
+def _received(tenant: Tenant, now_s: float) -> float:
+    """The part that it received lately; of a short life, not more than that counts."""
+    lived_s = now_s - tenant.joined_s
+    return tenant.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
 
 
 def view_gpu(ledger: Ledger, gpu: int) -> GpuView:

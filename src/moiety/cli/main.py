@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
     "status": "Show the GPUs, their memory and their holders.",
+    "set": "Change what a program is promised, while it runs.",
     "top": "Watch the GPUs and the programs that share them.",
     "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",

@@ -2,33 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import click
 
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.cli.show import emit_json, output_option, seconds, size, table
+from moiety.cli.show import emit_json, part, seconds, size, table
 from moiety.model.errors import NoAgent
+from moiety.model.share import Share
 
-TITLES = (
-    "TENANT",
-    "PID",
-    "PROGRAM",
-    "GPU",
-    "STATE",
-    "ALLOCATED",
-    "RESIDENT",
-    "LIMIT",
-    "HAND-OFFS",
-    "WAITED",
-    "REASON",
-)
+
+def asked(share: Share) -> str:
+    """What was asked of the GPU's time: `30 %`, `30 %, <= 50 %`, or nothing."""
+    found = [part(share.gpu)] if share.gpu is not None else []
+    if share.gpu_limit < 1:
+        found.append(f"<= {part(share.gpu_limit)}")
+    return ", ".join(found) or "-"
+
+
+def _reason(row: requests.ProcessRow) -> str:
+    reason = row.reason
+    if row.pinned:
+        reason = f"{reason}; " * bool(reason) + f"cannot leave the GPU ({row.pinned})"
+    if row.waiting_s is not None:
+        reason = f"{reason} (for {seconds(row.waiting_s)})".strip()
+    return reason
+
+
+COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
+    "TENANT": lambda row: str(row.tenant),
+    "PID": lambda row: str(row.pid),
+    "PROGRAM": lambda row: row.program,
+    "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
+    "STATE": lambda row: row.state,
+    "SHARE": lambda row: asked(row.share),
+    "RECEIVED": lambda row: part(row.received),
+    "ALLOCATED": lambda row: size(row.allocated_bytes),
+    "RESIDENT": lambda row: size(row.resident_bytes),
+    "LIMIT": lambda row: size(row.limit_bytes),
+    "HAND-OFFS": lambda row: str(row.handoffs),
+    "WAITED": lambda row: seconds(row.waited_s),
+    "REASON": _reason,
+}
+WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
+    "CLASS": lambda row: "latency" if row.share.latency else row.priority,
+    "KEPT": lambda row: size(row.share.memory_bytes or None),
+    "EVICTED": lambda row: size(row.evicted_bytes),
+    "HANDING-OFF": lambda row: seconds(row.handoffs_s),
+    "GPU-TIME": lambda row: seconds(row.received_s),
+    "WORKLOAD": lambda row: row.workload,
+}
+"""with -o wide these stand before the reason"""
 
 
 @click.command()
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, with more columns, or for programs.",
+)
 def ps(output: str) -> None:
-    """List the programs that share the GPUs."""
+    """List the programs that share the GPUs.
+
+    RECEIVED is the part of the GPU's time over the last seconds, hand-offs included.
+    """
     try:
         with call(find()) as agent:
             rows = agent.ask(requests.Ps(), requests.Processes).rows
@@ -41,25 +84,8 @@ def ps(output: str) -> None:
     if output == "json":
         emit_json(rows)
         return
-    click.echo(table(TITLES, [_cells(row) for row in rows]))
-
-
-def _cells(row: requests.ProcessRow) -> list[str]:
-    reason = row.reason
-    if row.pinned:
-        reason = f"{reason}; " * bool(reason) + f"cannot leave the GPU ({row.pinned})"
-    if row.waiting_s is not None:
-        reason = f"{reason} (for {seconds(row.waiting_s)})".strip()
-    return [
-        str(row.tenant),
-        str(row.pid),
-        row.program,
-        "-" if row.gpu is None else str(row.gpu),
-        row.state,
-        size(row.allocated_bytes),
-        size(row.resident_bytes),
-        size(row.limit_bytes),
-        str(row.handoffs),
-        seconds(row.waited_s),
-        reason,
-    ]
+    titles = list(COLUMNS)
+    if output == "wide":
+        titles[-1:-1] = WIDE
+    cells = COLUMNS | WIDE
+    click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))

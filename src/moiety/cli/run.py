@@ -14,13 +14,19 @@ from moiety.agent.caller import arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.program import check, find
-from moiety.cli.show import Size
+from moiety.cli.show import Fraction, PriorityName, Size
 from moiety.devices.native import is_simulated
 from moiety.model import errors
+from moiety.model.share import Priority, Share
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--gpu", type=Fraction(), help="The part of a GPU's time that it is guaranteed.")
+@click.option("--gpu-limit", type=Fraction(), default=1.0, help="The largest part it may have.")
+@click.option("--memory", type=Size(), default=0, help="What stays on the GPU while others run.")
 @click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
+@click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
+@click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
@@ -28,7 +34,12 @@ from moiety.model import errors
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
+    gpu: float | None,
+    gpu_limit: float,
+    memory: int,
     memory_limit: int | None,
+    priority: Priority,
+    latency: bool,
     capacity: int | None,
     name: str | None,
     no_check: bool,
@@ -40,6 +51,7 @@ def run(
 
     It takes over this process: signals and the exit code are the program's own.
     """
+    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency)
     argv = [program, *arguments]
     if os.environ.get("MOIETY_DISABLE") == "1":
         path = find(program)
@@ -62,7 +74,7 @@ def run(
                 name=name,
                 argv=argv,
                 cwd=os.getcwd(),
-                memory_limit_bytes=memory_limit,
+                share=share,
                 capacity_bytes=capacity,
             ),
             requests.Created,

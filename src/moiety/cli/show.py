@@ -10,7 +10,15 @@ from typing import Any
 import click
 
 from moiety.model.errors import InvalidDuration, InvalidSize
-from moiety.model.units import format_bytes, format_duration, parse_bytes, parse_duration
+from moiety.model.share import Priority, parse_priority
+from moiety.model.units import (
+    format_bytes,
+    format_duration,
+    format_fraction,
+    parse_bytes,
+    parse_duration,
+    parse_fraction,
+)
 
 RIGHT = frozenset("0123456789")
 
@@ -45,6 +53,30 @@ class Duration(click.ParamType[float]):
         if found <= 0:
             raise InvalidDuration(value, "is no time at all")
         return found
+
+
+class Fraction(click.ParamType[float]):
+    """A part of a GPU's time, such as 0.3 or 30%."""
+
+    name = "part"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Above 0, at most 1."""
+        return value if isinstance(value, float) else parse_fraction(value)
+
+
+class PriorityName(click.ParamType[Priority]):
+    """A class by its name."""
+
+    name = "class"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Priority:
+        """One that exists."""
+        return value if isinstance(value, Priority) else parse_priority(value)
 
 
 output_option = click.option(
@@ -104,6 +136,11 @@ def count(number: int, noun: str) -> str:
 def size(amount: int | None) -> str:
     """Bytes for a table."""
     return "-" if amount is None else format_bytes(amount)
+
+
+def part(amount: float | None) -> str:
+    """A part of a GPU for a table; tenths of a percent do not matter there."""
+    return "-" if amount is None else format_fraction(round(amount, 2))
 
 
 def seconds(amount: float | None) -> str:

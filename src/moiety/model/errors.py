@@ -5,13 +5,17 @@
     │   ├── BadArgument                           64   the command line as a whole
     │   ├── InvalidSize                           66   --memory-limit banana
     │   ├── InvalidDuration                       67
-    │   └── InvalidFraction                       68
+    │   ├── InvalidFraction                       68
+    │   ├── InvalidPriority                       69
+    │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
+    │   └── MemoryAboveLimit                      75
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
     │   ├── LimitAboveCapacity                    71
     │   ├── CapacityAboveGpu                      72
-    │   └── CapacityMismatch                      73   the agent already shares out another amount
+    │   ├── CapacityMismatch                      73   the agent already shares out another amount
+    │   └── ShareTaken                            77   others were promised too much of it
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                  78
@@ -31,7 +35,8 @@
     │   ├── AgentStopping                         96
     │   ├── BadRequest                            97
     │   ├── BadAgentDirectory                     98
-    │   └── WorkloadUnknown                       99
+    │   ├── WorkloadUnknown                       99
+    │   └── WorkloadAmbiguous                    102   several have that name
     ├── FileError
     │   ├── FileExists                           100
     │   └── FileNotWritable                      101
@@ -52,7 +57,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moiety.model.format import format_bytes
+from moiety.model.format import format_bytes, format_fraction
 
 EXIT_UNKNOWN: Final = 70
 
@@ -145,6 +150,41 @@ class InvalidFraction(InvalidValue):
         super().__init__(f"{text!r} {problem}", "a number above 0, at most 1, such as 0.5 or 50%")
 
 
+class InvalidPriority(InvalidValue):
+    """A priority that does not exist."""
+
+    exit_code = 69
+
+    def __init__(self, text: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no priority {text!r}", f"one of {', '.join(known)}")
+
+
+class RequestAboveLimit(InvalidValue):
+    """More of a GPU's time was to be guaranteed than may be had."""
+
+    exit_code = 84
+
+    def __init__(self, request: float, limit: float) -> None:
+        super().__init__(
+            f"{format_fraction(request)} of a GPU cannot be guaranteed to whoever may have "
+            f"at most {format_fraction(limit)}",
+            f"--gpu {limit:g} or less, or --gpu-limit {request:g} or more",
+        )
+
+
+class MemoryAboveLimit(InvalidValue):
+    """More memory was to be kept on the GPU than may be allocated."""
+
+    exit_code = 75
+
+    def __init__(self, request: int, limit: int) -> None:
+        super().__init__(
+            f"{format_bytes(request)} cannot be kept for whoever may allocate "
+            f"at most {format_bytes(limit)}",
+            f"--memory {_flag(limit)} or less, or a larger --memory-limit",
+        )
+
+
 class InternalError(MoietyError):
     """A mistake of our own."""
 
@@ -174,7 +214,7 @@ class SystemRefusal(MoietyError):
 
 
 class AmountError(MoietyError):
-    """More memory was named than there is."""
+    """More was named than there is."""
 
 
 class LimitAboveCapacity(AmountError):
@@ -213,6 +253,15 @@ class CapacityMismatch(AmountError):
             f"the agent shares out {_capacity(running)} of each GPU, not {_capacity(wanted)}",
             "the same command without --capacity, or `moiety stop` first",
         )
+
+
+class ShareTaken(AmountError):
+    """What was asked for cannot be guaranteed beside what others were promised."""
+
+    exit_code = 77
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem, hint)
 
 
 class ProtocolError(MoietyError):
@@ -423,12 +472,26 @@ class BadAgentDirectory(AgentError):
 
 
 class WorkloadUnknown(AgentError):
-    """No such workload here."""
+    """No such program here."""
 
     exit_code = 99
 
     def __init__(self, workload: str) -> None:
-        super().__init__(f"there is no workload {workload!r}", "`moiety ps` lists them")
+        super().__init__(
+            f"no program here is {workload!r}", "`moiety ps`: a tenant's number, pid or name"
+        )
+
+
+class WorkloadAmbiguous(AgentError):
+    """A name that several have."""
+
+    exit_code = 102
+
+    def __init__(self, name: str, tenants: Sequence[int]) -> None:
+        super().__init__(
+            f"{len(tenants)} programs are called {name!r}: tenants {', '.join(map(str, tenants))}",
+            "the number of one of them, or `moiety ps`",
+        )
 
 
 # What is written

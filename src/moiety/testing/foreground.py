@@ -17,6 +17,7 @@ from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
 from moiety.devices.seam import uuid_bytes
 from moiety.model import errors
+from moiety.model.share import Share
 
 UUID = "GPU-{:08x}-0000-4000-8000-000000000000"
 DEADLINE_S = 15.0
@@ -141,7 +142,9 @@ class AgentProcess:
     def workload(self, limit_bytes: int | None = None) -> str:
         """A workload whose first process is this one; returns the path of its socket."""
         with self.call() as call:
-            request = requests.CreateWorkload("test", ["test"], "/", limit_bytes)
+            request = requests.CreateWorkload(
+                "test", ["test"], "/", Share(memory_limit_bytes=limit_bytes)
+            )
             return call.ask(request, requests.Created).socket
 
     def kill(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.model.share import NOTHING_ASKED, Priority, Share
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
 Chance = st.DataObject | Random
@@ -23,6 +25,17 @@ TOTAL = 12
 GPUS = 2
 PROCESSES = 5
 DEADLINE_S = 10.0
+SHARES = [
+    NOTHING_ASKED,
+    Share(gpu=0.1),
+    Share(gpu=0.5),
+    Share(gpu_limit=0.5),
+    Share(gpu=0.2, gpu_limit=0.3, memory_bytes=2),
+    Share(memory_bytes=4),
+    Share(priority=Priority.HIGH),
+    Share(priority=Priority.LOW, gpu=0.1),
+    Share(latency=True, memory_bytes=1),
+]
 CHUNKS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
@@ -150,6 +163,16 @@ class Anything(RuleBasedStateMachine):
         elif rare == 2:
             tenant.eviction_fails = not tenant.eviction_fails
 
+    @precondition(lambda self: self.known and self.unsettled is None)
+    @rule(data=st.data())
+    def promise(self, data: Chance) -> None:
+        """A share is changed while all goes on, if it can be promised."""
+        tenant, share = self.some(data), self.pick(data, SHARES)
+        own = [tenant.number]
+        gpus = self.node.view(tenant).gpus
+        if not any(self.node.arbiter.refuse_share(gpu, share, own=own) for gpu in gpus):
+            self.check(self.node.feed(ev.ShareSet(tenant.number, share)))
+
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def die(self, data: Chance) -> None:
@@ -218,9 +241,32 @@ class Anything(RuleBasedStateMachine):
                 views = self.node.arbiter.tenants()
                 waiting = {v.tenant for v in views if v.state in ("waiting", "coming") or v.asks}
                 served = {i.tenant for i in told if isinstance(i, do.Grant | do.Admitted)}
-                assert (waiting | served) - {instruction.tenant}
+                view = next(v for v in views if v.tenant == instruction.tenant)
+                if view.share.gpu_limit == 1 and not self.rivals(view.tenant):
+                    assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
                 assert isinstance(instruction, do.Admitted)
+
+    def rivals(self, number: int) -> list[int]:
+        """Those with an open gate who must not hold together with this one."""
+        views = {view.tenant: view for view in self.node.arbiter.tenants()}
+        own = views[number]
+        return [
+            other.tenant
+            for other in views.values()
+            if other.tenant != number
+            and self.node.tenants[other.tenant].is_open
+            and own.gpus.keys() & other.gpus.keys()
+            and (own.share.is_timed or other.share.is_timed)
+        ]
+
+    @invariant()
+    def rivals_never_hold_together(self) -> None:
+        """Whoever was promised a part of the time does not share it."""
+        if self.unsettled is None:
+            for tenant in self.node.tenants.values():
+                if tenant.is_open:
+                    assert not self.rivals(tenant.number)
 
     @invariant()
     def what_is_there_fits(self) -> None:
@@ -280,9 +326,12 @@ class Anything(RuleBasedStateMachine):
             assert gpu.free_bytes == gpu.capacity_bytes == CAPACITY
 
     def behave(self) -> None:
-        """From now on everybody does what it is told, in time."""
+        """From now on everybody does what it is told, in time, and nobody is in a higher class."""
         for tenant in self.node.tenants.values():
             tenant.hung = tenant.eviction_fails = False
+            share = self.node.view(tenant).share
+            share = replace(share, priority=Priority.NORMAL, latency=False)
+            self.node.feed(ev.ShareSet(tenant.number, share))
 
 
 TestAnything = Anything.TestCase
@@ -307,6 +356,7 @@ WEIGHTS = {
     "measure": 0.5,
     "fall_idle": 3.0,
     "misbehave": 0.4,
+    "promise": 1.0,
     "die": 0.3,
     "work": 15.0,
     "hear": 15.0,
@@ -340,6 +390,8 @@ def happen(day: Anything, what: str, dice: Random) -> None:
         day.touch(dice)
     elif what == "misbehave" and tenants:
         day.misbehave(dice, dice.randint(0, 2))
+    elif what == "promise" and tenants and day.unsettled is None:
+        day.promise(dice)
     elif what == "die" and tenants:
         day.die(dice)
     elif what == "free" and any(block.admitted for t in tenants for block in t.blocks):
@@ -369,10 +421,12 @@ def test_many_days(first: int) -> None:
             dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0]), [(g, sizes(dice)) for g in at]
         )
         calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
+        calm |= {"promise"} if dice.random() < 0.3 else set()
         weights = {what: weight for what, weight in WEIGHTS.items() if what not in calm}
         for what in dice.choices(list(weights), list(weights.values()), k=250):
             happen(day, what, dice)
             day.what_is_there_fits()
             day.holders_have_every_byte()
+            day.rivals_never_hold_together()
             day.the_ledger_never_says_less()
         day.teardown()

@@ -1,0 +1,138 @@
+"""What workloads are promised: checked before they start, and changed while they run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from moiety.agent import requests
+from moiety.agent.client import Client
+from moiety.agent.node import Node
+from moiety.agent.workloads import Workload, Workloads
+from moiety.arbiter.promises import Promised
+from moiety.model.errors import (
+    LimitAboveCapacity,
+    ShareTaken,
+    WorkloadAmbiguous,
+    WorkloadUnknown,
+)
+from moiety.model.share import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Promises of one node."""
+
+    node: Node
+    workloads: Workloads
+
+    def check(self, share: Share, own: Workload | None = None) -> None:
+        """Raise LimitAboveCapacity or ShareTaken if a share cannot be promised.
+
+        `own` is the workload that has it instead of its present one. Without a process on a GPU
+        yet, it is enough that some GPU here could take it.
+        """
+        possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
+        limit = share.memory_limit_bytes
+        if limit is not None and limit > possible:
+            raise LimitAboveCapacity(limit=limit, possible=possible)
+        if share.gpu is None and not share.memory_bytes:
+            return
+        clients = [self.node.clients[n] for n in own.clients] if own else []
+        used = {gpu for client in clients for gpu in client.gpus}
+        refusals = []
+        for gpu in sorted(used or self.node.gpus):
+            refusal = self.node.arbiter.refuse_share(
+                gpu, share, self._coming(own), [client.number for client in clients]
+            )
+            if refusal is None and not used:
+                return
+            if refusal is not None:
+                refusals.append(refusal)
+        if refusals:
+            text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
+            raise ShareTaken(text, _typed(share, instead))
+
+    def change(self, request: requests.SetShare) -> requests.Shared:
+        """Change what one program is promised; raises what `check` raises, or whom it means."""
+        workload, client = self._find(request.target)
+        changes: dict[str, Any] = {
+            field.name: value
+            for field in dataclasses.fields(Share)
+            if (value := getattr(request, field.name)) is not msgspec.UNSET
+        }
+        share = dataclasses.replace(workload.record.share, **changes)
+        self.check(share, workload)
+        self.workloads.promise(workload, share)
+        self.node.log.info("share", workload=workload.record.id, share=str(share))
+        program = client.program if client else workload.record.name or workload.record.program
+        pid = client.pid if client else workload.record.root_pid
+        return requests.Shared(program=program, pid=pid, share=share)
+
+    def _coming(self, own: Workload | None) -> Promised:
+        """What was promised to workloads that use no GPU yet.
+
+        Where there are several GPUs it is not known which one they will take: their processes are
+        asked again when they do.
+        """
+        if len(self.node.gpus) > 1:
+            return Promised()
+        shares = [
+            workload.record.share
+            for workload in self.workloads.by_id.values()
+            if workload is not own
+            and not any(self.node.clients[number].gpus for number in workload.clients)
+        ]
+        return Promised(
+            gpu=sum(share.gpu or 0.0 for share in shares),
+            memory_bytes=sum(share.memory_bytes for share in shares),
+        )
+
+    def _find(self, target: str) -> tuple[Workload, Client | None]:
+        """Whom a number or a name means. Raises WorkloadUnknown or WorkloadAmbiguous."""
+        clients = self.node.clients.values()
+        if target.isdecimal():
+            number = int(target)
+            if found := self.node.clients.get(number):
+                return self.workloads.by_id[found.workload], found
+            for client in clients:
+                if client.pid == number:
+                    return self.workloads.by_id[client.workload], client
+            for workload in self.workloads.by_id.values():
+                if workload.record.root_pid == number:
+                    return workload, None
+        if target in self.workloads.by_id:
+            return self.workloads.by_id[target], None
+        named = [c for c in clients if c.program == target]
+        if named:
+            _only_one(target, named)
+            return self.workloads.by_id[named[0].workload], named[0]
+        waiting = [
+            workload
+            for workload in self.workloads.by_id.values()
+            if target in (workload.record.name, workload.record.program)
+        ]
+        if len(waiting) != 1:
+            raise WorkloadUnknown(target)
+        return waiting[0], None
+
+
+def _only_one(target: str, named: Iterable[Client]) -> None:
+    found = list(named)
+    if len({client.workload for client in found}) > 1:
+        raise WorkloadAmbiguous(target, [client.number for client in found])
+
+
+def _typed(share: Share, instead: Share) -> str:
+    """What could be asked for instead, as options."""
+    options = []
+    if share.gpu != instead.gpu:
+        options.append(f"--gpu {instead.gpu:g} or less" if instead.gpu else "no --gpu")
+    if share.memory_bytes != instead.memory_bytes:
+        mebibytes = instead.memory_bytes >> 20
+        options.append(f"--memory {mebibytes}MiB or less" if mebibytes else "no --memory")
+    return f"{' and '.join(options)}, or less for others (`moiety ps -o wide`, `moiety set`)"

@@ -1,0 +1,200 @@
+"""Shares on the command line: asked for, shown, changed live, and refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.model import errors
+from moiety.testing.foreground import AgentProcess, pretended_native, until
+
+GIB = 1 << 30
+SHARER = """
+import os, sys
+from moiety.testing.shim import Shim
+from moiety.testing.foreground import uuid_of
+shim = Shim(os.environ["MOIETY_SOCKET"])
+shim.hello("train.py")
+shim.attach(uuid_of(0))
+if size := int(sys.argv[1]):
+    shim.allocated(0, size)
+print("up", flush=True)
+sys.stdin.read()
+"""
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
+    with AgentProcess(tmp_path / "a", pretended, ["--linger", "0"]) as running:
+        yield running
+
+
+@pytest.fixture
+def cli(agent: AgentProcess) -> Cli:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "moiety", *arguments],
+            env=agent.environment | {"NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(agent: AgentProcess) -> Iterator[Start]:
+    made = []
+
+    def run(*options: str, size: int = 3 * GIB) -> subprocess.Popen[str]:
+        program = [sys.executable, "-c", SHARER, str(size)]
+        running = subprocess.Popen(
+            [sys.executable, "-m", "moiety", "run", *options, "--", *program],
+            env=agent.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        made.append(running)
+        assert running.stdout
+        assert running.stdout.readline() == "up\n"
+        return running
+
+    yield run
+    for running in made:
+        running.communicate("")
+
+
+def rows(cli: Cli) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(cli("ps", "-o", "json").stdout)
+    return found
+
+
+def test_what_was_asked_and_received_is_shown(cli: Cli, start: Start) -> None:
+    start("--gpu", "0.3", "--gpu-limit", "0.5", "--memory", "1GiB", "--priority", "high")
+    (row,) = rows(cli)
+    assert row["share"]["gpu"] == 0.3
+    assert row["share"]["gpu_limit"] == 0.5
+    assert row["share"]["memory_bytes"] == GIB
+    assert row["priority"] == "high"
+    assert 0 < row["received"] <= 1
+    assert row["received_s"] > 0
+    assert {"evicted_bytes", "handoffs", "handoffs_s", "waited_s"} <= row.keys()
+
+    titles, line = cli("ps").stdout.splitlines()
+    assert titles.index("SHARE") + len("SHARE") == line.index("30 %, <= 50 %") + 13
+    titles, line = cli("ps", "-o", "wide").stdout.splitlines()
+    for title in ("CLASS", "KEPT", "EVICTED", "HANDING-OFF", "GPU-TIME", "WORKLOAD"):
+        assert title in titles
+    assert "high" in line
+    assert titles.split()[-1] == "REASON"
+
+
+def test_a_limit_holds_for_one_alone(cli: Cli, start: Start) -> None:
+    start("--gpu-limit", "0.2")
+    until(lambda: rows(cli)[0]["paused"], "a pause")
+    assert rows(cli)[0]["state"] != "holding"
+
+
+def test_everything_is_changed_live(cli: Cli, start: Start) -> None:
+    running = start("--name", "train")
+    tenant = str(rows(cli)[0]["tenant"])
+    for whom, options, says in (
+        (tenant, ["--gpu", "0.3"], "30 % of the GPU, priority normal"),
+        (str(running.pid), ["--gpu-limit", "60%"], "30 % of the GPU, at most 60 %"),
+        ("train", ["--memory", "2GiB", "--memory-limit", "4GiB"], "2 GiB kept, at most 4 GiB"),
+        ("train", ["--priority", "low"], "priority low"),
+        ("train", ["--latency"], "latency"),
+        ("train", ["--no-latency", "--gpu", "none"], "at most 60 %, 2 GiB kept"),
+        ("train", ["--gpu-limit", "none", "--memory", "none"], ": at most 4 GiB, priority low"),
+    ):
+        found = cli("set", whom, *options)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert f"train (pid {running.pid}): " in found.stdout
+        assert says in found.stdout
+    (row,) = rows(cli)
+    assert row["share"]["gpu"] is None
+    assert row["limit_bytes"] == 4 * GIB
+
+
+def test_the_settings_of_the_agent_are_changed_live(cli: Cli, agent: AgentProcess) -> None:
+    found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue-kill")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    assert "250ms" in agent.directory.log.read_text()
+
+
+BAD_SETS: list[tuple[str, list[str], int, str]] = [
+    ("a program that is not there", ["nobody", "--gpu", "0.5"], 99, "moiety ps"),
+    ("a number that is not there", ["987654", "--gpu", "0.5"], 99, "'987654'"),
+    ("too much", ["train", "--gpu", "1.7"], 68, "more than a whole GPU"),
+    ("nothing", ["train", "--gpu", "0"], 68, "is nothing"),
+    ("a limit below the request", ["train", "--gpu-limit", "0.2"], 84, "at most 20 %"),
+    ("memory above the limit", ["train", "--memory-limit", "1GiB"], 75, "at most 1 GiB"),
+    ("a limit above any GPU", ["train", "--memory-limit", "1TiB"], 71, "13.75 GiB"),
+    ("what others were promised", ["train", "--gpu", "0.8"], 77, "--gpu 0.7 or less"),
+    ("memory that is not there", ["train", "--memory", "14GiB"], 77, "it has 13.75 GiB"),
+    ("a class that is none", ["train", "--priority", "urgent"], 69, "low, normal, high"),
+    ("several of a name", ["train.py", "--gpu", "0.1"], 102, "3 programs"),
+    ("no change", ["train"], 64, "--gpu"),
+    ("nobody", ["--gpu", "0.1"], 64, "--agent"),
+    ("both", ["train", "--agent", "--turn-min", "1s"], 64, "--agent"),
+    ("a setting of the agent", ["train", "--turn-min", "1s"], 64, "--gpu"),
+    ("a share of the agent", ["--agent", "--gpu", "0.1"], 64, "--agent takes"),
+    ("no setting", ["--agent"], 64, "--turn-min"),
+    ("a time that is none", ["--agent", "--turn-min", "soon"], 64, "'soon'"),
+]
+
+
+def test_bad_changes_are_refused_and_disturb_nobody(cli: Cli, start: Start) -> None:
+    start("--name", "train", "--gpu", "0.3", "--memory", "2GiB")
+    for options in (["--gpu", "0.2"], ["--gpu", "0.1"], []):
+        start(*options, size=0)
+    before = {row["pid"]: (row["share"], row["limit_bytes"]) for row in rows(cli)}
+    for what, arguments, code, says in BAD_SETS:
+        found = cli("set", *arguments)
+        assert found.returncode == code, (what, found.stderr)
+        assert says in found.stderr, what
+        assert "  try: " in found.stderr, what
+        assert "Traceback" not in found.stderr
+        assert found.stdout == ""
+    for options, says in (
+        (["--gpu", "0.5"], "--gpu 0.4 or less"),
+        (["--memory", "12GiB"], "--memory"),
+    ):
+        found = cli("run", *options, "--", "true")
+        assert found.returncode == errors.ShareTaken.exit_code
+        assert says in found.stderr
+    assert {row["pid"]: (row["share"], row["limit_bytes"]) for row in rows(cli)} == before
+
+
+def test_a_program_that_uses_no_gpu_yet_has_its_promise(cli: Cli, agent: AgentProcess) -> None:
+    command = [sys.executable, "-m", "moiety", "run", "--gpu", "0.8", "--", "cat"]
+    waiting = subprocess.Popen(
+        command, env=agent.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    until(lambda: cli("run", "--gpu", "0.5", "--", "true").returncode, "its promise")
+    found = cli("run", "--gpu", "0.5", "--", "true")
+    assert found.returncode == errors.ShareTaken.exit_code
+    assert "--gpu 0.2 or less" in found.stderr
+    assert cli("set", str(waiting.pid), "--gpu", "0.5").returncode == 0
+    assert cli("run", "--gpu", "0.5", "--", "true").returncode == 0
+    waiting.communicate("")
+
+
+def test_without_an_agent_there_is_nothing_to_set(cli: Cli, agent: AgentProcess) -> None:
+    agent.kill()
+    assert cli("set", "1", "--gpu", "0.5").returncode == errors.NoAgent.exit_code

@@ -1,0 +1,367 @@
+"""What a share promises is what its tenant receives, in GPU-seconds with its hand-offs."""
+
+from __future__ import annotations
+
+import pytest
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.accounts import LEFT_OVER, parts
+from moiety.arbiter.settings import Settings
+from moiety.model.share import Priority, Share
+from moiety.testing.backlog import GPU_BYTES, Backlog
+from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+
+FITS, FITS_NOT = 1 << 30, 60 << 30
+
+
+def revoked(told: list[do.Instruction]) -> list[int]:
+    return [each.tenant for each in told if isinstance(each, do.Revoke)]
+
+
+def promise(node: SimulatedNode, tenant: SimulatedTenant, share: Share) -> list[do.Instruction]:
+    return node.feed(ev.ShareSet(tenant.number, share))
+
+
+# How parts follow from shares
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ([Share(), Share()], [0.5, 0.5]),
+        ([Share(gpu=0.3), Share(gpu=0.7)], [0.3, 0.7]),
+        ([Share(gpu=0.2), Share(gpu=0.3)], [0.4, 0.6]),
+        ([Share(gpu=0.3), Share(), Share()], [0.3, 0.35, 0.35]),
+        ([Share(gpu_limit=0.2), Share()], [0.2, 0.8]),
+        ([Share(gpu_limit=0.2), Share(gpu_limit=0.3), Share()], [0.2, 0.3, 0.5]),
+        ([Share(gpu_limit=0.1), Share(gpu_limit=0.3)], [0.25, 0.75]),
+        ([Share(gpu=0.1, gpu_limit=0.1), Share(gpu=0.2)], [0.1, 0.9]),
+        ([Share(gpu_limit=0.5)], [1.0]),
+    ],
+)
+def test_requests_are_floors_and_limits_are_caps(
+    shares: list[Share], expected: list[float]
+) -> None:
+    assert parts(shares) == pytest.approx(expected)
+
+
+def test_whoever_asks_nothing_is_left_a_little() -> None:
+    found = parts([Share(gpu=0.6), Share(gpu=0.4), Share(), Share()])
+    assert found[2] == found[3] == pytest.approx(LEFT_OVER / 2, rel=0.05)
+    assert sum(found) == pytest.approx(1.0)
+
+
+# What backlogged tenants receive
+
+
+@pytest.mark.parametrize("bytes_each", [FITS, FITS_NOT], ids=["fits", "fits not"])
+@pytest.mark.parametrize(
+    "asked", [(0.3, 0.7), (0.1, 0.9), (0.2, 0.3, 0.5), (0.05, 0.05, 0.9), (0.25, 0.75)]
+)
+def test_received_shares_are_the_asked_ones(asked: tuple[float, ...], bytes_each: int) -> None:
+    backlog = Backlog([Share(gpu=part) for part in asked], bytes_each=bytes_each)
+    backlog.run(60)
+    received = backlog.over(60 if bytes_each == FITS else 2400)
+    assert received == pytest.approx(asked, abs=0.03)
+    assert sum(received) == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("bytes_each", [FITS, 20 << 30, FITS_NOT])
+def test_who_asks_nothing_divides_what_is_left(bytes_each: int) -> None:
+    backlog = Backlog([Share(gpu=0.4), Share(), Share()], bytes_each=bytes_each)
+    backlog.run(60)
+    received = backlog.over(60 if bytes_each == FITS else 1200)
+    assert received == pytest.approx([0.4, 0.3, 0.3], abs=0.03)
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.1, 0.5, 0.8, 0.95])
+def test_a_limit_holds_for_one_alone(limit: float) -> None:
+    backlog = Backlog([Share(gpu_limit=limit)])
+    backlog.run(5)
+    assert backlog.over(30) == pytest.approx([limit], abs=0.03)
+    assert 3 <= backlog.revokes / 35 <= 5  # windows of a quarter of a second
+
+
+@pytest.mark.parametrize("bytes_each", [FITS, FITS_NOT])
+def test_a_limit_holds_beside_others_and_what_it_leaves_is_used(bytes_each: int) -> None:
+    backlog = Backlog([Share(gpu=0.3, gpu_limit=0.3), Share()], bytes_each=bytes_each)
+    backlog.run(60)
+    assert backlog.over(60 if bytes_each == FITS else 2400) == pytest.approx([0.3, 0.7], abs=0.03)
+
+
+@pytest.mark.parametrize(("bytes_each", "seconds"), [(FITS, 100), (3 << 30, 400), (41 << 30, 4000)])
+@pytest.mark.parametrize("share", [Share(), Share(gpu=1 / 64)])
+def test_sixty_four_equals_receive_equal_parts(
+    share: Share, bytes_each: int, seconds: float
+) -> None:
+    backlog = Backlog([share] * 64, bytes_each=bytes_each)
+    received = backlog.over(seconds)  # several rounds
+    jain = sum(received) ** 2 / (64 * sum(part**2 for part in received))
+    assert jain >= 0.95
+
+
+def test_nobody_of_a_class_starves() -> None:
+    shares = [Share(gpu=0.99), Share(), Share(gpu_limit=0.5)]
+    for bytes_each in (FITS, FITS_NOT):
+        received = Backlog(shares, bytes_each=bytes_each).over(1000)
+        assert all(part > 0.005 for part in received)
+
+
+def test_handoffs_are_charged_to_whoever_causes_them() -> None:
+    backlog = Backlog([Share(), Share()], bytes_each=FITS_NOT, link_bytes_per_s=5e9)
+    backlog.run(1000)
+    received = backlog.over(4000)
+    assert received == pytest.approx([0.5, 0.5], abs=0.03)
+    views = backlog.arbiter.tenants()
+    assert all(view.handoffs_s > 0.05 * view.received_s for view in views)
+
+
+def test_a_newcomer_starts_at_the_present() -> None:
+    backlog = Backlog([Share(gpu=0.5)])
+    backlog.run(3600)
+    backlog.add(2, Share(gpu=0.5))
+    assert backlog.over(2)[0] == pytest.approx(0.5, abs=0.06)
+
+
+def test_who_slept_has_saved_up_nothing() -> None:
+    backlog = Backlog([Share(gpu=0.4), Share(gpu=0.6)])
+    backlog.run(10)
+    backlog.sleep(1)
+    backlog.run(600)
+    assert backlog.over(10) == pytest.approx([0, 1], abs=0.01)
+    backlog.wake(1)
+    assert backlog.over(3) == pytest.approx([0.4, 0.6], abs=0.05)
+
+
+# Who is interrupted, and who is not
+
+
+def test_without_limits_nobody_is_interrupted_for_nobody() -> None:
+    for shares in ([Share()] * 3, [Share(gpu=0.2)], [Share(priority=Priority.LOW), Share()]):
+        backlog = Backlog(shares)
+        backlog.run(1000)
+        assert backlog.revokes == 0
+
+
+def test_a_share_that_is_asked_for_makes_holders_take_turns(node: SimulatedNode) -> None:
+    first, second = node.start({0: [30]}), node.start({0: [30]})
+    assert first.is_open
+    assert second.is_open
+    told = promise(node, second, Share(gpu=0.5))
+    assert len(revoked(told)) == 1
+    assert sum(tenant.is_open for tenant in (first, second)) == 1
+
+
+def test_those_who_ask_nothing_hold_together_beside_one_who_asks(node: SimulatedNode) -> None:
+    asks = node.start({0: [10]})
+    promise(node, asks, Share(gpu=0.5))
+    others = [node.start({0: [10]}) for _ in range(3)]
+    assert asks.is_open
+    node.tick(0.2)
+    node.settle()
+    assert [t.is_open for t in [asks, *others]] == [False, True, True, True]
+
+
+def test_tenants_on_other_gpus_are_left_alone(node: SimulatedNode) -> None:
+    here, there = node.start({0: [10]}), node.start({1: [10]})
+    promise(node, here, Share(gpu=0.5))
+    promise(node, there, Share(gpu=0.5))
+    node.tick(100.0)
+    assert here.is_open
+    assert there.is_open
+
+
+def test_a_turn_begins_when_the_rival_has_drained(node: SimulatedNode) -> None:
+    first, second = node.start({0: [10]}), node.start({0: [10]})
+    promise(node, first, Share(gpu=0.5))
+    node.settle()
+    waiting, holding = (first, second) if second.is_open else (second, first)
+    waiting.touch()
+    node.settle()
+    node.tick(0.2)
+    assert (holding.is_open, waiting.is_open) == (False, False)
+    node.settle()
+    assert waiting.is_open
+
+
+def test_what_was_moved_in_is_used_before_a_pause() -> None:
+    backlog = Backlog([Share(gpu_limit=0.1), Share(gpu=0.9)], bytes_each=FITS_NOT)
+    backlog.run(60)
+    before = backlog.revokes
+    backlog.run(600)
+    assert backlog.revokes - before < 600 / 2  # and not four times a second
+
+
+# Priorities
+
+
+def test_a_higher_class_goes_first_at_once(node: SimulatedNode) -> None:
+    low = node.start({0: [60]})
+    high = node.start({0: []})
+    promise(node, high, Share(priority=Priority.HIGH))
+    high.allocate(0, [60])
+    told = node.hear(high)
+    while high.sent:
+        told += node.hear(high)
+    node.settle()
+    assert high.is_open
+    assert low.number in revoked(node.told)
+    low.touch()
+    node.settle()
+    node.tick(1000.0)
+    assert not low.is_open
+    assert (
+        node.view(low).reason
+        == f"tenant {high.number} holds the GPU and goes first (priority high)"
+    )
+
+
+def test_latency_goes_before_every_priority_and_gives_back_when_idle(node: SimulatedNode) -> None:
+    training = node.start({0: [60]})
+    promise(node, training, Share(priority=Priority.HIGH))
+    inference = node.start({0: []})
+    promise(node, inference, Share(priority=Priority.LOW, latency=True))
+    inference.allocate(0, [60])
+    node.settle()
+    assert inference.is_open
+    training.touch()
+    node.settle()
+    assert "goes first (latency)" in node.view(training).reason
+    inference.fall_idle()
+    node.settle()
+    assert training.is_open
+
+
+def test_a_lower_class_does_not_pass_a_higher_that_waits(node: SimulatedNode) -> None:
+    holder = node.start({0: [60]})
+    promise(node, holder, Share(priority=Priority.HIGH))
+    low = node.start({0: [70]})
+    high = node.start({0: []})
+    promise(node, high, Share(priority=Priority.HIGH))
+    high.allocate(0, [70])
+    node.settle()
+    node.tick(0.2)
+    node.settle()
+    assert high.is_open
+    assert not low.is_open
+
+
+def test_one_of_a_lower_class_that_is_coming_steps_back(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    node.tick(0.2)
+    first.hung = True  # its memory is still there
+    assert node.view(second).state in ("coming", "waiting")
+    high = node.start({0: []})
+    promise(node, high, Share(priority=Priority.HIGH))
+    high.allocate(0, [80])
+    node.settle()
+    assert not high.blocks[0].admitted
+    assert node.view(second).state == "waiting"
+    first.hung = False
+    node.settle()
+    assert high.is_open
+
+
+# Memory that stays
+
+
+def test_kept_memory_is_not_evicted(node: SimulatedNode) -> None:
+    keeps = node.start({0: [20, 20, 20]})
+    promise(node, keeps, Share(memory_bytes=40))
+    other = node.start({0: [60]})
+    node.tick(0.2)
+    node.settle()
+    assert other.is_open
+    assert keeps.resident_bytes(0) == 40
+
+
+def test_what_would_need_kept_memory_is_refused(node: SimulatedNode) -> None:
+    keeps = node.start({0: [20]})
+    promise(node, keeps, Share(memory_bytes=40))
+    other = node.start({0: [60]})
+    assert other.blocks
+    other.allocate(0, [1])
+    node.settle()
+    assert "beside memory of others that cannot leave" in other.refusals[-1].text
+
+
+def test_shares_that_no_longer_fit_are_refused_with_what_would(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    promise(node, first, Share(gpu=0.6, memory_bytes=30))
+    refuse = node.arbiter.refuse_share
+    assert refuse(0, Share(gpu=0.4, memory_bytes=40)) is None
+    assert refuse(1, Share(gpu=1.0, memory_bytes=100)) is None
+    assert refuse(0, Share(gpu=1.0), own=[first.number]) is None
+
+    text, possible = refuse(0, Share(gpu=0.5)) or ("", Share())
+    assert text == "50 % of GPU 0 cannot be guaranteed: 60 % of it are promised to others"
+    assert possible.gpu == 0.4
+    text, possible = refuse(0, Share(memory_bytes=71)) or ("", Share())
+    assert "30 B of it are promised to others" in text or "tenant 1 has 60 B" in text
+    assert possible.memory_bytes == 40
+
+
+def test_a_context_for_which_too_much_is_promised_is_refused(node: SimulatedNode) -> None:
+    first = node.start({0: [10]})
+    promise(node, first, Share(gpu=0.7))
+    second = SimulatedTenant(99)
+    node.tenants[99] = second
+    node.feed(ev.Joined(99, share=Share(gpu=0.5)))
+    second.attach(0, 0, 100)
+    node.settle()
+    assert "70 % of it are promised to others" in second.refusals[0].text
+
+
+# Everything changes while it runs
+
+
+def test_a_changed_share_is_received_from_then_on() -> None:
+    backlog = Backlog([Share(gpu=0.3), Share(gpu=0.7)])
+    backlog.run(60)
+    backlog.tell(ev.ShareSet(1, Share(gpu=0.3, gpu_limit=0.3)))
+    backlog.tell(ev.ShareSet(2, Share(gpu=0.1)))
+    assert backlog.over(60) == pytest.approx([0.3, 0.7], abs=0.03)
+    backlog.tell(ev.ShareSet(1, Share(gpu=0.6)))
+    backlog.tell(ev.ShareSet(2, Share(gpu=0.2)))
+    assert backlog.over(60) == pytest.approx([0.75, 0.25], abs=0.03)
+    backlog.tell(ev.ShareSet(1, Share()))
+    backlog.tell(ev.ShareSet(2, Share()))
+    backlog.run(1)
+    before = backlog.revokes
+    backlog.run(60)
+    assert backlog.revokes == before
+
+
+def test_a_limit_of_memory_changes_what_may_still_be_allocated(node: SimulatedNode) -> None:
+    tenant = node.start({0: [20]})
+    promise(node, tenant, Share(memory_limit_bytes=30))
+    tenant.allocate(0, [20])
+    node.settle()
+    assert "limit of 30 B" in tenant.refusals[0].text
+    promise(node, tenant, Share())
+    tenant.allocate(0, [20])
+    node.settle()
+    assert len(tenant.refusals) == 1
+
+
+def test_settings_change_live() -> None:
+    backlog = Backlog([Share(), Share()], bytes_each=GPU_BYTES - 1, link_bytes_per_s=1e15)
+    backlog.run(60)
+    before = backlog.revokes
+    backlog.tell(ev.SettingsSet(Settings(arena_bytes=0, turn_min_s=1.0)))
+    backlog.run(60)
+    assert before > 500
+    assert backlog.revokes - before == pytest.approx(60, abs=3)
+    assert backlog.arbiter.step(backlog.now_s, ev.Tick()) == []
+
+
+def test_views_say_what_was_received_lately() -> None:
+    backlog = Backlog([Share(gpu=0.2), Share(gpu=0.8, priority=Priority.LOW)], bytes_each=FITS)
+    backlog.tell(ev.ShareSet(2, Share(gpu=0.8)))
+    backlog.run(30)
+    first, second = backlog.arbiter.tenants()
+    assert first.received == pytest.approx(0.2, abs=0.06)
+    assert second.received == pytest.approx(0.8, abs=0.06)
+    assert first.share == Share(gpu=0.2)
