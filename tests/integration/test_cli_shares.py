@@ -186,7 +186,7 @@ def test_a_program_that_uses_no_gpu_yet_has_its_promise(cli: Cli, agent: AgentPr
     waiting = subprocess.Popen(
         command, env=agent.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    until(lambda: cli("run", "--gpu", "0.5", "--", "true").returncode, "its promise")
+    until(lambda: agent.status().workloads, "its promise")
     found = cli("run", "--gpu", "0.5", "--", "true")
     assert found.returncode == errors.ShareTaken.exit_code
     assert "--gpu 0.2 or less" in found.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import subprocess
 from collections.abc import Callable, Iterator
@@ -79,11 +80,9 @@ class Play:
     def end(self) -> str:
         """Answer until it has ended; its output. Its exit code must be 0."""
         assert self.process.stdin is not None
-        try:
-            while self.process.poll() is None:
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:  # until it has hung up: what it said last is heard, too
                 self.agent.hear(0.01)
-        except (EOFError, ConnectionError):
-            pass
         out, err = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, err
         return out
