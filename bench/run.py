@@ -8,10 +8,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import makespan, overhead
+from bench import makespan, overhead, shares
 from bench.figure import RESULTS, save, table
 
-SCRIPTS = {"overhead": overhead.measure, "makespan": makespan.measure}
+SCRIPTS = {
+    "overhead": overhead.measure,
+    "makespan": makespan.measure,
+    "shares": shares.measure,
+}
 
 
 def main() -> int:

@@ -148,6 +148,22 @@ def test_an_agent_killed_in_a_hand_off_is_followed_by_another(
     assert_ledger_is_empty(node)
 
 
+@pytest.mark.parametrize("size", [16 << 20, PIECE], ids=["fits", "fits not"])
+def test_programs_with_shares_and_limits_are_right_and_end(
+    make_node: MakeNode, programs: Path, kernels: Path, size: int
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK)
+    command = [programs / "worker", kernels, str(size), "30", "4", "0"]
+    running = [
+        node.run([*command, "1"], "--gpu", "0.3", "--gpu-limit", "0.5"),
+        node.run([*command, "2"], "--gpu", "0.6", "--priority", "high"),
+    ]
+    for process in running:
+        assert_right(finish(process))
+    assert_ledger_is_empty(node)
+
+
 def test_a_limit_is_an_ordinary_out_of_memory(
     make_node: MakeNode, programs: Path, kernels: Path
 ) -> None:

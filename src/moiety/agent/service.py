@@ -129,7 +129,7 @@ class Service:
                 arena_bytes = int(self._directory.arena.read_text())
                 settings = dataclasses.replace(settings, arena_bytes=arena_bytes)
             except (OSError, ValueError):
-                pass
+                pass  # no record, or a damaged one: what is free now has to do
         with must_be_usable(self._directory):
             self._directory.arena.write_text(f"{settings.arena_bytes}\n")
         return settings
@@ -207,7 +207,7 @@ def tell_ready(fd: int | None, answer: requests.Answer) -> None:
         os.write(fd, requests.encode(answer) + b"\n")
         os.close(fd)
     except OSError:
-        pass
+        pass  # whoever started it did not wait for the answer
 
 
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
