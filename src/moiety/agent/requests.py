@@ -163,6 +163,10 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     workloads: int
     tenants: int
     gpus: list[GpuRow]
+    arena_ready_bytes: int = 0
+    """of `arena_bytes`: its pages are there"""
+    arena_used_bytes: int = 0
+    """of `arena_bytes`: evicted data is in it"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

@@ -168,6 +168,14 @@ class SettingsSet:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaSet:
+    """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
+
+    arena_bytes: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
@@ -194,6 +202,7 @@ Event = (
     | Pinned
     | ShareSet
     | SettingsSet
+    | ArenaSet
     | Tick
     | Settled
 )

@@ -47,6 +47,15 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    ARENA = 25
+    ARENA_BACK = 26
+    ARENA_NEED = 27
+
+
+class WelcomeFlag(IntFlag):
+    """`mw_welcome.flags`."""
+
+    ARENA = 1
 
 
 class HelloFlag(IntFlag):
@@ -101,7 +110,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("version", "I"),
         ("tenant", "I"),
         ("epoch", "I"),
-        ("reserved", "4x"),
+        ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
@@ -137,6 +146,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
+    "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
