@@ -54,8 +54,8 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
-    MW_ARENA = 25,      /* < host memory for evicted bytes; carries its memfd, or: there is none */
-                        /* > a resumed client has this segment of an earlier agent mapped */
+    MW_ARENA = 25,    /* < host memory for evicted bytes; carries its memfd, or: there is none */
+                      /* > a resumed client has this segment of an earlier agent mapped */
     MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
                         /* < unmap what is empty, up to so many bytes */
     MW_ARENA_NEED = 27, /* > an order needs so many bytes more: answered by MW_ARENA */
