@@ -264,8 +264,6 @@ class Arbiter:
             return
         self._answered(tenant)
         again = tenant.wants_again or any(not r.is_context for r in tenant.requests)
-        if not again:
-            self._accounts.sleep(tenant)
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
 
     def _evicted(self, event: ev.Evicted) -> None:
