@@ -32,12 +32,14 @@ class Turns:
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
 
     def turn_s(self, tenant: Tenant) -> float:
-        """How long it holds, if it is not idle before.
+        """How long it holds, if it is not idle before: as was set for it, or its part of a round.
 
         Once round, everybody has come once and had its part of the time. A round is as long as
         makes all those hand-offs a small part of it; so who is promised little has short turns,
         rather than others long waits. But a turn is longer than the hand-off it costs.
         """
+        if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
+            return quantum_s
         handoff_s = tenant.handoff_s
         factor = self.settings.turn_factor
         whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
