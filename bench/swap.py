@@ -108,7 +108,7 @@ def measure() -> list[Figure]:
         moved = [measure_deficit(folder, deficit) for deficit in DEFICITS]
     worst = max(moved, key=lambda m: m.time_ratio)
     each = ", ".join(
-        f"{m.deficit_bytes // MIB} MiB {m.time_ratio:.3f} (copies alone {m.plain_s / m.least_s:.3f})"
+        f"{m.deficit_bytes // MIB} MiB {m.time_ratio:.3f} (copies {m.plain_s / m.least_s:.3f})"
         for m in moved
     )
     samples = sum(len(m.times_s) for m in moved)

@@ -69,10 +69,9 @@ CUresult block_map(struct block *block)
         while (i + run < block->chunk_count && !block->chunks[i + run].present) {
             run++;
         }
-        uint32_t mapped =
-            run ? chunks_map(&block->chunks[i], run, block_at(block, i), block->device->ordinal,
-                             &result)
-                : 0;
+        uint32_t mapped = run ? chunks_map(&block->chunks[i], run, block_at(block, i),
+                                           block->device->ordinal, &result)
+                              : 0;
         for (uint32_t k = 0; k < mapped; k++) {
             block->device->resident_bytes += block->chunks[i + k].bytes;
         }

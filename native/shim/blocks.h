@@ -23,7 +23,7 @@ struct block {
     struct slab *slab; /* it holds small allocations; NULL: it is one */
     uint64_t born;     /* counts up from allocation to allocation */
     uint32_t busy;     /* chunks that are being looked at or moved */
-    bool leaves;       /* it is about to be destroyed: nothing of it is looked at or moved any more */
+    bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];
 };

@@ -57,8 +57,8 @@ uint32_t choose_unseen(const struct device *device, struct choice *choices, uint
     uint32_t found = 0;
     for (size_t b = blocks_count(); b-- > 0 && found < count;) {
         struct block *block = blocks_get(b);
-        for (uint32_t i = 0; block->device == device && !block->leaves && i < block->chunk_count &&
-                             found < count;
+        for (uint32_t i = 0;
+             block->device == device && !block->leaves && i < block->chunk_count && found < count;
              i++) {
             struct chunk *chunk = &block->chunks[i];
             if (chunk->present && !chunk->busy && chunk->looked != device->turn) {

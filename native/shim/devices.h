@@ -22,7 +22,7 @@ struct device {
     CUcontext primary;                /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
     uint32_t context_count;
-    uint32_t creating; /* threads that are about to add one */
+    uint32_t creating;   /* threads that are about to add one */
     uint32_t departures; /* contexts that went: what was made in one of them is gone */
     uint32_t turn;       /* counts leases: what was known of the memory's content before is void */
     /* The next three are under blocks_lock. */

@@ -11,9 +11,9 @@
 #define LANE_DEPTH 2 /* chunks on their way, in each direction */
 
 struct lane {
-    CUcontext context;  /* all of it lives there, and is gone with it */
+    CUcontext context;   /* all of it lives there, and is gone with it */
     uint32_t departures; /* of the device, when it was made */
-    CUstream out, in;   /* never take part in captures */
+    CUstream out, in;    /* never take part in captures */
     CUevent out_done[LANE_DEPTH], in_done[LANE_DEPTH], looked;
     struct zeros zeros;
 };

@@ -11,12 +11,12 @@
 #include "shim/say.h"
 
 #define ORDERS_MAX 64u
-#define ZEROS_A_STEP 16u        /* chunks that leave without a copy until messages are looked at */
-#define LOOK_AGAIN_NS 50000ull  /* at a copy that takes longer than it should */
-#define YIELD_NS 300000ull      /* for whoever waits to destroy a context */
-#define NO_ROOM_NS 2000000ull   /* the driver may still be freeing others' memory */
-#define FAILURES_MAX 6          /* in a row, until it is said; tried again with longer pauses */
-#define RATE_START 10e9         /* bytes a second, until copies have shown it */
+#define ZEROS_A_STEP 16u       /* chunks that leave without a copy until messages are looked at */
+#define LOOK_AGAIN_NS 50000ull /* at a copy that takes longer than it should */
+#define YIELD_NS 300000ull     /* for whoever waits to destroy a context */
+#define NO_ROOM_NS 2000000ull  /* the driver may still be freeing others' memory */
+#define FAILURES_MAX 6         /* in a row, until it is said; tried again with longer pauses */
+#define RATE_START 10e9        /* bytes a second, until copies have shown it */
 #define WORTH_MEASURING (1u << 20)
 
 /* A chunk on its way. */
@@ -41,7 +41,7 @@ struct mover {
     struct lane lane;
     uint64_t orders[ORDERS_MAX]; /* what is still to leave, oldest first */
     uint32_t order_count;
-    bool failed;                 /* the oldest: no more of it leaves */
+    bool failed; /* the oldest: no more of it leaves */
     swap_report *report;
     bool coming; /* has room, and has not said that all is back */
     struct direction out, in;
@@ -278,8 +278,10 @@ static void put_off(struct mover *mover, CUresult result)
         uint32_t failures = ++mover->failures;
         pause <<= failures < FAILURES_MAX ? failures : FAILURES_MAX;
         if (failures == FAILURES_MAX) {
-            say("end the program if it does not go on", "could not bring device memory back: error "
-                "%d; its bytes are kept in host memory and tried again", (int)result);
+            say("end the program if it does not go on",
+                "could not bring device memory back: error "
+                "%d; its bytes are kept in host memory and tried again",
+                (int)result);
         }
     }
     mover->retry_ns = now_ns() + pause;
@@ -343,8 +345,7 @@ static bool come(struct mover *mover)
 {
     bool missing = false;
     while (now_ns() >= mover->retry_ns) {
-        struct choice choice =
-            choose_coming(mover->device, mover->device->credit_bytes, &missing);
+        struct choice choice = choose_coming(mover->device, mover->device->credit_bytes, &missing);
         if (!choice.block || mover->in.count == LANE_DEPTH) {
             break;
         }
@@ -368,8 +369,8 @@ static void finish(struct mover *mover, bool wait)
     struct direction *ways[] = {&mover->out, &mover->in};
     CUevent *events[] = {lane->out_done, lane->in_done};
     if (mover->look_count) {
-        CUresult result = wait ? REAL(cuEventSynchronize)(lane->looked)
-                               : REAL(cuEventQuery)(lane->looked);
+        CUresult result =
+            wait ? REAL(cuEventSynchronize)(lane->looked) : REAL(cuEventQuery)(lane->looked);
         if (result != CUDA_ERROR_NOT_READY) {
             LOCK_SCOPE(&blocks_lock);
             end_look(mover, result == CUDA_SUCCESS);
