@@ -194,8 +194,8 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
     uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
