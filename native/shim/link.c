@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shim/lock.h"
@@ -234,10 +235,11 @@ static void close_fd(void)
     }
 }
 
-static int receive(union link_message *message, int timeout_ms)
+static int receive(union link_message *message, uint64_t timeout_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    int n = poll(&ready, 1, timeout_ms);
+    struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+    int n = ppoll(&ready, 1, timeout_ns == UINT64_MAX ? NULL : &limit, NULL);
     if (n <= 0) {
         return n < 0 && errno != EINTR ? -errno : 0;
     }
@@ -263,13 +265,13 @@ static int receive(union link_message *message, int timeout_ms)
     return 1;
 }
 
-int link_receive(union link_message *message, int timeout_ms)
+int link_receive(union link_message *message, uint64_t timeout_ns)
 {
     struct late *first = late;
     receives = true;
     close_fd();
     if (!first) {
-        return receive(message, timeout_ms);
+        return receive(message, timeout_ns);
     }
     late = first->next;
     *message = first->message;
@@ -278,10 +280,10 @@ int link_receive(union link_message *message, int timeout_ms)
     return 1;
 }
 
-int link_fetch(enum mw_type type, union link_message *message, int timeout_ms)
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns)
 {
     close_fd();
-    int got = receive(message, timeout_ms);
+    int got = receive(message, timeout_ns);
     if (got <= 0 || message->header.type == type) {
         return got;
     }

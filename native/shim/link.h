@@ -54,11 +54,11 @@ void link_amount(enum mw_type type, uint32_t gpu, uint64_t bytes);
 
 /* Asks and sleeps until the control thread delivers the answer, into request->message. */
 void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
-/* Control thread: the next message; 1, 0 when none came within timeout_ms, or a negative errno
- * when the connection is gone. */
-int link_receive(union link_message *message, int timeout_ms);
+/* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
+ * a negative errno when the connection is gone. */
+int link_receive(union link_message *message, uint64_t timeout_ns);
 /* Control thread: the next message of this type; what else comes meanwhile is received later. */
-int link_fetch(enum mw_type type, union link_message *message, int timeout_ms);
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns);
 /* Control thread: the descriptor that the last message brought, now the caller's; -1 for none. */
 int link_take_fd(void);
 /* Whether the calling thread is the one that receives. */

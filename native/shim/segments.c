@@ -17,10 +17,11 @@
 
 /* How long an eviction waits for the agent, and for how long one that did not answer is left alone:
  * memory of our own is always to be had. */
-#define PATIENCE_MS 2000
+#define PATIENCE_NS 2000000000ull
 #define SULK_NS 10000000000ull
 /* Between two pieces, so that whoever waits for the contexts gets them; and until there is one. */
 #define PAUSE_NS 100000L
+#define BUSY_NS 1000000L
 #define NO_CONTEXT_NS 20000000L
 
 struct segment {
@@ -131,10 +132,12 @@ static bool has_work(void)
     return found;
 }
 
-/* Registers a piece, or takes one back. False: no context is there to do it in. */
-static bool work_a_little(void)
+/* Registers a piece, or takes one back; returns how long to leave the contexts to others. */
+static long work_a_little(void)
 {
-    LOCK_SCOPE(&contexts_lock);
+    if (!lock_try(&contexts_lock)) {
+        return BUSY_NS; /* waiting for it would hold up what is on its way */
+    }
     struct device *device = device_next(NULL);
     bool pushed = device && device_push(device);
     if (leaving) {
@@ -145,7 +148,8 @@ static bool work_a_little(void)
     if (pushed) {
         device_pop();
     }
-    return pushed || leaving;
+    lock_drop(&contexts_lock);
+    return pushed || leaving ? PAUSE_NS : NO_CONTEXT_NS;
 }
 
 static void *segments_main(void *unused)
@@ -159,7 +163,7 @@ static void *segments_main(void *unused)
             futex_wait(&work, seen, -1);
             continue;
         }
-        struct timespec pause = {0, work_a_little() ? PAUSE_NS : NO_CONTEXT_NS};
+        struct timespec pause = {0, work_a_little()};
         end_leaving();
         nanosleep(&pause, NULL);
     }
@@ -259,13 +263,13 @@ bool segments_ask(uint64_t bytes)
     tell(MW_ARENA_NEED, 0, bytes);
     for (;;) {
         union link_message message;
-        uint64_t passed_ms = (now_ns() - began) / 1000000;
-        int left_ms = passed_ms < PATIENCE_MS ? PATIENCE_MS - (int)passed_ms : 0;
-        int got = link_fetch(MW_ARENA, &message, left_ms);
+        uint64_t passed = now_ns() - began;
+        uint64_t left = passed < PATIENCE_NS ? PATIENCE_NS - passed : 0;
+        int got = link_fetch(MW_ARENA, &message, left);
         if (got > 0) {
             return segments_offer(&message.arena, link_take_fd());
         }
-        if (got < 0 || left_ms == 0) {
+        if (got < 0 || left == 0) {
             sulk_until_ns = got < 0 ? 0 : now_ns() + SULK_NS;
             return false;
         }

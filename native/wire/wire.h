@@ -59,6 +59,8 @@ enum mw_type {
     MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
                         /* < unmap what is empty, up to so many bytes */
     MW_ARENA_NEED = 27, /* > an order needs so many bytes more: answered by MW_ARENA */
+    MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
+    MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
 
 /* mw_welcome.flags */
@@ -134,7 +136,7 @@ struct mw_attached {
     uint64_t chunk_bytes; /* the largest chunk to back allocations with */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED */
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;
@@ -208,16 +210,17 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
-    uint64_t evicted_bytes;
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
+    uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
     uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t reserved[7];
+    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
+    uint64_t reserved[6];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

@@ -50,6 +50,8 @@ class Type(IntEnum):
     ARENA = 25
     ARENA_BACK = 26
     ARENA_NEED = 27
+    LIMIT = 30
+    NEED = 31
 
 
 class WelcomeFlag(IntFlag):
@@ -166,7 +168,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("waited_ns", "Q"),
         ("unknown_calls", "Q"),
         ("closed_passes", "Q"),
-        ("reserved", "56x"),
+        ("zero_bytes", "Q"),
+        ("reserved", "48x"),
         ("slots", f"{SLOTS_MAX * 64}x"),
     ),
 }

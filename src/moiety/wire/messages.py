@@ -151,6 +151,7 @@ class Amount(Message, frozen=True):
         Type.RESIDENT,
         Type.EVICT,
         Type.ALLOCATED,
+        Type.LIMIT,
     )
 
     gpu: int = 0
@@ -158,10 +159,10 @@ class Amount(Message, frozen=True):
 
 
 class Alloc(Message, frozen=True):
-    """May so many bytes more be allocated?"""
+    """May so many bytes more be allocated? With NEED: the driver itself lacks them."""
 
     LAYOUT = "mw_alloc"
-    TYPES = (Type.ALLOC,)
+    TYPES = (Type.ALLOC, Type.NEED)
 
     type: int = Type.ALLOC
     serial: int = 0
@@ -310,10 +311,11 @@ class Counters(msgspec.Struct, frozen=True):
     waited_ns: int = 0
     unknown_calls: int = 0
     closed_passes: int = 0
+    zero_bytes: int = 0
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+_COUNTERS_HEAD: Final = struct.Struct("<10Q")
 
 
 def decode_counters(page: bytes) -> Counters:
