@@ -205,6 +205,8 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
             bool(message.flags & ALLOC_PINNED),
         )
     )
+    if message.serial in client.allocating and client.page.is_open:
+        node.timeline.growing(client.number, message.gpu)
 
 
 def _free(node: Node, client: Client, message: Free) -> None:
@@ -228,6 +230,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Restored(client.number))
 
 
@@ -239,6 +242,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
     client.overdue_s = None
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -256,6 +260,8 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
             failed=is_failed,
         )
     )
+    if is_last:
+        node.timeline.worked(client.number, client.work())
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 

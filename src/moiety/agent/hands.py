@@ -25,9 +25,10 @@ def carry_out(node: Node, instruction: do.Instruction) -> None:
 
 
 def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
-    del node
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
     client.connection.send(LeaseNote(Type.GRANT, 0, wanted.epoch).encode())
+    for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
+        node.timeline.growing(client.number, gpu)  # only after room was made
 
 
 def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
@@ -61,6 +62,8 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
         node.sample(client, gpu)
     elif client.allocating.pop(serial, None) is not None:
         client.connection.send(Amount(Type.ALLOCATED, serial, gpu).encode())
+        if gpu not in client.allocating.values():
+            node.timeline.grown(client.number, gpu)
         node.sample(client, gpu)
 
 
@@ -90,6 +93,8 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
         client.gpus.discard(wanted.gpu)
         node.gpus_changed(client)
     client.allocating.pop(wanted.serial, None)
+    if wanted.gpu not in client.allocating.values():
+        node.timeline.grown(client.number, wanted.gpu)
     code = CODES[wanted.code]
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
     node.timeline.refused(client.number, wanted.gpu, wanted.text)

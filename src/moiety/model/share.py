@@ -83,6 +83,14 @@ class Share:
             memory_bytes=self.memory_bytes // count,
         )
 
+    @property
+    def of_time(self) -> str:
+        """What was asked of the GPU's time, for a table: `30 %`, `30 %, <= 50 %`, or `-`."""
+        found = [format_fraction(round(self.gpu, 2))] if self.gpu is not None else []
+        if self.gpu_limit < 1:
+            found.append(f"<= {format_fraction(round(self.gpu_limit, 2))}")
+        return ", ".join(found) or "-"
+
     def __str__(self) -> str:
         parts = []
         if self.gpu is not None:

@@ -301,6 +301,21 @@ class Counters(msgspec.Struct, frozen=True):
     closed_passes: int = 0
 
 
+_WORK: Final = struct.Struct("<8xQ8xQ8xQ")
+WORK_BYTES: Final = _WORK.size
+
+
+def decode_work(page: bytes) -> tuple[int, int, int]:
+    """Nanoseconds spent in draining, evicting and restoring so far; zeros for a page cut short.
+
+    The few fields of a counters page that are wanted at each hand-off.
+    """
+    drained_ns, evicted_ns, restored_ns = (
+        _WORK.unpack(page) if len(page) == _WORK.size else (0,) * 3
+    )
+    return drained_ns, evicted_ns, restored_ns
+
+
 _COUNTERS: Final = packer("mw_counters")
 _COUNTERS_HEAD: Final = struct.Struct("<9Q")
 
