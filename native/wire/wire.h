@@ -54,6 +54,7 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_BUSY = 28,     /* > after MW_IDLE: something was submitted again; this ends the watch */
     MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
@@ -159,7 +160,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
@@ -194,16 +195,17 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
-    uint64_t evicted_bytes;
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
+    uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
     uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t reserved[7];
+    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
+    uint64_t reserved[6];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

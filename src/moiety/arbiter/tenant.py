@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from moiety.arbiter.silences import Silences
 from moiety.arbiter.states import State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -38,6 +39,8 @@ class OnGpu:
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
     """the part of the GPU's time that it was charged last"""
+    lag_s: float = 0.0
+    """time of this GPU that it is behind what it should have received; negative: ahead"""
 
 
 @dataclass(slots=True)
@@ -64,12 +67,13 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
-    idle_until_s: float = 0.0
-    """it said that it is idle, and is believed until then"""
+    silent_since_s: float | None = None
+    """it has submitted nothing since then; None: nobody knows of that"""
+    silences: Silences = field(default_factory=Silences)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     handoff_s: float = 0.0
-    """how long its last coming took"""
+    """how long its coming takes, after the last few"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
@@ -94,8 +98,8 @@ class Tenant:
     rank: int = NOTHING_ASKED.rank
     part: float = 1.0
     """what it should receive now of what its class receives"""
-    lag_s: float = 0.0
-    """GPU time that it is behind what it should have received; negative: ahead"""
+    round_s: float = 0.0
+    """what the hand-offs of all who take turns with it cost, each coming once, as it began"""
     joined_s: float = 0.0
     rate: float = 0.0
     received_s: float = 0.0
@@ -107,6 +111,14 @@ class Tenant:
     """its limit is used up"""
     window_ends_s: float = 0.0
     """no pause begins before that: what was moved in is used first"""
+
+    @property
+    def lag_s(self) -> float:
+        """GPU time that it is behind what it should have received; negative: ahead."""
+        if len(self.gpus) == 1:
+            (on,) = self.gpus.values()
+            return on.lag_s
+        return sum(on.lag_s for on in self.gpus.values()) / max(1, len(self.gpus))
 
     @property
     def stays(self) -> bool:

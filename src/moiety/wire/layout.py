@@ -47,6 +47,7 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    BUSY = 28
     LIMIT = 30
     NEED = 31
 
@@ -158,7 +159,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("waited_ns", "Q"),
         ("unknown_calls", "Q"),
         ("closed_passes", "Q"),
-        ("reserved", "56x"),
+        ("zero_bytes", "Q"),
+        ("reserved", "48x"),
         ("slots", f"{SLOTS_MAX * 64}x"),
     ),
 }

@@ -209,6 +209,7 @@ class LeaseNote(Message, frozen=True):
         Type.REVOKE,
         Type.DRAINED,
         Type.IDLE,
+        Type.BUSY,
     )
 
     epoch: int = 0
@@ -299,6 +300,7 @@ class Counters(msgspec.Struct, frozen=True):
     waited_ns: int = 0
     unknown_calls: int = 0
     closed_passes: int = 0
+    zero_bytes: int = 0
 
 
 _WORK: Final = struct.Struct("<8xQ8xQ8xQ")
@@ -317,7 +319,7 @@ def decode_work(page: bytes) -> tuple[int, int, int]:
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+_COUNTERS_HEAD: Final = struct.Struct("<10Q")
 
 
 def decode_counters(page: bytes) -> Counters:
