@@ -97,11 +97,11 @@ def test_cells_stand_under_their_titles() -> None:
     assert shown["GPU"] == shown["MOVED/S"] == "-"
     assert shown["WAITED"] == "2 s"
     assert shown["SHARE"] == "-"
+    assert shown["WHY"] == "tenant 1 holds the GPU (for 1.3 s)"
     shown = dict(
         zip(TITLES, cells(row(share=Share(0.3, 0.5), received=0.284), Rates()), strict=True)
     )
     assert (shown["SHARE"], shown["RECEIVED"]) == ("30 %, <= 50 %", "28 %")
-    assert shown["WHY"] == "tenant 1 holds the GPU (for 1.3 s)"
     assert why(row(pinned="cuMemAllocAsync")) == "cannot leave the GPU (cuMemAllocAsync)"
 
 
