@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shim/arena.h"
+#include "shim/managed.h"
 #include "shim/real.h"
 
 struct lock blocks_lock;
@@ -39,6 +40,11 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+CUdeviceptr block_end(const struct block *block)
+{
+    return block->base + (block->managed ? block->bytes : block->span);
+}
+
 CUdeviceptr block_at(const struct block *block, uint32_t chunk)
 {
     return block->base + (uint64_t)chunk * block->chunks[0].bytes;
@@ -63,6 +69,10 @@ CUresult block_map(struct block *block)
 uint64_t block_destroy(struct block *block)
 {
     uint64_t resident = 0;
+    if (block->managed) {
+        managed_release(block);
+        return 0;
+    }
     for (uint32_t i = 0; i < block->chunk_count; i++) {
         struct chunk *chunk = &block->chunks[i];
         if (chunk->present) {
@@ -125,7 +135,7 @@ void blocks_remove(struct block *block)
 struct block *blocks_find(CUdeviceptr pointer)
 {
     size_t at = above(pointer);
-    if (at == 0 || pointer >= table[at - 1]->base + table[at - 1]->span) {
+    if (at == 0 || pointer >= block_end(table[at - 1])) {
         return NULL;
     }
     return table[at - 1];

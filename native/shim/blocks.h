@@ -16,10 +16,11 @@ struct slab;
 struct block {
     CUdeviceptr base;
     uint64_t bytes; /* as asked for */
-    uint64_t span;  /* whole granules: what it is charged with */
+    uint64_t span;  /* whole granules (managed: pages): what it is charged with */
     struct device *device;
     CUcontext context;
     struct slab *slab; /* it holds small allocations; NULL: it is one */
+    bool managed;      /* paged by the driver, so it has no chunks of ours */
     uint32_t chunk_count;
     struct chunk chunks[];
 };
@@ -33,12 +34,14 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
 uint64_t block_destroy(struct block *block);
 /* Backs all chunks; CUDA_ERROR_OUT_OF_MEMORY leaves those that succeeded. */
 CUresult block_map(struct block *block);
+/* Where its addresses end. */
+CUdeviceptr block_end(const struct block *block);
 /* The address of a chunk. */
 CUdeviceptr block_at(const struct block *block, uint32_t chunk);
 
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
-/* The block that `pointer` lies in (within span); NULL if none. */
+/* The block that `pointer` lies in (before its end); NULL if none. */
 struct block *blocks_find(CUdeviceptr pointer);
 size_t blocks_count(void);
 struct block *blocks_get(size_t index);

@@ -25,8 +25,9 @@ struct device {
     uint32_t creating; /* threads that are about to add one */
     CUstream stream;   /* of contexts[0], for moving memory */
     CUcontext stream_context;
-    /* The next three are memory.c's, under its lock. */
+    /* The next four are memory.c's, under its lock. */
     uint64_t allocated_bytes;
+    uint64_t managed_bytes; /* those of them that the driver pages */
     uint64_t resident_bytes;
     uint64_t credit_bytes; /* may be made resident without asking */
 };

@@ -22,9 +22,13 @@ class Turns:
         """Record that `tenant` is there now: it came from its `since_s` on."""
         tenant.handoff_s = now_s - tenant.since_s
         tenant.handoffs_s += tenant.handoff_s
-        if tenant.coming_bytes >= _MEASURABLE_BYTES and tenant.handoff_s > 0:
-            rate = tenant.coming_bytes / tenant.handoff_s
+        paged = min(tenant.coming_bytes, tenant.managed_bytes)
+        moved = tenant.coming_bytes - paged
+        if moved >= _MEASURABLE_BYTES and tenant.handoff_s > 0:
+            rate = moved / tenant.handoff_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+        # What the driver pages it moves in the turn itself, and somebody else's out for it first.
+        tenant.handoff_s += 2 * self.move_s(paged)
 
     def turn_s(self, tenant: Tenant) -> float:
         """Turn length: long enough that its own hand-off stays a small part of it."""

@@ -12,7 +12,7 @@ from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP
-from moiety.cli.show import Fraction, PriorityName, Size
+from moiety.cli.show import Fraction, ModeName, PriorityName, Size
 from moiety.model import errors
 
 NONE = "none"
@@ -47,6 +47,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--memory-limit", type=OrNone(Size()), help="The most it may allocate, or none.")
 @click.option("--priority", type=PriorityName(), help="low, normal or high.")
 @click.option("--latency/--no-latency", default=None, help="Whether it goes first at once.")
+@click.option("--mode", type=ModeName(), help="How its memory leaves: swap or managed.")
 @click.option("--agent", "of_agent", is_flag=True, help="Change how the agent decides instead.")
 @_settings
 def set(  # noqa: A001 - the command's own name
@@ -54,7 +55,7 @@ def set(  # noqa: A001 - the command's own name
 ) -> None:
     """Change what a program is promised, or with --agent how turns are made, while all runs on.
 
-    A new memory limit holds for what is allocated from then on.
+    A new memory limit or mode holds for what is allocated from then on.
     """
     settings = {f.field: given[f.field] for f in FLAGS if f.of_arbiter and given[f.field]}
     share = {name: given[name] for name in _FIELDS if given[name] is not None}
@@ -70,8 +71,8 @@ def set(  # noqa: A001 - the command's own name
         return
     if settings or overdue_kill is not None or not share:
         raise errors.BadArgument(
-            "a program takes --gpu, --gpu-limit, --memory, --memory-limit, --priority or "
-            "--latency, at least one",
+            "a program takes --gpu, --gpu-limit, --memory, --memory-limit, --priority, "
+            "--latency or --mode, at least one",
             "moiety set --help",
         )
     changes = {
@@ -82,6 +83,8 @@ def set(  # noqa: A001 - the command's own name
     with call(find()) as agent:
         done = agent.ask(requests.SetShare(str(target), **changes), requests.Shared)
     click.echo(f"{done.program} (pid {done.pid}): {done.share}")
+    if "mode" in share:
+        click.echo(f"what it allocates from now on is in {done.share.mode} mode; the rest stays")
 
 
 _FIELDS = {
@@ -91,6 +94,7 @@ _FIELDS = {
     "memory_limit": "memory_limit_bytes",
     "priority": "priority",
     "latency": "latency",
+    "mode": "mode",
 }
 """of a share, by option"""
 _NOTHING: dict[str, Any] = {"gpu": None, "gpu_limit": 1.0, "memory": 0, "memory_limit": None}

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
-from moiety.model.errors import InvalidPriority, MemoryAboveLimit, RequestAboveLimit
+from moiety.model.errors import (
+    InvalidMode,
+    InvalidPriority,
+    KeptManaged,
+    MemoryAboveLimit,
+    RequestAboveLimit,
+)
 from moiety.model.format import format_bytes, format_fraction
 
 
@@ -25,9 +31,21 @@ class Priority(IntEnum):
         return self.name.lower()
 
 
+class Mode(StrEnum):
+    """How memory leaves a GPU for another tenant's turn."""
+
+    SWAP = "swap"
+    """in chunks that moiety moves at once, before the other one's turn"""
+    MANAGED = "managed"
+    """in pages that the driver moves one by one, when they are touched in that turn"""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a workload asks of a GPU. Raises RequestAboveLimit or MemoryAboveLimit."""
+    """What a workload asks of a GPU.
+
+    Raises RequestAboveLimit, MemoryAboveLimit or KeptManaged.
+    """
 
     gpu: float | None = None
     """the part of the GPU's time that it is guaranteed; None: as much as others who ask nothing"""
@@ -40,6 +58,8 @@ class Share:
     priority: Priority = Priority.NORMAL
     latency: bool = False
     """it goes first at once, before all priorities"""
+    mode: Mode = Mode.SWAP
+    """how its memory leaves; of what is allocated from now on"""
 
     def __post_init__(self) -> None:
         if self.gpu is not None and self.gpu > self.gpu_limit:
@@ -47,6 +67,8 @@ class Share:
         limit = self.memory_limit_bytes
         if limit is not None and self.memory_bytes > limit:
             raise MemoryAboveLimit(self.memory_bytes, limit)
+        if self.mode is Mode.MANAGED and self.memory_bytes:
+            raise KeptManaged(self.memory_bytes)
 
     @property
     def is_timed(self) -> bool:
@@ -79,7 +101,10 @@ class Share:
             parts.append(f"{format_bytes(self.memory_bytes)} kept")
         if self.memory_limit_bytes is not None:
             parts.append(f"at most {format_bytes(self.memory_limit_bytes)}")
-        return ", ".join([*parts, "latency" if self.latency else f"priority {self.priority}"])
+        parts.append("latency" if self.latency else f"priority {self.priority}")
+        if self.mode is not Mode.SWAP:
+            parts.append(f"{self.mode} memory")
+        return ", ".join(parts)
 
 
 NOTHING_ASKED = Share()
@@ -92,3 +117,11 @@ def parse_priority(text: str) -> Priority:
         return Priority[text.strip().upper()]
     except KeyError:
         raise InvalidPriority(text, [str(each) for each in Priority]) from None
+
+
+def parse_mode(text: str) -> Mode:
+    """A mode by its name. Raises InvalidMode."""
+    try:
+        return Mode(text.strip().lower())
+    except ValueError:
+        raise InvalidMode(text, [str(each) for each in Mode]) from None
