@@ -129,8 +129,8 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = managed ? managed_make(&block, device, bytes, attach)
-                     : block_make(&block, device, bytes);
+    result =
+        managed ? managed_make(&block, device, bytes, attach) : block_make(&block, device, bytes);
     lock_take(&blocks_lock);
     if (result != CUDA_SUCCESS) {
         tell_freed(device, span, 0, managed);

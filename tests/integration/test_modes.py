@@ -148,7 +148,10 @@ def test_an_agent_that_follows_knows_what_is_managed(
     agent = node.start_agent(*QUICK)
     command = [programs / "worker", kernels, PIECE, "60", "4", "0"]
     running = [node.run([*command, str(seed)], "--mode", "managed") for seed in range(2)]
-    both = lambda: [row for row in node.json("ps") if row["managed_bytes"] >= PIECE]  # noqa: E731
+
+    def both() -> list[dict[str, Any]]:
+        return [row for row in node.json("ps") if row["managed_bytes"] >= PIECE]
+
     node.until(lambda: len(both()) == 2, "both have their memory")
     kill(agent)
     node.start_agent(*QUICK)

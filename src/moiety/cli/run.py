@@ -27,7 +27,9 @@ from moiety.model.share import Mode, Priority, Share
 @click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
 @click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
 @click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
-@click.option("--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed.")
+@click.option(
+    "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
+)
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")

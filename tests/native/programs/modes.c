@@ -106,6 +106,7 @@ int main(int argc, char **argv)
         OK(cuMemFree_v2(at[i]));
         EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(at[i]));
     }
-    printf("%llu rounds, %llu words wrong\n", (unsigned long long)rounds, (unsigned long long)wrong);
+    printf("%llu rounds, %llu words wrong\n", (unsigned long long)rounds,
+           (unsigned long long)wrong);
     return wrong ? 3 : 0;
 }
