@@ -134,6 +134,8 @@ static void answer(const union link_message *message)
     if (!request) {
         if (message->header.type == MW_REFUSED) {
             say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+        } else if (message->header.type == MW_ATTACHED) { /* to what a new agent was told */
+            devices_limit(message->attached.gpu, message->attached.limit_bytes);
         }
         return;
     }
@@ -176,6 +178,9 @@ static void carry_out(const union link_message *message)
         break;
     case MW_MODE:
         memory_set_mode(message->mode.mode);
+        break;
+    case MW_LIMIT:
+        devices_limit(message->amount.gpu, message->amount.bytes);
         break;
     case MW_ATTACHED:
     case MW_ALLOCATED:

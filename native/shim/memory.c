@@ -188,7 +188,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (bytes > device->limit_bytes) {
+    if (bytes > device_limit(device)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST && !alone) {

@@ -14,7 +14,7 @@ from moiety.agent.caller import arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.program import check, find
-from moiety.cli.show import Fraction, ModeName, PriorityName, Size
+from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.devices.native import is_simulated
 from moiety.model import errors
 from moiety.model.share import Mode, Priority, Share
@@ -30,6 +30,7 @@ from moiety.model.share import Mode, Priority, Share
 @click.option(
     "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
 )
+@click.option("--quantum", type=Duration(), help="How long its turns are.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
@@ -44,6 +45,7 @@ def run(
     priority: Priority,
     latency: bool,
     mode: Mode,
+    quantum: float | None,
     capacity: int | None,
     name: str | None,
     no_check: bool,
@@ -55,7 +57,7 @@ def run(
 
     It takes over this process: signals and the exit code are the program's own.
     """
-    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, mode)
+    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum, mode)
     argv = [program, *arguments]
     if os.environ.get("MOIETY_DISABLE") == "1":
         path = find(program)

@@ -9,6 +9,7 @@
     │   ├── InvalidPriority                       69
     │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
     │   ├── MemoryAboveLimit                      75
+    │   ├── LimitTooSmall                         85   --memory-limit 1
     │   ├── InvalidMode                           88
     │   └── KeptManaged                           89   --mode managed --memory 1GiB
     ├── InternalError                             70   our own mistake
@@ -206,6 +207,19 @@ class KeptManaged(InvalidValue):
             f"{format_bytes(request)} cannot be kept on the GPU in managed mode, where the "
             "driver moves pages",
             "--mode swap, or no --memory (for a program that runs: --memory none)",
+        )
+
+
+class LimitTooSmall(InvalidValue):
+    """A memory limit under which nothing at all could be allocated."""
+
+    exit_code = 85
+
+    def __init__(self, limit: int, least: int) -> None:
+        super().__init__(
+            f"with a memory limit of {format_bytes(limit)} nothing could be allocated: GPU memory "
+            f"is given out in pieces of {format_bytes(least)}",
+            f"--memory-limit {_flag(least)} or more",
         )
 
 

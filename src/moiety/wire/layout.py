@@ -48,6 +48,8 @@ class Type(IntEnum):
     PINNED = 22
     LOOKUP = 23
     MODE = 29
+    LIMIT = 30
+    NEED = 31
 
 
 class HelloFlag(IntFlag):
