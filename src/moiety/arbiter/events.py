@@ -150,6 +150,14 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """A holder that had said `Idle` submits again; it is watched no more."""
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """From now on nothing of the process can leave the GPU."""
 
@@ -196,6 +204,7 @@ Event = (
     | Drained
     | Evicted
     | Idle
+    | Busy
     | Pinned
     | ShareSet
     | SettingsSet
