@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.model.errors import ProtocolError
-from moiety.model.share import NOTHING_ASKED, Share
+from moiety.model.share import NOTHING_ASKED, Mode, Share
 from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_work
 
 REQUESTS_MAX = 4096
@@ -31,6 +31,8 @@ class Client:
     """what its workload is promised"""
     part: Share = NOTHING_ASKED
     """what this process is promised of that"""
+    mode: Mode = Mode.SWAP
+    """in which it was told to allocate"""
     resumed: bool = False
     pinned: str = ""
     """the call that pinned it"""

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from moiety.agent import processes
 from moiety.arbiter import instructions as do
-from moiety.wire.layout import Refusal, Type
+from moiety.model.share import Mode
+from moiety.wire.layout import MemoryMode, Refusal, Type
 from moiety.wire.messages import Amount, Attached, LeaseNote, Refused, Watch
+from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
     from moiety.agent.client import Client
     from moiety.agent.node import Node
 
+MODES = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
 CODES = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GPU}
 
 
@@ -38,7 +41,9 @@ def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
 
 
 def _room(node: Node, client: Client, wanted: do.Room) -> None:
-    node.timeline.restoring(client.number, wanted.gpu, wanted.bytes)
+    paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
+    if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
+        node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
     node.sample(client, wanted.gpu)
     client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
 
@@ -77,6 +82,13 @@ def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
         chunk_bytes=node.gpus[gpu].budget.chunk_bytes,
     )
     client.connection.send(reply.encode())
+
+
+def set_mode(client: Client, mode: Mode) -> None:
+    """Tell a process how to allocate from now on, if it does not know."""
+    if mode is not client.mode:
+        client.mode = mode
+        client.connection.send(ModeMessage(mode=MODES[mode]).encode())
 
 
 def tell_limits(node: Node, client: Client) -> None:

@@ -41,6 +41,7 @@ COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
 }
 WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
+    "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
