@@ -33,6 +33,7 @@ static struct lock begin_lock;
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
 static uint64_t watch_since_ns;
+static bool told_idle; /* and the watch goes on until something is submitted */
 
 bool control_is_active(void) { return active; }
 
@@ -139,7 +140,8 @@ static void answer(const union link_message *message)
         return;
     }
     if (message->header.type == MW_ALLOCATED) {
-        memory_admitted(request->message.alloc.gpu, request->message.alloc.bytes);
+        const struct mw_alloc *asked = &request->message.alloc;
+        memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }
     link_answer(request, message);
 }
@@ -169,6 +171,10 @@ static void carry_out(const union link_message *message)
     case MW_WATCH:
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
+        told_idle = false;
+        break;
+    case MW_MODE:
+        memory_set_mode(message->mode.mode);
         break;
     case MW_ARENA:
         segments_offer(&message->arena, link_take_fd());
@@ -197,8 +203,12 @@ static void watch(void)
     if (passes != watch_passes || inside) {
         watch_passes = passes;
         watch_since_ns = now;
-    } else if (now - watch_since_ns >= watch_us * 1000) {
-        watch_us = 0;
+        if (told_idle) {
+            watch_us = 0;
+            link_note(MW_BUSY, session.epoch);
+        }
+    } else if (!told_idle && now - watch_since_ns >= watch_us * 1000) {
+        told_idle = true;
         link_note(MW_IDLE, session.epoch);
     }
 }

@@ -24,6 +24,7 @@ union link_message {
     struct mw_watch watch;
     struct mw_pinned pinned;
     struct mw_arena arena;
+    struct mw_mode mode;
     unsigned char bytes[512];
 };
 

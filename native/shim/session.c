@@ -109,6 +109,7 @@ int session_open(struct session *session, const char *path)
     }
     session->epoch = reply.welcome.epoch;
     segments_agent(reply.welcome.flags);
+    memory_set_mode(reply.welcome.mode);
     gate_init(session->counters);
     error = gate_map_lease(lease);
     close(lease);
@@ -155,6 +156,7 @@ void session_reopen(struct session *session, bool holding)
         if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
             segments_agent(reply.welcome.flags);
+            memory_set_mode(reply.welcome.mode);
             gate_map_lease(lease);
             close(lease);
             tell_state(socket);

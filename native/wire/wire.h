@@ -59,6 +59,8 @@ enum mw_type {
     MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
                         /* < unmap what is empty, up to so many bytes */
     MW_ARENA_NEED = 27, /* > an order needs so many bytes more: answered by MW_ARENA */
+    MW_BUSY = 28,       /* > after MW_IDLE: something was submitted again; this ends the watch */
+    MW_MODE = 29,       /* < how memory is allocated from now on */
     MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
@@ -72,7 +74,8 @@ enum mw_type {
 #define MW_HELLO_PINNED 4u  /* and is pinned */
 
 /* mw_alloc.flags */
-#define MW_ALLOC_PINNED 1u /* these bytes can never leave: residue */
+#define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
+#define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
 
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
@@ -86,6 +89,12 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+};
+
+/* mw_welcome.mode, mw_mode.mode: how a process allocates */
+enum mw_memory_mode {
+    MW_MEMORY_SWAP = 0,    /* in chunks that the shim moves */
+    MW_MEMORY_MANAGED = 1, /* as managed memory, which the driver pages on faults */
 };
 
 struct mw_header {
@@ -109,6 +118,7 @@ struct mw_welcome {
     uint32_t version;
     uint32_t tenant; /* the agent's number for this process */
     uint32_t epoch;  /* of the lease page as it is now */
+    uint32_t mode;   /* enum mw_memory_mode */
     uint32_t flags;
 };
 
@@ -126,6 +136,7 @@ struct mw_attach {
     uint64_t allocated_bytes;    /* 0 unless resumed */
     uint64_t resident_bytes;     /* 0 unless resumed */
     uint64_t pinned_bytes;       /* part of both, 0 unless resumed */
+    uint64_t managed_bytes;      /* part of the allocated ones, 0 unless resumed */
 };
 
 struct mw_attached {
@@ -154,7 +165,7 @@ struct mw_alloc {
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_PINNED: pinned bytes were freed */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
     uint64_t resident_bytes; /* those of them that were resident */
 };
@@ -167,7 +178,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
@@ -190,6 +201,12 @@ struct mw_arena {
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+struct mw_mode {
+    struct mw_header header;
+    uint32_t mode; /* enum mw_memory_mode */
+    uint32_t reserved;
 };
 
 /* The lease page: written by the agent alone, read by every gated call. */

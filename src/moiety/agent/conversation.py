@@ -34,6 +34,7 @@ from moiety.wire.messages import (
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
+ALLOC_MANAGED = int(AllocFlag.MANAGED)
 
 
 class Conversation:
@@ -104,14 +105,20 @@ class Conversation:
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
             part=self._share,
+            mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
         )
         self._client = client
         self._pidfd = -1
         prepares = node.arena is not None and node.arena.prepares
-        flags = int(WelcomeFlag.ARENA) if prepares else 0
-        welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch, flags=flags)
+        welcome = Welcome(
+            serial=hello.serial,
+            tenant=client.number,
+            epoch=epoch,
+            mode=hands.MODES[self._share.mode],
+            flags=int(WelcomeFlag.ARENA) if prepares else 0,
+        )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
         joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
@@ -174,6 +181,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             allocated_bytes=message.allocated_bytes,
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
+            managed_bytes=message.managed_bytes,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -206,8 +214,11 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
             message.serial,
             message.bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
+    if message.serial in client.allocating and client.page.is_open:
+        node.timeline.growing(client.number, message.gpu)
 
 
 def _free(node: Node, client: Client, message: Free) -> None:
@@ -219,6 +230,7 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.bytes,
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
     node.sample(client, message.gpu)
@@ -231,6 +243,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Restored(client.number))
 
 
@@ -242,6 +255,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
     client.overdue_s = None
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -259,12 +273,18 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
             failed=is_failed,
         )
     )
+    if is_last:
+        node.timeline.worked(client.number, client.work())
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 
 
 def _idle(node: Node, client: Client, message: LeaseNote) -> None:
     node.feed(ev.Idle(client.number, message.epoch))
+
+
+def _busy(node: Node, client: Client, message: LeaseNote) -> None:
+    node.feed(ev.Busy(client.number, message.epoch))
 
 
 def _pinned(node: Node, client: Client, message: Pinned) -> None:
@@ -315,6 +335,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.DRAINED): _drained,
     int(Type.EVICTED): _evicted,
     int(Type.IDLE): _idle,
+    int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
     int(Type.ARENA): _arena,
     int(Type.ARENA_BACK): _arena_back,

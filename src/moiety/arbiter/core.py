@@ -28,9 +28,6 @@ from moiety.arbiter.turns import Turns
 from moiety.arbiter.views import GpuView, TenantView, view_gpu, view_tenant
 from moiety.model.share import Share
 
-_BELIEVED_S = 0.001
-"""how long at least a holder is taken to be idle once it said so"""
-
 
 class Arbiter:
     """Decides about one node.
@@ -109,6 +106,11 @@ class Arbiter:
         """Bytes of host memory that each tenant's data could need at one time."""
         return needs(self._ledger)
 
+    def managed_bytes(self, tenant: int, gpu: int) -> int:
+        """What a tenant has on a GPU that the driver pages; 0 if it is not there."""
+        entry = self._ledger.entry(tenant, gpu)
+        return entry.managed_bytes if entry else 0
+
     # Who is there
 
     def _joined(self, event: ev.Joined) -> None:
@@ -170,6 +172,7 @@ class Arbiter:
             expected_bytes=event.residue_bytes,
             allocated_bytes=event.allocated_bytes,
             pinned_bytes=event.pinned_bytes,
+            managed_bytes=event.managed_bytes,
             # a holder may be about to map what it was admitted
             charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
         )
@@ -220,7 +223,11 @@ class Arbiter:
         entry.allocated_bytes += event.bytes
         if pinned:
             entry.pinned_bytes += event.bytes
-        tenant.requests.append(Request(event.serial, event.gpu, event.bytes, pinned=pinned))
+        if event.managed:
+            entry.managed_bytes += event.bytes
+        tenant.requests.append(
+            Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
+        )
         self._want(tenant)
 
     def _freed(self, event: ev.Freed) -> None:
@@ -232,6 +239,8 @@ class Arbiter:
         entry.allocated_bytes = max(pending, entry.allocated_bytes - event.bytes)
         if event.pinned:
             entry.pinned_bytes = max(0, entry.pinned_bytes - event.bytes)
+        if event.managed:
+            entry.managed_bytes = max(0, entry.managed_bytes - event.bytes)
         entry.charged_bytes = max(0, entry.charged_bytes - event.resident_bytes)
         tenant.trim(event.gpu)
 
@@ -242,6 +251,7 @@ class Arbiter:
             self._want(tenant)
 
     def _want(self, tenant: Tenant) -> None:
+        self._end_silence(tenant)
         if tenant.state is State.OUT:
             self._accounts.wake(tenant)
             self._ledger.move(tenant, Cause.WANTED, self._now_s)
@@ -301,8 +311,21 @@ class Arbiter:
     def _idled(self, event: ev.Idle) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
-            tenant.idle_until_s = self._now_s + max(tenant.watched_s, _BELIEVED_S)
+            tenant.silent_since_s = self._now_s - tenant.watched_s
             tenant.watched_s = 0.0
+
+    def _busied(self, event: ev.Busy) -> None:
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
+            self._end_silence(tenant)
+
+    def _end_silence(self, tenant: Tenant) -> None:
+        """It submits again, or is about to: remember how long it did not, if that was known."""
+        if tenant.silent_since_s is not None:
+            length_s = self._now_s - tenant.silent_since_s
+            tenant.silent_since_s = None
+            if length_s >= self._settings.idle_min_s:
+                tenant.silences.add(length_s)
 
     # What they are promised, and how is decided
 
@@ -360,6 +383,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Drained: Arbiter._drained,
     ev.Evicted: Arbiter._evicted,
     ev.Idle: Arbiter._idled,
+    ev.Busy: Arbiter._busied,
     ev.Pinned: Arbiter._pinned,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,

@@ -23,7 +23,7 @@ def needs(ledger: Ledger) -> dict[int, int]:
         short = max(0, expected - max(0, budget_bytes(ledger, gpu)))
         for tenant, entry in on:
             out = entry.allocated_bytes - tenant.pending_bytes(gpu) - entry.charged_bytes
-            movable = 0 if tenant.pinned else entry.allocated_bytes - tenant.kept_bytes(entry)
-            if need := max(min(movable, short), out, 0):
+            movable = entry.allocated_bytes - tenant.kept_bytes(entry) - entry.managed_bytes
+            if not tenant.pinned and (need := min(movable, max(short, out))) > 0:
                 found[tenant.number] = found.get(tenant.number, 0) + need
     return found

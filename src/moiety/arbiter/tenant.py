@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from moiety.arbiter.silences import Silences
 from moiety.arbiter.states import State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -17,6 +18,7 @@ class Request:
     bytes: int
     is_context: bool = False
     pinned: bool = False
+    managed: bool = False
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class OnGpu:
     """admitted, whether or not they are resident, requests under way included"""
     pinned_bytes: int = 0
     """those of them that can never leave"""
+    managed_bytes: int = 0
+    """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     orders: list[int] = field(default_factory=list)
@@ -66,8 +70,9 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
-    idle_until_s: float = 0.0
-    """it said that it is idle, and is believed until then"""
+    silent_since_s: float | None = None
+    """it has submitted nothing since then; None: nobody knows of that"""
+    silences: Silences = field(default_factory=Silences)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     handoff_s: float = 0.0
@@ -127,6 +132,11 @@ class Tenant:
     def is_firm(self) -> bool:
         """Whether nothing of it can be moved out now."""
         return self.pinned or self.silent or self.stuck_until_s > 0
+
+    @property
+    def managed_bytes(self) -> int:
+        """What of it the driver pages, on all its GPUs."""
+        return sum(on.managed_bytes for on in self.gpus.values())
 
     @property
     def is_growing(self) -> bool:

@@ -24,12 +24,16 @@ class Turns:
     def moved(self, tenant: Tenant, now_s: float) -> None:
         """Record that `tenant` is there now: it came from its `since_s` on."""
         took_s = now_s - tenant.since_s
+        paged = min(tenant.coming_bytes, tenant.managed_bytes)
+        moved = tenant.coming_bytes - paged
         tenant.handoffs_s += took_s
-        known_s = tenant.handoff_s
-        tenant.handoff_s = known_s + _SMOOTHING * (took_s - known_s) if known_s else took_s
-        if tenant.coming_bytes >= _MEASURABLE_BYTES and took_s > 0:
-            rate = tenant.coming_bytes / took_s
+        if moved >= _MEASURABLE_BYTES and took_s > 0:
+            rate = moved / took_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+        # What the driver pages it moves in the turn itself, and somebody else's out for it first.
+        cost_s = took_s + 2 * self.move_s(paged)
+        known_s = tenant.handoff_s
+        tenant.handoff_s = known_s + _SMOOTHING * (cost_s - known_s) if known_s else cost_s
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: as was set for it, or its part of a round.
@@ -54,12 +58,16 @@ class Turns:
         """How long it takes to move so many bytes one way."""
         return move_bytes / self._link_bytes_per_s
 
-    def idle_s(self, move_bytes: int) -> float:
+    def idle_s(self, holder: Tenant, move_bytes: int) -> float:
         """Silence after which a holder gives way when `move_bytes` would have to move.
 
-        As long as this hand-off and the one back cost: at most twice the best that could be
-        done by somebody who knows the future (the ski-rental bound).
+        At most as long as this hand-off and the one back cost; less where its last silences say
+        that it does not pay to wait (silences.py).
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
-        return max(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+        return holder.silences.patience_s(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+
+    def tell_s(self, move_bytes: int) -> float:
+        """Silence of which a holder is asked to tell: all that could be learned from."""
+        return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s

@@ -59,7 +59,7 @@ class SimulatedTenant:
         self.credit: dict[int, int] = {}
         self.restoring = False
         self.wanted = False
-        self.idle = False
+        self.told_idle = False
         self.watched = False
         self.hung = False
         """it reads nothing any more"""
@@ -106,6 +106,9 @@ class SimulatedTenant:
         """Use the GPU: pass the gate, or say once that it is closed."""
         if self.is_open:
             self.map()
+            if self.told_idle:
+                self.told_idle = False
+                self.sent.append(ev.Busy(self.number, self.epoch))
         elif not self.wanted:
             self.wanted = True
             self.sent.append(ev.Wanted(self.number))
@@ -120,6 +123,7 @@ class SimulatedTenant:
         """Be silent for as long as the watch asks."""
         if self.watched and self.is_open:
             self.watched = False
+            self.told_idle = True
             self.sent.append(ev.Idle(self.number, self.epoch))
 
     # The truth
@@ -177,6 +181,7 @@ class SimulatedTenant:
             self._drain(told.epoch)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
+            self.told_idle = False
 
     def _admitted(self, told: do.Admitted) -> None:
         if told.serial in self.attaching:
@@ -188,7 +193,7 @@ class SimulatedTenant:
 
     def _drain(self, epoch: int) -> None:
         self.credit.clear()
-        self.restoring = self.watched = False
+        self.restoring = self.watched = self.told_idle = False
         for gpu in self.contexts:
             self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
         self.sent.append(ev.Drained(self.number, epoch))
@@ -346,7 +351,7 @@ class SimulatedNode:
             tenant.sent.clear()
             tenant.orders.clear()
             tenant.credit.clear()
-            tenant.restoring = tenant.watched = tenant.wanted = False
+            tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""

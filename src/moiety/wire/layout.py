@@ -50,6 +50,8 @@ class Type(IntEnum):
     ARENA = 25
     ARENA_BACK = 26
     ARENA_NEED = 27
+    BUSY = 28
+    MODE = 29
     LIMIT = 30
     NEED = 31
 
@@ -72,6 +74,14 @@ class AllocFlag(IntFlag):
     """`mw_alloc.flags` and `mw_free.flags`."""
 
     PINNED = 1
+    MANAGED = 2
+
+
+class MemoryMode(IntEnum):
+    """How a process allocates; `enum mw_memory_mode`."""
+
+    SWAP = 0
+    MANAGED = 1
 
 
 class EvictedFlag(IntFlag):
@@ -112,6 +122,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("version", "I"),
         ("tenant", "I"),
         ("epoch", "I"),
+        ("mode", "I"),
         ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
@@ -122,6 +133,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("allocated_bytes", "Q"),
         ("resident_bytes", "Q"),
         ("pinned_bytes", "Q"),
+        ("managed_bytes", "Q"),
     ),
     "mw_attached": (
         HEADER,
@@ -150,6 +162,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_watch": (HEADER, ("idle_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
         ("depth", "I"),
