@@ -26,6 +26,8 @@ class Joined:
     pinned: bool = False
     resumed: bool = False
     share: Share = NOTHING_ASKED
+    name: str = ""
+    """how people know it; for sentences"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,14 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """The answer to `Look`: whether the process is stopped, by a signal, a debugger or a freezer."""
+
+    tenant: int
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShareSet:
     """What a process is promised has changed; `Arbiter.refuse_share` said that it can be."""
 
@@ -192,6 +202,7 @@ Event = (
     | Evicted
     | Idle
     | Pinned
+    | Looked
     | ShareSet
     | SettingsSet
     | Tick
