@@ -53,8 +53,9 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
         return result;
     }
     uint64_t used = memory_allocated(device);
-    *total = device->limit_bytes;
-    *available = used < device->limit_bytes ? device->limit_bytes - used : 0;
+    uint64_t limit = device_limit(device);
+    *total = limit;
+    *available = used < limit ? limit - used : 0; /* none where it was lowered below the use */
     return CUDA_SUCCESS;
 }
 

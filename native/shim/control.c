@@ -134,6 +134,8 @@ static void answer(const union link_message *message)
     if (!request) {
         if (message->header.type == MW_REFUSED) {
             say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+        } else if (message->header.type == MW_ATTACHED) { /* to what a new agent was told */
+            devices_limit(message->attached.gpu, message->attached.limit_bytes);
         }
         return;
     }
@@ -172,6 +174,9 @@ static void carry_out(const union link_message *message)
     case MW_WATCH:
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
+        break;
+    case MW_LIMIT:
+        devices_limit(message->amount.gpu, message->amount.bytes);
         break;
     case MW_ATTACHED:
     case MW_ALLOCATED:

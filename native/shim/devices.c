@@ -66,7 +66,7 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
     }
     device->gpu = attached->gpu;
     device->total_bytes = total;
-    device->limit_bytes = attached->limit_bytes;
+    __atomic_store_n(&device->limit_bytes, attached->limit_bytes, __ATOMIC_RELAXED);
     device->chunk_bytes = attached->chunk_bytes;
     __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     if (type == MW_ATTACH) {
@@ -153,6 +153,21 @@ struct device *device_of_gpu(uint32_t gpu)
         }
     }
     return NULL;
+}
+
+void devices_limit(uint32_t gpu, uint64_t limit_bytes)
+{
+    LOCK_SCOPE(&lock);
+    for (uint32_t i = 0; i < device_count; i++) {
+        if (devices[i].gpu == gpu) { /* looked up or attached */
+            __atomic_store_n(&devices[i].limit_bytes, limit_bytes, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+uint64_t device_limit(const struct device *device)
+{
+    return __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
 }
 
 struct device *device_next(const struct device *device)

@@ -17,7 +17,7 @@ struct device {
     bool attached; /* and made room for a context */
     uint32_t gpu;  /* the agent's index */
     uint64_t total_bytes;
-    uint64_t limit_bytes;
+    uint64_t limit_bytes; /* changes at any moment: read it with device_limit */
     uint64_t chunk_bytes;
     CUcontext primary;                /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
@@ -41,6 +41,9 @@ void device_created(struct device *device);
 CUresult device_current(struct device **device);
 /* By the agent's index; NULL if this process does not use it. */
 struct device *device_of_gpu(uint32_t gpu);
+/* What this process may allocate on a GPU has changed. */
+void devices_limit(uint32_t gpu, uint64_t limit_bytes);
+uint64_t device_limit(const struct device *device);
 /* Loops over the attached ones: start with NULL. */
 struct device *device_next(const struct device *device);
 

@@ -176,7 +176,7 @@ CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (bytes > device->limit_bytes) {
+    if (bytes > device_limit(device)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST) {

@@ -54,6 +54,8 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
+    MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
 
 /* mw_hello.flags */
@@ -126,7 +128,7 @@ struct mw_attached {
     uint64_t chunk_bytes; /* the largest chunk to back allocations with */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED */
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;

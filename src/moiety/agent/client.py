@@ -38,6 +38,8 @@ class Client:
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""
     allocating: dict[int, int] = field(default_factory=dict)
+    limits: dict[int, int] = field(default_factory=dict)
+    """by GPU: what it was told that it may allocate"""
     overdue_s: float | None = None
     """how long it had not drained when that was last reported"""
 

@@ -66,13 +66,23 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
 
 def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
     """Tell a process how it may use a GPU."""
+    client.limits[gpu] = node.limit_bytes(client, gpu)
     reply = Attached(
         serial=serial,
         gpu=gpu,
-        limit_bytes=node.limit_bytes(client, gpu),
+        limit_bytes=client.limits[gpu],
         chunk_bytes=node.gpus[gpu].budget.chunk_bytes,
     )
     client.connection.send(reply.encode())
+
+
+def tell_limits(node: Node, client: Client) -> None:
+    """Tell a process what it may allocate, where that is not what it was told."""
+    for gpu, told in client.limits.items():
+        limit = node.limit_bytes(client, gpu)
+        if limit != told:
+            client.limits[gpu] = limit
+            client.connection.send(Amount(Type.LIMIT, 0, gpu, limit).encode())
 
 
 def _refused(node: Node, client: Client, wanted: do.Refused) -> None:

@@ -139,6 +139,7 @@ class Node:
         if part != client.part:
             client.part = part
             self.feed(ev.ShareSet(client.number, part))
+            hands.tell_limits(self, client)
 
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GRANULE_BYTES
+from moiety.model.share import check_quantum
 from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 ARENA_SHARE: Final = 0.8
@@ -36,6 +37,10 @@ class Options:
         if arena is None:
             arena = int(available_bytes() * ARENA_SHARE)
         return Settings(arena_bytes=arena, **self.settings)
+
+    def settings_over(self, settings: Settings) -> Settings:
+        """The settings as this agent was started, with the host memory that it found then."""
+        return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,11 @@ def parse_speed(text: str) -> int:
     raise ValueError(f"{text!r} is no speed at all")
 
 
+def parse_quantum(text: str) -> float:
+    """Seconds, 0 for none of its own; raises ValueError."""
+    return check_quantum(value) if (value := parse_duration(text)) else value
+
+
 FLAGS: Final = (
     Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
     Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
@@ -89,6 +99,7 @@ FLAGS: Final = (
     Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
     Flag("--turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", True),
     Flag("--turn-factor", "turn_factor", parse_factor, "N", "turn length / hand-off time", True),
+    Flag("--quantum", "quantum_s", parse_quantum, "TIME", "length of every turn; 0: none", True),
     Flag("--idle-min", "idle_min_s", parse_duration, "TIME", "silence that ends a turn", True),
     Flag(
         "--idle-free", "idle_free_s", parse_duration, "TIME", "same, if no data has to move", True

@@ -63,6 +63,7 @@ class SetShare(Request, frozen=True, tag="set_share"):
     memory_limit_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
     priority: Priority | msgspec.UnsetType = msgspec.UNSET
     latency: bool | msgspec.UnsetType = msgspec.UNSET
+    quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SetAgent(Request, frozen=True, tag="set_agent"):
@@ -71,6 +72,8 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
     settings: dict[str, str]
     """by field of the arbiter's settings, as typed"""
     overdue_kill: bool | None = None
+    defaults: bool = False
+    """forget first what was changed before"""
 
 
 class Timeline(Request, frozen=True, tag="timeline"):
@@ -130,6 +133,8 @@ class Shared(Answer, frozen=True, tag="shared"):
     program: str
     pid: int
     share: Share
+    above_limit_bytes: int = 0
+    """the most that one of its processes has on a GPU beyond the new limit"""
 
 
 class GpuRow(msgspec.Struct, frozen=True):
@@ -163,6 +168,8 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     workloads: int
     tenants: int
     gpus: list[GpuRow]
+    settings: dict[str, float | int | str | bool] = {}
+    """how the arbiter decides, by field"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

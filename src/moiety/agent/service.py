@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import os
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from moiety.agent import requests, workloads
+from moiety.agent import kept, requests, workloads
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
 from moiety.agent.locks import FileLock, LockHeld
@@ -63,11 +64,12 @@ class Service:
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
         records, survivors = workloads.survivors(self._directory)
+        changed = kept.read(self._directory, self._options, log)
         self._node = node = Node(
             loop,
             devices,
             gpus,
-            self._settings(bool(survivors)),
+            changed.over(self._settings(bool(survivors))),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
         )
@@ -88,6 +90,7 @@ class Service:
             product=__version__,
             stop=self._stop,
             began_s=loop.time(),
+            changed=changed,
         )
         with must_be_usable(self._directory):
             await control.open()
@@ -107,6 +110,8 @@ class Service:
         reason = await self._ended
         self._log.info("ending", reason=reason, clients=len(node.clients))
         control.close()
+        with contextlib.suppress(OSError):  # a full disk: then it counts as killed
+            kept.write(self._directory, control.changed, None)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         node.stop()
         known.close()

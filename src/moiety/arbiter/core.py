@@ -336,10 +336,18 @@ class Arbiter:
         for gpu, on in tenant.gpus.items():
             capacity = self._ledger.specs[gpu].capacity_bytes
             on.limit_bytes = capacity if limit is None else min(limit, capacity)
+        self._set_turn(tenant)
+
+    def _set_turn(self, tenant: Tenant) -> None:
+        """A turn that has begun is as long as turns are from now on."""
+        if tenant.state is State.HOLDING:
+            tenant.turn_ends_s = tenant.since_s + self._turns.turn_s(tenant)
 
     def _settings_set(self, event: ev.SettingsSet) -> None:
         self._settings = replace(event.settings, arena_bytes=self._ledger.arena_bytes)
         self._turns.settings = self._settings
+        for tenant in self._ledger.tenants.values():
+            self._set_turn(tenant)
 
     def _ticked(self, event: ev.Tick) -> None:
         del event

@@ -44,6 +44,8 @@ class Settings:
     """turn = max(turn_min, factor x measured hand-off): hand-offs cost at most 1/(1 + factor)"""
     turn_max_s: float = 60.0
     """but no longer than this: a hand-off that somebody held up says little about the next"""
+    quantum_s: float = 0.0
+    """every turn is so long instead, whatever its hand-off cost; 0: as the three above say"""
     idle_min_s: float = 0.02
     """how long a holder with data to move is silent before it counts as idle"""
     idle_free_s: float = 0.001

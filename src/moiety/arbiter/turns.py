@@ -27,7 +27,9 @@ class Turns:
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
 
     def turn_s(self, tenant: Tenant) -> float:
-        """Turn length: long enough that its own hand-off stays a small part of it."""
+        """Turn length: as was set for it, or long enough that its hand-off is a small part."""
+        if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
+            return quantum_s
         return max(self.settings.turn_min_s, self.worthwhile_s(tenant))
 
     def worthwhile_s(self, tenant: Tenant) -> float:

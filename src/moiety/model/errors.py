@@ -8,7 +8,8 @@
     │   ├── InvalidFraction                       68
     │   ├── InvalidPriority                       69
     │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
-    │   └── MemoryAboveLimit                      75
+    │   ├── MemoryAboveLimit                      75
+    │   └── LimitTooSmall                         85   --memory-limit 1
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
@@ -182,6 +183,19 @@ class MemoryAboveLimit(InvalidValue):
             f"{format_bytes(request)} cannot be kept for whoever may allocate "
             f"at most {format_bytes(limit)}",
             f"--memory {_flag(limit)} or less, or a larger --memory-limit",
+        )
+
+
+class LimitTooSmall(InvalidValue):
+    """A memory limit under which nothing at all could be allocated."""
+
+    exit_code = 85
+
+    def __init__(self, limit: int, least: int) -> None:
+        super().__init__(
+            f"with a memory limit of {format_bytes(limit)} nothing could be allocated: GPU memory "
+            f"is given out in pieces of {format_bytes(least)}",
+            f"--memory-limit {_flag(least)} or more",
         )
 
 

@@ -9,9 +9,19 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
-from moiety.model.errors import InvalidPriority, MemoryAboveLimit, RequestAboveLimit
-from moiety.model.format import format_bytes, format_fraction
+from moiety.model.errors import (
+    InvalidDuration,
+    InvalidPriority,
+    MemoryAboveLimit,
+    RequestAboveLimit,
+)
+from moiety.model.format import format_bytes, format_duration, format_fraction
+
+QUANTUM_MIN_S: Final = 0.001
+"""a shorter turn would be over before the messages about it were read"""
+QUANTUM_MAX_S: Final = 3600.0
 
 
 class Priority(IntEnum):
@@ -27,7 +37,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a workload asks of a GPU. Raises RequestAboveLimit or MemoryAboveLimit."""
+    """What a workload asks of a GPU. Raises an InvalidValue if it makes no sense in itself."""
 
     gpu: float | None = None
     """the part of the GPU's time that it is guaranteed; None: as much as others who ask nothing"""
@@ -40,6 +50,8 @@ class Share:
     priority: Priority = Priority.NORMAL
     latency: bool = False
     """it goes first at once, before all priorities"""
+    quantum_s: float | None = None
+    """how long its turns are; None: as the agent makes them"""
 
     def __post_init__(self) -> None:
         if self.gpu is not None and self.gpu > self.gpu_limit:
@@ -47,6 +59,8 @@ class Share:
         limit = self.memory_limit_bytes
         if limit is not None and self.memory_bytes > limit:
             raise MemoryAboveLimit(self.memory_bytes, limit)
+        if self.quantum_s is not None:
+            check_quantum(self.quantum_s)
 
     @property
     def is_timed(self) -> bool:
@@ -79,11 +93,22 @@ class Share:
             parts.append(f"{format_bytes(self.memory_bytes)} kept")
         if self.memory_limit_bytes is not None:
             parts.append(f"at most {format_bytes(self.memory_limit_bytes)}")
+        if self.quantum_s is not None:
+            parts.append(f"turns of {format_duration(self.quantum_s)}")
         return ", ".join([*parts, "latency" if self.latency else f"priority {self.priority}"])
 
 
 NOTHING_ASKED = Share()
 """an equal part, whatever the others ask for"""
+
+
+def check_quantum(quantum_s: float) -> float:
+    """The length of a turn, if there can be such turns. Raises InvalidDuration."""
+    if not QUANTUM_MIN_S <= quantum_s <= QUANTUM_MAX_S:
+        least, most = format_duration(QUANTUM_MIN_S), format_duration(QUANTUM_MAX_S)
+        problem = f"is no length of a turn: those last {least} to {most}"
+        raise InvalidDuration(format_duration(quantum_s), problem)
+    return quantum_s
 
 
 def parse_priority(text: str) -> Priority:

@@ -47,6 +47,8 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    LIMIT = 30
+    NEED = 31
 
 
 class HelloFlag(IntFlag):

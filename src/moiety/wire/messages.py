@@ -150,6 +150,7 @@ class Amount(Message, frozen=True):
         Type.RESIDENT,
         Type.EVICT,
         Type.ALLOCATED,
+        Type.LIMIT,
     )
 
     gpu: int = 0
@@ -157,10 +158,10 @@ class Amount(Message, frozen=True):
 
 
 class Alloc(Message, frozen=True):
-    """May so many bytes more be allocated?"""
+    """May so many bytes more be allocated? With NEED: the driver itself lacks them."""
 
     LAYOUT = "mw_alloc"
-    TYPES = (Type.ALLOC,)
+    TYPES = (Type.ALLOC, Type.NEED)
 
     type: int = Type.ALLOC
     serial: int = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.model.share import Share
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
 
@@ -59,6 +61,26 @@ def test_a_turn_is_as_long_as_the_handoff_is_costly(node: SimulatedNode) -> None
     wants(node, first)
     assert revoked(node.tick(8.9)) == []
     assert revoked(node.tick(0.2)) == [second.number]
+
+
+def test_a_quantum_is_the_length_of_a_turn_whatever_the_handoff_cost(node: SimulatedNode) -> None:
+    first, second = node.start({0: [60]}), node.start({0: [60]})
+    node.feed(ev.ShareSet(second.number, Share(quantum_s=0.2)))
+    node.feed(ev.SettingsSet(replace(node.settings, quantum_s=0.05)))
+    assert revoked(node.tick(0.045)) == []
+    assert revoked(node.tick(0.01)) == [first.number]  # the turn that had begun is as short
+    node.now_s += 1.0
+    node.settle()
+    wants(node, first)
+    assert revoked(node.tick(0.15)) == []
+    assert revoked(node.tick(0.06)) == [second.number]
+    node.settle()
+    node.feed(ev.ShareSet(first.number, Share(quantum_s=3.0)))
+    wants(node, second)
+    assert revoked(node.tick(2.9)) == []
+    node.feed(ev.ShareSet(first.number, Share()))
+    assert revoked(node.tick(0.0)) == []
+    assert revoked(node.told) == [first.number, second.number, first.number]
 
 
 def test_memory_asked_for_while_out_is_there_when_the_turn_begins(node: SimulatedNode) -> None:

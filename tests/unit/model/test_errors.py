@@ -19,6 +19,7 @@ EXAMPLES = [
     errors.InvalidPriority("urgent", ["low", "high"]),
     errors.RequestAboveLimit(0.5, 0.3),
     errors.MemoryAboveLimit(2 << 30, 1 << 30),
+    errors.LimitTooSmall(1, 2 << 20),
     errors.InternalError("a lease without a tenant"),
     errors.SystemRefusal(OSError(28, "No space left on device")),
     errors.LimitAboveCapacity(limit=100 << 30, possible=78 << 30),
