@@ -44,6 +44,10 @@ class TenantView:
     handoffs_s: float = 0.0
     evicted_bytes: int = 0
     lag_s: float = 0.0
+    is_stopped: bool = False
+    """its process is, and something is expected of it"""
+    is_overdue: bool = False
+    """it did not do what it was told by the deadline"""
     paused: bool = False
     """whether its limit is used up for the moment"""
     since_s: float = 0.0
@@ -90,6 +94,8 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
         handoffs_s=tenant.handoffs_s,
         evicted_bytes=tenant.evicted_bytes,
         lag_s=tenant.lag_s,
+        is_stopped=tenant.stopped,
+        is_overdue=tenant.silent,
         paused=tenant.paused,
         since_s=tenant.since_s,
         gpus={
