@@ -2,6 +2,7 @@
 #ifndef MOIETY_SHIM_BLOCKS_H
 #define MOIETY_SHIM_BLOCKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,9 @@ struct block {
     struct device *device;
     CUcontext context;
     struct slab *slab; /* it holds small allocations; NULL: it is one */
+    uint64_t born;     /* counts up from allocation to allocation */
+    uint32_t busy;     /* chunks that are being looked at or moved */
+    bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];
 };
@@ -35,10 +39,16 @@ uint64_t block_destroy(struct block *block);
 CUresult block_map(struct block *block);
 /* The address of a chunk. */
 CUdeviceptr block_at(const struct block *block, uint32_t chunk);
+/* A chunk is being looked at or moved / is not any more. */
+void block_begin(struct block *block, uint32_t chunk);
+void block_end(struct block *block, uint32_t chunk);
+/* Lets nothing more of the block be moved, and sleeps (with the lock dropped meanwhile) until what
+ * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
+void block_retire(struct block *block);
 
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
-/* The block that `pointer` lies in (within span); NULL if none. */
+/* The block that `pointer` lies in (within span); NULL if none, or if it is about to go. */
 struct block *blocks_find(CUdeviceptr pointer);
 size_t blocks_count(void);
 struct block *blocks_get(size_t index);

@@ -83,11 +83,13 @@ static void drop_later(const struct block *block)
     }
 }
 
-/* With blocks_lock held: out of the table, out of the world, and the agent knows. */
+/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
+ * of the world, and the agent knows. */
 static void discard(struct block *block)
 {
     struct device *device = block->device;
     uint64_t span = block->span;
+    block_retire(block);
     drop_later(block);
     blocks_remove(block);
     tell_freed(device, span, block_destroy(block));
@@ -297,13 +299,15 @@ uint64_t memory_allocated(const struct device *device)
 void memory_forget(struct device *device, CUcontext context)
 {
     LOCK_SCOPE(&blocks_lock);
-    for (size_t i = blocks_count(); i-- > 0;) {
-        struct block *block = blocks_get(i);
-        if (block->device == device && (!context || block->context == context)) {
+    for (size_t i = blocks_count(); i > 0;) {
+        struct block *block = blocks_get(--i);
+        bool wanted = block->device == device && (!context || block->context == context);
+        if (wanted && !block->leaves) {
             if (block->slab) {
                 slab_drop(block);
             }
             discard(block);
+            i = blocks_count(); /* the table may have changed meanwhile */
         }
     }
 }

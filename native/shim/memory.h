@@ -27,14 +27,7 @@ uint64_t memory_allocated(const struct device *device);
 /* Frees everything that was allocated in this context (or on the device, if NULL). */
 void memory_forget(struct device *device, CUcontext context);
 
-/* ---- for the control thread, while the gate is closed and drained ---- */
-
-/* Moves out at least `bytes`, calling `report` after each step. 0, or -ENOMEM when host memory or
- * the driver refused to take more. */
-int memory_evict(struct device *device, uint64_t bytes,
-                 void (*report)(struct device *device, uint64_t bytes, bool last, bool failed));
-/* Brings back what the device's credit allows. True when everything on it is present. */
-bool memory_restore(struct device *device);
+/* ---- for the control thread (moving is in swap.h) ---- */
 
 /* Locks out changes while a new agent is told the totals. */
 void memory_freeze(void);
@@ -42,10 +35,6 @@ void memory_thaw(void);
 /* A question was answered with yes: its bytes count from now on. Control thread only. */
 void memory_admitted(uint32_t gpu, uint64_t bytes);
 
-struct memory_moved {
-    uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
-};
-struct memory_moved memory_moved(void);
 void memory_after_fork(void);
 
 #endif

@@ -194,16 +194,17 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
-    uint64_t evicted_bytes;
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
+    uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
     uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t reserved[7];
+    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
+    uint64_t reserved[6];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

@@ -111,9 +111,7 @@ class Conversation:
         welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(
-            client.number, holding, epoch, pinned, resumed, self._share, str(client)
-        )
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
 
     def _hang_up(self, code: Refusal, text: str) -> None:

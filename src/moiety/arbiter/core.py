@@ -275,8 +275,6 @@ class Arbiter:
         self._answered(tenant)
         tenant.reopens = tenant.gave_up = 0
         again = tenant.stands_at_gate
-        if not again:
-            self._accounts.sleep(tenant)
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
 
     def _evicted(self, event: ev.Evicted) -> None:

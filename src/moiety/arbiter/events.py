@@ -156,7 +156,7 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The answer to `Look`: whether the process is stopped, by a signal, a debugger or a freezer."""
+    """The answer to `Look`: whether a signal, a debugger or a freezer stopped the process."""
 
     tenant: int
     stopped: bool

@@ -95,6 +95,7 @@ def finish_coming(scene: Scene) -> bool:
         tenant.coming_bytes = 0
         tenant.room_given = tenant.restored = False
         tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
+        tenant.round_s = scene.accounts.round_s(tenant)
         tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))

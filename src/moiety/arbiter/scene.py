@@ -141,8 +141,12 @@ class Scene:
             for other, on in self.ledger.on(gpu)
             if other is not tenant and (stays := other.staying_bytes(on)) > 0
         ]
-        why = [f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others]
-        late = [f"{other.label}, which {found}" for other, _ in others if (found := why_late(other))]
+        why = [
+            f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others
+        ]
+        late = [
+            f"{other.label}, which {found}" for other, _ in others if (found := why_late(other))
+        ]
         waits = f"waits for {' and '.join(late)}: " if late else ""
         beside = f" beside {', '.join(why)}" if why else ""
         return f"{waits}its {need} do not fit into the {room} of GPU {gpu}{beside}"

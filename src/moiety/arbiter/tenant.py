@@ -38,6 +38,8 @@ class OnGpu:
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
     """the part of the GPU's time that it was charged last"""
+    lag_s: float = 0.0
+    """time of this GPU that it is behind what it should have received; negative: ahead"""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Tenant:
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     handoff_s: float = 0.0
-    """how long its last coming took"""
+    """how long its coming takes, after the last few"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
@@ -110,8 +112,8 @@ class Tenant:
     rank: int = NOTHING_ASKED.rank
     part: float = 1.0
     """what it should receive now of what its class receives"""
-    lag_s: float = 0.0
-    """GPU time that it is behind what it should have received; negative: ahead"""
+    round_s: float = 0.0
+    """what the hand-offs of all who take turns with it cost, each coming once, as it began"""
     joined_s: float = 0.0
     rate: float = 0.0
     received_s: float = 0.0
@@ -133,6 +135,14 @@ class Tenant:
     def holds(self) -> bool:
         """Whether its lease word is open."""
         return self.state in WITH_LEASE
+
+    @property
+    def lag_s(self) -> float:
+        """GPU time that it is behind what it should have received; negative: ahead."""
+        if len(self.gpus) == 1:
+            (on,) = self.gpus.values()
+            return on.lag_s
+        return sum(on.lag_s for on in self.gpus.values()) / max(1, len(self.gpus))
 
     @property
     def stays(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
@@ -92,12 +93,22 @@ def take_turns(scene: Scene) -> None:
 
 
 def _demands(scene: Scene) -> list[Tenant]:
-    """The highest class first; in it who holds and grows, then who is furthest behind."""
+    """The highest class first; in it who holds and grows, then who is furthest behind.
+
+    Where nobody asked for a part of the time, who came first goes before those who are less than
+    two turns further behind: they take turns in the same order each round.
+    """
     tenants = scene.ledger.tenants
     growing = [t for t in scene.asking if t.is_growing]
     demands = growing + [tenants[number] for number in scene.ledger.queue]
-    if len(demands) > 1:
-        demands.sort(key=lambda t: (-t.rank, t.state is State.WAITING, -t.lag_s))
+    if len(demands) < 2:
+        return demands
+
+    def urgency(tenant: Tenant) -> tuple[int, bool, int]:
+        step_s = EXACT_S if scene.has_timed else 2 * scene.turns.turn_s(tenant)
+        return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
+
+    demands.sort(key=urgency)
     return demands
 
 

@@ -158,7 +158,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("waited_ns", "Q"),
         ("unknown_calls", "Q"),
         ("closed_passes", "Q"),
-        ("reserved", "56x"),
+        ("zero_bytes", "Q"),
+        ("reserved", "48x"),
         ("slots", f"{SLOTS_MAX * 64}x"),
     ),
 }

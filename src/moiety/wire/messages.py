@@ -299,10 +299,11 @@ class Counters(msgspec.Struct, frozen=True):
     waited_ns: int = 0
     unknown_calls: int = 0
     closed_passes: int = 0
+    zero_bytes: int = 0
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+_COUNTERS_HEAD: Final = struct.Struct("<10Q")
 
 
 def decode_counters(page: bytes) -> Counters:

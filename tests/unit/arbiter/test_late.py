@@ -131,7 +131,9 @@ def test_a_stopped_one_is_named_and_goes_on_when_continued(node: SimulatedNode) 
     assert waiter.is_open
 
 
-def test_one_that_is_stopped_while_it_comes_is_waited_for_only_by_those_without_room(node: SimulatedNode) -> None:
+def test_one_that_is_stopped_while_it_comes_is_waited_for_only_by_those_without_room(
+    node: SimulatedNode,
+) -> None:
     first = node.start({0: [60]})
     second = node.start({0: [60]})
     go(node, 0.3)
