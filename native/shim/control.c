@@ -31,6 +31,7 @@ static struct lock begin_lock;
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
 static uint64_t watch_since_ns;
+static bool told_idle; /* and the watch goes on until something is submitted */
 
 bool control_is_active(void) { return active; }
 
@@ -167,6 +168,7 @@ static void carry_out(const union link_message *message)
     case MW_WATCH:
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
+        told_idle = false;
         break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
@@ -189,8 +191,12 @@ static void watch(void)
     if (passes != watch_passes || inside) {
         watch_passes = passes;
         watch_since_ns = now;
-    } else if (now - watch_since_ns >= watch_us * 1000) {
-        watch_us = 0;
+        if (told_idle) {
+            watch_us = 0;
+            link_note(MW_BUSY, session.epoch);
+        }
+    } else if (!told_idle && now - watch_since_ns >= watch_us * 1000) {
+        told_idle = true;
         link_note(MW_IDLE, session.epoch);
     }
 }

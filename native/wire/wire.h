@@ -54,6 +54,7 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_BUSY = 28,     /* > after MW_IDLE: something was submitted again; this ends the watch */
     MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
@@ -159,7 +160,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */

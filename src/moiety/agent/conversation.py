@@ -263,6 +263,10 @@ def _idle(node: Node, client: Client, message: LeaseNote) -> None:
     node.feed(ev.Idle(client.number, message.epoch))
 
 
+def _busy(node: Node, client: Client, message: LeaseNote) -> None:
+    node.feed(ev.Busy(client.number, message.epoch))
+
+
 def _pinned(node: Node, client: Client, message: Pinned) -> None:
     client.pinned = message.reason or "unknown"
     node.log.info("pinned", client=str(client), call=message.reason)
@@ -294,5 +298,6 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.DRAINED): _drained,
     int(Type.EVICTED): _evicted,
     int(Type.IDLE): _idle,
+    int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
 }

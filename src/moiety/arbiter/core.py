@@ -27,9 +27,6 @@ from moiety.arbiter.turns import Turns
 from moiety.arbiter.views import GpuView, TenantView, view_gpu, view_tenant
 from moiety.model.share import Share
 
-_BELIEVED_S = 0.001
-"""how long at least a holder is taken to be idle once it said so"""
-
 
 class Arbiter:
     """Decides about one node.
@@ -241,6 +238,7 @@ class Arbiter:
             self._want(tenant)
 
     def _want(self, tenant: Tenant) -> None:
+        self._end_silence(tenant)
         if tenant.state is State.OUT:
             self._accounts.wake(tenant)
             self._ledger.move(tenant, Cause.WANTED, self._now_s)
@@ -320,8 +318,21 @@ class Arbiter:
     def _idled(self, event: ev.Idle) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant and tenant.holds and tenant.epoch == event.epoch:
-            tenant.idle_until_s = self._now_s + max(tenant.watched_s, _BELIEVED_S)
+            tenant.silent_since_s = self._now_s - tenant.watched_s
             tenant.watched_s = 0.0
+
+    def _busied(self, event: ev.Busy) -> None:
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
+            self._end_silence(tenant)
+
+    def _end_silence(self, tenant: Tenant) -> None:
+        """It submits again, or is about to: remember how long it did not, if that was known."""
+        if tenant.silent_since_s is not None:
+            length_s = self._now_s - tenant.silent_since_s
+            tenant.silent_since_s = None
+            if length_s >= self._settings.idle_min_s:
+                tenant.silences.add(length_s)
 
     # What they are promised, and how is decided
 
@@ -375,6 +386,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Drained: Arbiter._drained,
     ev.Evicted: Arbiter._evicted,
     ev.Idle: Arbiter._idled,
+    ev.Busy: Arbiter._busied,
     ev.Pinned: Arbiter._pinned,
     ev.Looked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,

@@ -147,6 +147,14 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """A holder that had said `Idle` submits again; it is watched no more."""
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """From now on nothing of the process can leave the GPU."""
 
@@ -201,6 +209,7 @@ Event = (
     | Drained
     | Evicted
     | Idle
+    | Busy
     | Pinned
     | Looked
     | ShareSet

@@ -76,7 +76,8 @@ class Evict:
 class Watch:
     """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch.
 
-    `Idle` and `Revoke` end it too; a new one replaces the last.
+    It answers with `Idle`, and with `Busy` once it submits again: that ends the watch too, and so
+    does `Revoke`. A new one replaces the last.
     """
 
     tenant: int

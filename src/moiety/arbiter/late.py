@@ -67,7 +67,7 @@ def _reopens_s(tenant: Tenant, settings: Settings) -> float:
     over = tenant.gave_up or tenant.reopens >= settings.reopen_most
     doublings = _LAST_DOUBLINGS if over else tenant.reopens
     stands_since_s = max(tenant.since_s, tenant.wants_since_s)
-    return stands_since_s + settings.reopen_after_s * 2**doublings
+    return stands_since_s + settings.reopen_after_s * 2.0**doublings
 
 
 def _give_back(scene: Scene, tenant: Tenant) -> bool:

@@ -89,7 +89,9 @@ class Ledger:
         if tenant.state not in REVOKED:
             tenant.wants_again = False
         tenant.since_s = now_s
-        tenant.watched_s = tenant.idle_until_s = 0.0
+        tenant.watched_s = 0.0
+        if tenant.state is State.WAITING or tenant.state is State.HOLDING:
+            tenant.silent_since_s = None
         tenant.blocked_by = ""
 
     def balances(self) -> dict[int, Balance]:

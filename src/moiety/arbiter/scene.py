@@ -5,6 +5,8 @@ Every phase of a round (turning.py, moving.py) sees what those before it changed
 
 from __future__ import annotations
 
+import math
+
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.late import look_after, why_late
@@ -70,7 +72,7 @@ class Scene:
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
             if tenant.requests:
                 self.asking.append(tenant)
-            if tenant.watched_s:
+            if tenant.watched_s or tenant.silent_since_s is not None:
                 self.watched.append(tenant)
             if tenant.stuck_until_s:
                 if self.now_s >= tenant.stuck_until_s:
@@ -177,8 +179,8 @@ class Scene:
         """
         if self.now_s < tenant.kept_until_s:
             return False
-        # who waits for memory is silent, but not idle
-        if self.now_s < tenant.idle_until_s and not tenant.is_growing:
+        move_bytes = self.move_bytes(waiting) if waiting else 0
+        if self.now_s >= self.idle_at_s(tenant, move_bytes):
             return True
         if waiting is not None and waiting.rank != tenant.rank:
             return waiting.rank > tenant.rank
@@ -190,7 +192,14 @@ class Scene:
 
     def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
         """Sort key: the lowest class first, then who is idle, then who holds the longest."""
-        return tenant.rank, self.now_s >= tenant.idle_until_s, tenant.since_s
+        return tenant.rank, tenant.silent_since_s is None, tenant.since_s
+
+    def idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
+        """When a holder counts as idle, unless it submits something before; it may be over."""
+        # who waits for memory is silent, but not idle
+        if holder.silent_since_s is None or holder.is_growing:
+            return math.inf
+        return holder.silent_since_s + self.turns.idle_s(holder, move_bytes)
 
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
@@ -219,19 +228,22 @@ class Scene:
         if self.now_s < ends_s:
             self.wake_at(ends_s)
         self.wanted_watches.add(holder.number)
-        if self.now_s < holder.idle_until_s:
-            self.wake_at(holder.idle_until_s)
+        if holder.silent_since_s is not None:
+            if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
+                self.wake_at(idle_at_s)
             return
-        idle_s = self.turns.idle_s(move_bytes)
-        if not holder.watched_s or idle_s < holder.watched_s / 2:
-            holder.watched_s = idle_s
-            self.out.append(do.Watch(holder.number, idle_s))
+        tell_s = self.turns.tell_s(move_bytes)
+        if not holder.watched_s or tell_s < holder.watched_s / 2:
+            holder.watched_s = tell_s
+            self.out.append(do.Watch(holder.number, tell_s))
 
     def end_watches(self) -> None:
         """Stop the watches that nobody needs any more."""
         for tenant in self.watched:
-            if tenant.watched_s and tenant.number not in self.wanted_watches:
+            is_watched = tenant.watched_s or tenant.silent_since_s is not None
+            if is_watched and tenant.number not in self.wanted_watches and tenant.stays:
                 tenant.watched_s = 0.0
+                tenant.silent_since_s = None
                 self.out.append(do.Watch(tenant.number, 0.0))
 
     def move(self, tenant: Tenant, cause: Cause) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from moiety.arbiter.silences import Silences
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -72,8 +73,9 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
-    idle_until_s: float = 0.0
-    """it said that it is idle, and is believed until then"""
+    silent_since_s: float | None = None
+    """it has submitted nothing since then; None: nobody knows of that"""
+    silences: Silences = field(default_factory=Silences)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     handoff_s: float = 0.0

@@ -54,12 +54,16 @@ class Turns:
         """How long it takes to move so many bytes one way."""
         return move_bytes / self._link_bytes_per_s
 
-    def idle_s(self, move_bytes: int) -> float:
+    def idle_s(self, holder: Tenant, move_bytes: int) -> float:
         """Silence after which a holder gives way when `move_bytes` would have to move.
 
-        As long as this hand-off and the one back cost: at most twice the best that could be
-        done by somebody who knows the future (the ski-rental bound).
+        At most as long as this hand-off and the one back cost; less where its last silences say
+        that it does not pay to wait (silences.py).
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
-        return max(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+        return holder.silences.patience_s(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+
+    def tell_s(self, move_bytes: int) -> float:
+        """Silence of which a holder is asked to tell: all that could be learned from."""
+        return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s

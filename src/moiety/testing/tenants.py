@@ -59,7 +59,7 @@ class SimulatedTenant:
         self.credit: dict[int, int] = {}
         self.restoring = False
         self.wanted = False
-        self.idle = False
+        self.told_idle = False
         self.watched = False
         self.hung = False
         """it reads nothing any more"""
@@ -113,6 +113,9 @@ class SimulatedTenant:
         if self.is_open:
             self.depends = max(0, self.depends - 1)
             self.map()
+            if self.told_idle:
+                self.told_idle = False
+                self.sent.append(ev.Busy(self.number, self.epoch))
         elif not self.wanted:
             self.wanted = True
             self.sent.append(ev.Wanted(self.number))
@@ -127,6 +130,7 @@ class SimulatedTenant:
         """Be silent for as long as the watch asks."""
         if self.watched and self.is_open:
             self.watched = False
+            self.told_idle = True
             self.sent.append(ev.Idle(self.number, self.epoch))
 
     # The truth
@@ -193,6 +197,7 @@ class SimulatedTenant:
                 self._drain(told.epoch)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
+            self.told_idle = False
 
     def _admitted(self, told: do.Admitted) -> None:
         if told.serial in self.attaching:
@@ -205,7 +210,7 @@ class SimulatedTenant:
     def _drain(self, epoch: int) -> None:
         self.draining = None
         self.credit.clear()
-        self.restoring = self.watched = False
+        self.restoring = self.watched = self.told_idle = False
         for gpu in self.contexts:
             self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
         self.sent.append(ev.Drained(self.number, epoch))
@@ -365,7 +370,7 @@ class SimulatedNode:
             tenant.sent.clear()
             tenant.orders.clear()
             tenant.credit.clear()
-            tenant.restoring = tenant.watched = tenant.wanted = False
+            tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
 
     def resume(self, tenant: SimulatedTenant) -> None:

@@ -47,6 +47,7 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    BUSY = 28
     LIMIT = 30
     NEED = 31
 

@@ -209,6 +209,7 @@ class LeaseNote(Message, frozen=True):
         Type.REVOKE,
         Type.DRAINED,
         Type.IDLE,
+        Type.BUSY,
     )
 
     epoch: int = 0

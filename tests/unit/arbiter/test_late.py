@@ -21,7 +21,7 @@ def node() -> SimulatedNode:
 
 
 def dependent(node: SimulatedNode, passes: int, size: int = 60) -> SimulatedTenant:
-    """A holder whose work ends only after its threads passed the gate so often; one stands there."""
+    """A holder whose work ends only after its threads passed the gate so often."""
     tenant = node.start({0: [size]})
     tenant.depends = passes
     return tenant
