@@ -162,12 +162,12 @@ def test_a_count_from_before_a_reopening_is_void(node: SimulatedNode) -> None:
     node.tick(0.2)
     holder.touch()
     node.hear(holder)
-    assert not holder.is_open
     old_epoch = holder.epoch
+    assert node.view(holder).state == "draining"
     node.tick(0.25)
-    assert holder.is_open
+    assert node.view(holder).state == "holding"
     node.tick(0.06)
-    assert not holder.is_open
+    assert node.view(holder).state == "draining"
     node.feed(ev.Residency(holder.number, 0, 10))
     node.feed(ev.Drained(holder.number, old_epoch))
     assert node.view(holder).gpus[0].resident_bytes == 60
