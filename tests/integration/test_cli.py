@@ -352,7 +352,7 @@ def test_an_agent_is_started_with_options_and_refuses_bad_ones(cli: Cli) -> None
     assert "--arena 23347MiB or less" in found.stderr
     assert not cli.is_served
 
-    started = cli("agent", "start", "--arena", "3GiB", "--turn-min", "50ms", "--overdue-kill")
+    started = cli("agent", "start", "--arena", "3GiB", "--turn-min", "50ms", "--overdue", "kill")
     assert started.returncode == 0, started.stderr
     status = json.loads(cli("agent", "status", "-o", "json").stdout)
     assert "is" not in status
