@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import makespan, overhead, shares, swap
+from bench import arena, makespan, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
@@ -16,6 +16,7 @@ SCRIPTS = {
     "makespan": makespan.measure,
     "shares": shares.measure,
     "swap": swap.measure,
+    "arena": arena.measure,
 }
 
 
