@@ -49,7 +49,7 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
-        self.has_timed = False
+        self.has_rivals = False
         self.has_limited = False
         self._look()
         self.balances = ledger.balances()
@@ -64,8 +64,8 @@ class Scene:
                 self.coming.append(tenant)
             elif state is State.DRAINING:
                 self.draining.append(tenant)
-            if tenant.timed:
-                self.has_timed = True
+            if tenant.timed or tenant.share.latency:
+                self.has_rivals = True
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
             if tenant.requests:
                 self.asking.append(tenant)
@@ -114,13 +114,13 @@ class Scene:
 
     def rivals(self, tenant: Tenant) -> list[Tenant]:
         """Those who hold or come and must not hold together with it, though memory may suffice."""
-        if not self.has_timed:
+        if not self.has_rivals:
             return []
         return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
 
     def is_drained_for(self, tenant: Tenant) -> bool:
         """Whether no rival's last work is still finishing."""
-        return not self.has_timed or not any(
+        return not self.has_rivals or not any(
             are_rivals(other, tenant) and not other.silent for other in self.draining
         )
 
@@ -256,9 +256,13 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
 
 
 def are_rivals(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants must take turns even if both fit: one's share of time is promised."""
+    """Whether two tenants must take turns even if both fit.
+
+    A part of the time was promised to one, or one goes first at once: what the other has queued
+    would be in its way.
+    """
     return (
-        (one.timed or other.timed)
+        (one.timed or other.timed or one.share.latency != other.share.latency)
         and one is not other
         and not one.gpus.keys().isdisjoint(other.gpus.keys())
     )

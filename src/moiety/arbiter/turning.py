@@ -104,8 +104,10 @@ def _demands(scene: Scene) -> list[Tenant]:
     if len(demands) < 2:
         return demands
 
+    is_exact = any(tenant.timed for tenant in demands)
+
     def urgency(tenant: Tenant) -> tuple[int, bool, int]:
-        step_s = EXACT_S if scene.has_timed else 2 * scene.turns.turn_s(tenant)
+        step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
         return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
@@ -144,7 +146,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
                 if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= movable_bytes(tenant, on)
-        if tenant.timed:  # it waits for the whole GPU
+        if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
