@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shim/arena.h"
+#include "shim/managed.h"
 #include "shim/real.h"
 
 #define PIECES 16       /* at least, of an allocation, unless they would be too small */
@@ -54,6 +55,11 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
     }
     *block = made;
     return CUDA_SUCCESS;
+}
+
+CUdeviceptr block_beyond(const struct block *block)
+{
+    return block->base + (block->managed ? block->bytes : block->span);
 }
 
 CUdeviceptr block_at(const struct block *block, uint32_t chunk)
@@ -110,6 +116,10 @@ void block_retire(struct block *block)
 uint64_t block_destroy(struct block *block)
 {
     uint64_t resident = 0;
+    if (block->managed) {
+        managed_release(block);
+        return 0;
+    }
     for (uint32_t i = 0; i < block->chunk_count; i++) {
         struct chunk *chunk = &block->chunks[i];
         if (chunk->present) {
@@ -173,7 +183,7 @@ struct block *blocks_find(CUdeviceptr pointer)
 {
     size_t at = above(pointer);
     struct block *block = at ? table[at - 1] : NULL;
-    bool inside = block && pointer < block->base + block->span && !block->leaves;
+    bool inside = block && pointer < block_beyond(block) && !block->leaves;
     return inside ? block : NULL;
 }
 

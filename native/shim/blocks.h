@@ -17,10 +17,11 @@ struct slab;
 struct block {
     CUdeviceptr base;
     uint64_t bytes; /* as asked for */
-    uint64_t span;  /* whole granules: what it is charged with */
+    uint64_t span;  /* whole granules (managed: pages): what it is charged with */
     struct device *device;
     CUcontext context;
     struct slab *slab; /* it holds small allocations; NULL: it is one */
+    bool managed;      /* paged by the driver, so it has no chunks of ours */
     uint64_t born;     /* counts up from allocation to allocation */
     uint32_t busy;     /* chunks that are being looked at or moved */
     bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
@@ -37,6 +38,8 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
 uint64_t block_destroy(struct block *block);
 /* Backs all chunks; CUDA_ERROR_OUT_OF_MEMORY leaves those that succeeded. */
 CUresult block_map(struct block *block);
+/* Where its addresses end. */
+CUdeviceptr block_beyond(const struct block *block);
 /* The address of a chunk. */
 CUdeviceptr block_at(const struct block *block, uint32_t chunk);
 /* A chunk is being looked at or moved / is not any more. */
@@ -48,7 +51,7 @@ void block_retire(struct block *block);
 
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
-/* The block that `pointer` lies in (within span); NULL if none, or if it is about to go. */
+/* The block that `pointer` lies in (before its end); NULL if none, or if it is about to go. */
 struct block *blocks_find(CUdeviceptr pointer);
 size_t blocks_count(void);
 struct block *blocks_get(size_t index);

@@ -138,7 +138,8 @@ static void answer(const union link_message *message)
         return;
     }
     if (message->header.type == MW_ALLOCATED) {
-        memory_admitted(request->message.alloc.gpu, request->message.alloc.bytes);
+        const struct mw_alloc *asked = &request->message.alloc;
+        memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }
     link_answer(request, message);
 }
@@ -169,6 +170,9 @@ static void carry_out(const union link_message *message)
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
         told_idle = false;
+        break;
+    case MW_MODE:
+        memory_set_mode(message->mode.mode);
         break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);

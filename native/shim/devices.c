@@ -270,7 +270,8 @@ void device_drain(struct device *device)
 void device_tell(const struct device *device, struct mw_attach *state)
 {
     *state = (struct mw_attach){.allocated_bytes = device->allocated_bytes,
-                                .resident_bytes = device->resident_bytes};
+                                .resident_bytes = device->resident_bytes,
+                                .managed_bytes = device->managed_bytes};
     fill_attach(state, device->ordinal);
 }
 

@@ -23,6 +23,7 @@ union link_message {
     struct mw_lease_note note;
     struct mw_watch watch;
     struct mw_pinned pinned;
+    struct mw_mode mode;
     unsigned char bytes[512];
 };
 

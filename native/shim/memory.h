@@ -2,7 +2,8 @@
  *
  * An allocation is a reserved range of addresses. Its chunks are present (backed by memory of
  * the GPU), out (their bytes in the arena) or new (nothing was ever in them). Whoever is inside
- * the open gate finds all of them present.
+ * the open gate finds all of them present. Managed memory is the exception: the driver moves its
+ * pages when they are touched (managed.h).
  */
 #ifndef MOIETY_SHIM_MEMORY_H
 #define MOIETY_SHIM_MEMORY_H
@@ -16,7 +17,11 @@
 
 /* Allocates on the device of the current context; the driver's own error codes. */
 CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
-/* Frees what memory_allocate returned. False: it is not ours, ask the driver. */
+/* The same as managed memory, because the program asked for that; `attach` is its flag. */
+CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned attach);
+/* How memory_allocate does it from now on: enum mw_memory_mode. */
+void memory_set_mode(uint32_t mode);
+/* Frees what these returned. False: it is not ours, ask the driver. */
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
@@ -33,7 +38,7 @@ void memory_forget(struct device *device, CUcontext context);
 void memory_freeze(void);
 void memory_thaw(void);
 /* A question was answered with yes: its bytes count from now on. Control thread only. */
-void memory_admitted(uint32_t gpu, uint64_t bytes);
+void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed);
 
 void memory_after_fork(void);
 

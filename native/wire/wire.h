@@ -55,6 +55,7 @@ enum mw_type {
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
     MW_BUSY = 28,     /* > after MW_IDLE: something was submitted again; this ends the watch */
+    MW_MODE = 29,     /* < how memory is allocated from now on */
     MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
@@ -65,7 +66,8 @@ enum mw_type {
 #define MW_HELLO_PINNED 4u  /* and is pinned */
 
 /* mw_alloc.flags */
-#define MW_ALLOC_PINNED 1u /* these bytes can never leave: residue */
+#define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
+#define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
 
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
@@ -79,6 +81,12 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+};
+
+/* mw_welcome.mode, mw_mode.mode: how a process allocates */
+enum mw_memory_mode {
+    MW_MEMORY_SWAP = 0,    /* in chunks that the shim moves */
+    MW_MEMORY_MANAGED = 1, /* as managed memory, which the driver pages on faults */
 };
 
 struct mw_header {
@@ -102,7 +110,7 @@ struct mw_welcome {
     uint32_t version;
     uint32_t tenant; /* the agent's number for this process */
     uint32_t epoch;  /* of the lease page as it is now */
-    uint32_t reserved;
+    uint32_t mode;   /* enum mw_memory_mode */
 };
 
 struct mw_refused {
@@ -119,6 +127,7 @@ struct mw_attach {
     uint64_t allocated_bytes;    /* 0 unless resumed */
     uint64_t resident_bytes;     /* 0 unless resumed */
     uint64_t pinned_bytes;       /* part of both, 0 unless resumed */
+    uint64_t managed_bytes;      /* part of the allocated ones, 0 unless resumed */
 };
 
 struct mw_attached {
@@ -147,7 +156,7 @@ struct mw_alloc {
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_PINNED: pinned bytes were freed */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
     uint64_t resident_bytes; /* those of them that were resident */
 };
@@ -175,6 +184,12 @@ struct mw_watch {
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+struct mw_mode {
+    struct mw_header header;
+    uint32_t mode; /* enum mw_memory_mode */
+    uint32_t reserved;
 };
 
 /* The lease page: written by the agent alone, read by every gated call. */

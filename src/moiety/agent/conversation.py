@@ -33,6 +33,7 @@ from moiety.wire.messages import (
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
+ALLOC_MANAGED = int(AllocFlag.MANAGED)
 
 
 class Conversation:
@@ -103,12 +104,18 @@ class Conversation:
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
             part=self._share,
+            mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
         )
         self._client = client
         self._pidfd = -1
-        welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
+        welcome = Welcome(
+            serial=hello.serial,
+            tenant=client.number,
+            epoch=epoch,
+            mode=hands.MODES[self._share.mode],
+        )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
         joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
@@ -171,6 +178,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             allocated_bytes=message.allocated_bytes,
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
+            managed_bytes=message.managed_bytes,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -203,8 +211,11 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
             message.serial,
             message.bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
+    if message.serial in client.allocating and client.page.is_open:
+        node.timeline.growing(client.number, message.gpu)
 
 
 def _free(node: Node, client: Client, message: Free) -> None:
@@ -216,6 +227,7 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.bytes,
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
     node.sample(client, message.gpu)
@@ -228,6 +240,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Restored(client.number))
 
 
@@ -239,6 +252,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
     client.overdue_s = None
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -256,6 +270,8 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
             failed=is_failed,
         )
     )
+    if is_last:
+        node.timeline.worked(client.number, client.work())
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 

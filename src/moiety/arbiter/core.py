@@ -101,6 +101,11 @@ class Arbiter:
         entry = self._ledger.entry(tenant, gpu)
         return entry.charged_bytes if entry else 0
 
+    def managed_bytes(self, tenant: int, gpu: int) -> int:
+        """What a tenant has on a GPU that the driver pages; 0 if it is not there."""
+        entry = self._ledger.entry(tenant, gpu)
+        return entry.managed_bytes if entry else 0
+
     # Who is there
 
     def _joined(self, event: ev.Joined) -> None:
@@ -162,6 +167,7 @@ class Arbiter:
             expected_bytes=event.residue_bytes,
             allocated_bytes=event.allocated_bytes,
             pinned_bytes=event.pinned_bytes,
+            managed_bytes=event.managed_bytes,
             # a holder may be about to map what it was admitted
             charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
         )
@@ -212,7 +218,11 @@ class Arbiter:
         entry.allocated_bytes += event.bytes
         if pinned:
             entry.pinned_bytes += event.bytes
-        tenant.requests.append(Request(event.serial, event.gpu, event.bytes, pinned=pinned))
+        if event.managed:
+            entry.managed_bytes += event.bytes
+        tenant.requests.append(
+            Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
+        )
         self._want(tenant)
 
     def _freed(self, event: ev.Freed) -> None:
@@ -224,6 +234,8 @@ class Arbiter:
         entry.allocated_bytes = max(pending, entry.allocated_bytes - event.bytes)
         if event.pinned:
             entry.pinned_bytes = max(0, entry.pinned_bytes - event.bytes)
+        if event.managed:
+            entry.managed_bytes = max(0, entry.managed_bytes - event.bytes)
         entry.charged_bytes = max(0, entry.charged_bytes - event.resident_bytes)
         tenant.trim(event.gpu)
 

@@ -40,7 +40,7 @@ class Attached:
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
-    same `serial` once there is room for it, or by `Refused`. The last three are non-zero only
+    same `serial` once there is room for it, or by `Refused`. The last four are non-zero only
     for a process that outlived its agent.
     """
 
@@ -52,6 +52,7 @@ class Attached:
     allocated_bytes: int = 0
     resident_bytes: int = 0
     pinned_bytes: int = 0
+    managed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,9 @@ class Asked:
     serial: int
     bytes: int
     pinned: bool = False
+    managed: bool = False
+    """the driver pages them: they are counted like others while the process holds, and are gone
+    from the GPU when it has drained"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class Freed:
     bytes: int
     resident_bytes: int
     pinned: bool = False
+    managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

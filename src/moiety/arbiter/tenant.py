@@ -18,6 +18,7 @@ class Request:
     bytes: int
     is_context: bool = False
     pinned: bool = False
+    managed: bool = False
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class OnGpu:
     """admitted, whether or not they are resident, requests under way included"""
     pinned_bytes: int = 0
     """those of them that can never leave"""
+    managed_bytes: int = 0
+    """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     orders: list[int] = field(default_factory=list)
@@ -129,6 +132,11 @@ class Tenant:
     def is_firm(self) -> bool:
         """Whether nothing of it can be moved out now."""
         return self.pinned or self.silent or self.stuck_until_s > 0
+
+    @property
+    def managed_bytes(self) -> int:
+        """What of it the driver pages, on all its GPUs."""
+        return sum(on.managed_bytes for on in self.gpus.values())
 
     @property
     def is_growing(self) -> bool:

@@ -27,6 +27,8 @@ def refuse_outgrown(scene: Scene) -> None:
             on.allocated_bytes -= request.bytes
             if request.pinned:
                 on.pinned_bytes -= request.bytes
+            if request.managed:
+                on.managed_bytes -= request.bytes
             tenant.requests.remove(request)
             if tenant.stays:
                 balance.staying_bytes -= request.bytes

@@ -24,12 +24,16 @@ class Turns:
     def moved(self, tenant: Tenant, now_s: float) -> None:
         """Record that `tenant` is there now: it came from its `since_s` on."""
         took_s = now_s - tenant.since_s
+        paged = min(tenant.coming_bytes, tenant.managed_bytes)
+        moved = tenant.coming_bytes - paged
         tenant.handoffs_s += took_s
-        known_s = tenant.handoff_s
-        tenant.handoff_s = known_s + _SMOOTHING * (took_s - known_s) if known_s else took_s
-        if tenant.coming_bytes >= _MEASURABLE_BYTES and took_s > 0:
-            rate = tenant.coming_bytes / took_s
+        if moved >= _MEASURABLE_BYTES and took_s > 0:
+            rate = moved / took_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+        # What the driver pages it moves in the turn itself, and somebody else's out for it first.
+        cost_s = took_s + 2 * self.move_s(paged)
+        known_s = tenant.handoff_s
+        tenant.handoff_s = known_s + _SMOOTHING * (cost_s - known_s) if known_s else cost_s
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: as was set for it, or its part of a round.

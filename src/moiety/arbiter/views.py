@@ -20,6 +20,7 @@ class TenantGpuView:
     resident_bytes: int
     residue_bytes: int
     limit_bytes: int
+    managed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
                 resident_bytes=on.charged_bytes,
                 residue_bytes=on.residue_bytes,
                 limit_bytes=on.limit_bytes,
+                managed_bytes=on.managed_bytes,
             )
             for gpu, on in tenant.gpus.items()
         },

@@ -48,6 +48,7 @@ class Type(IntEnum):
     PINNED = 22
     LOOKUP = 23
     BUSY = 28
+    MODE = 29
     LIMIT = 30
     NEED = 31
 
@@ -64,6 +65,14 @@ class AllocFlag(IntFlag):
     """`mw_alloc.flags` and `mw_free.flags`."""
 
     PINNED = 1
+    MANAGED = 2
+
+
+class MemoryMode(IntEnum):
+    """How a process allocates; `enum mw_memory_mode`."""
+
+    SWAP = 0
+    MANAGED = 1
 
 
 class EvictedFlag(IntFlag):
@@ -104,7 +113,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("version", "I"),
         ("tenant", "I"),
         ("epoch", "I"),
-        ("reserved", "4x"),
+        ("mode", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
@@ -114,6 +123,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("allocated_bytes", "Q"),
         ("resident_bytes", "Q"),
         ("pinned_bytes", "Q"),
+        ("managed_bytes", "Q"),
     ),
     "mw_attached": (
         HEADER,
@@ -141,6 +151,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
         ("depth", "I"),
