@@ -112,6 +112,14 @@ class Scene:
             tenant
         )
 
+    def spare_bytes(self, gpu: int) -> int:
+        """What is free on a GPU beyond what those who come and grow still miss."""
+        spare = self.balances[gpu].free_bytes
+        for tenant in self.coming:
+            if on := tenant.gpus.get(gpu):
+                spare -= on.allocated_bytes - on.charged_bytes
+        return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
+
     def rivals(self, tenant: Tenant) -> list[Tenant]:
         """Those who hold or come and must not hold together with it, though memory may suffice."""
         if not self.has_rivals:
