@@ -118,7 +118,7 @@ class Conversation:
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
@@ -251,7 +251,6 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
-    client.overdue_s = None
     node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from moiety.agent import hands
+from moiety.agent import hands, processes
 from moiety.agent.client import Client
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -205,6 +205,11 @@ class Node:
             del self._expected[pid]
         if not self._expected:
             self._settle("everybody is back")
+
+    def look(self, client: Client) -> None:
+        """Tell the arbiter whether a process that is slow to answer is stopped."""
+        if client.number in self.clients:
+            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
 
     # GPUs are measured
 

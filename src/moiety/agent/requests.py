@@ -72,7 +72,6 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
 
     settings: dict[str, str]
     """by field of the arbiter's settings, as typed"""
-    overdue_kill: bool | None = None
     defaults: bool = False
     """forget first what was changed before"""
 

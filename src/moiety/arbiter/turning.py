@@ -140,7 +140,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
         if gpu not in ahead:
             balance = scene.balances[gpu]
             ahead[gpu] = balance.capacity_bytes - balance.firm_bytes
-            if tenant.state is State.HOLDING:
+            if tenant.holds:
                 ahead[gpu] = 0
             for other in scene.holding + scene.coming:
                 if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
@@ -151,7 +151,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
 
 
 def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
-    if tenant.state is State.HOLDING:
+    if tenant.holds:
         return False
     return all(
         movable_bytes(tenant, on) <= max(0, ahead[gpu])
@@ -177,7 +177,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
-    if all(t.state is State.HOLDING and scene.turn_is_over(t, tenant) for t in rivals):
+    if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
         still = dict(gaps)
         for rival in rivals:
             for gpu in still:
