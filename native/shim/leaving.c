@@ -126,7 +126,7 @@ void leaving_begin(struct mover *mover)
             mover_take_off(mover, chunk, block_at(choice.block, choice.index));
             dropped += chunk->bytes;
             zeros++;
-        } else if (mover->out.count == LANE_DEPTH) {
+        } else if (!mover_has_place(&mover->out)) {
             break;
         } else if (!begin_leaving(mover, choice.block, choice.index)) {
             mover->failed = true;
