@@ -24,7 +24,7 @@ bool mover_has_place(const struct direction *way)
         bytes += bytes_of(&way->moves[(way->first + i) % LANE_DEPTH]);
     }
     return way->count < 2 ||
-           (way->count < LANE_DEPTH && (double)bytes * 1e9 / rate_of(way) < AHEAD_NS);
+           (way->count < LANE_DEPTH && way->rate > 0 && (double)bytes * 1e9 / way->rate < AHEAD_NS);
 }
 
 struct move *mover_begin(struct direction *way, CUevent done[], CUevent *event)
