@@ -40,6 +40,7 @@ struct mover {
     uint64_t orders[ORDERS_MAX]; /* what is still to leave, oldest first */
     uint32_t order_count;
     bool failed; /* the oldest: no more of it leaves */
+    bool spent;  /* nothing is left that could leave */
     swap_report *report;
     bool coming; /* has room, and has not said that all is back */
     struct direction out, in;
@@ -70,7 +71,8 @@ void mover_take_off(struct mover *mover, struct chunk *chunk, CUdeviceptr at);
 
 /* ---- out (leaving.c), all under blocks_lock ---- */
 
-/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. */
+/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. May
+ * drop the lock for a while. */
 void leaving_begin(struct mover *mover);
 void leaving_end(struct mover *mover, bool succeeded);
 void leaving_end_look(struct mover *mover, bool succeeded);
