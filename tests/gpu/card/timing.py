@@ -138,10 +138,15 @@ class Timer:
 
 
 def spread(ns: Sequence[float], digits: int = 3) -> dict[str, float]:
-    """Median, 99th percentile and maximum, in microseconds."""
+    """Median, mean, 99th percentile and maximum, in microseconds."""
     ordered = sorted(ns)
     last = ordered[min(len(ordered) - 1, math.ceil(0.99 * len(ordered)) - 1)]
-    values = {"median_us": statistics.median(ordered), "p99_us": last, "max_us": ordered[-1]}
+    values = {
+        "median_us": statistics.median(ordered),
+        "mean_us": statistics.fmean(ordered),
+        "p99_us": last,
+        "max_us": ordered[-1],
+    }
     return {name: round(value / 1000, digits) for name, value in values.items()}
 
 
