@@ -36,6 +36,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return result;
 }
 
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+    if (!control_is_active()) {
+        return REAL(cuMemAllocManaged)(pointer, bytes, flags);
+    }
+    return memory_allocate_managed(pointer, bytes, flags);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     CUresult result;

@@ -215,10 +215,7 @@ bool device_remove_context(CUcontext context, struct device **device)
         for (uint32_t i = 0; i < devices[d].context_count; i++) {
             if (devices[d].contexts[i] == context) {
                 devices[d].contexts[i] = devices[d].contexts[--devices[d].context_count];
-                if (devices[d].stream_context == context) {
-                    devices[d].stream_context = NULL; /* its streams go with it */
-                    devices[d].stream = NULL;
-                }
+                devices[d].departures++;
                 *device = &devices[d];
                 return true;
             }
@@ -255,20 +252,6 @@ void device_pop(void)
     REAL(cuCtxPopCurrent_v2)(&context);
 }
 
-CUstream device_stream(struct device *device)
-{
-    CUcontext context = NULL;
-    REAL(cuCtxGetCurrent)(&context);
-    if (device->stream && device->stream_context == context) {
-        return device->stream;
-    }
-    if (REAL(cuStreamCreate)(&device->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        device->stream = NULL;
-    }
-    device->stream_context = context;
-    return device->stream;
-}
-
 void device_drain(struct device *device)
 {
     CUcontext contexts[CONTEXTS_MAX];
@@ -287,7 +270,8 @@ void device_drain(struct device *device)
 void device_tell(const struct device *device, struct mw_attach *state)
 {
     *state = (struct mw_attach){.allocated_bytes = device->allocated_bytes,
-                                .resident_bytes = device->resident_bytes};
+                                .resident_bytes = device->resident_bytes,
+                                .managed_bytes = device->managed_bytes};
     fill_attach(state, device->ordinal);
 }
 

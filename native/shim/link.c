@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shim/lock.h"
@@ -177,10 +178,11 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
-int link_receive(union link_message *message, int timeout_ms)
+int link_receive(union link_message *message, uint64_t timeout_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    int n = poll(&ready, 1, timeout_ms);
+    struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+    int n = ppoll(&ready, 1, timeout_ns == UINT64_MAX ? NULL : &limit, NULL);
     if (n <= 0) {
         return n < 0 && errno != EINTR ? -errno : 0;
     }

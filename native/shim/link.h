@@ -23,6 +23,7 @@ union link_message {
     struct mw_lease_note note;
     struct mw_watch watch;
     struct mw_pinned pinned;
+    struct mw_mode mode;
     unsigned char bytes[512];
 };
 
@@ -53,9 +54,9 @@ void link_amount(enum mw_type type, uint32_t gpu, uint64_t bytes);
 
 /* Asks and sleeps until the control thread delivers the answer, into request->message. */
 void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
-/* Control thread: the next message; 1, 0 when none came within timeout_ms, or a negative errno
- * when the connection is gone. */
-int link_receive(union link_message *message, int timeout_ms);
+/* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
+ * a negative errno when the connection is gone. */
+int link_receive(union link_message *message, uint64_t timeout_ns);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);

@@ -107,6 +107,7 @@ int session_open(struct session *session, const char *path)
         return error;
     }
     session->epoch = reply.welcome.epoch;
+    memory_set_mode(reply.welcome.mode);
     gate_init(session->counters);
     error = gate_map_lease(lease);
     close(lease);
@@ -151,6 +152,7 @@ void session_reopen(struct session *session, bool holding)
         int socket = link_open(session->path, &hello, session->memfd, &reply, &lease);
         if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
+            memory_set_mode(reply.welcome.mode);
             gate_map_lease(lease);
             close(lease);
             tell_state(socket);

@@ -54,6 +54,8 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_BUSY = 28,     /* > after MW_IDLE: something was submitted again; this ends the watch */
+    MW_MODE = 29,     /* < how memory is allocated from now on */
     MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
@@ -64,7 +66,8 @@ enum mw_type {
 #define MW_HELLO_PINNED 4u  /* and is pinned */
 
 /* mw_alloc.flags */
-#define MW_ALLOC_PINNED 1u /* these bytes can never leave: residue */
+#define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
+#define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
 
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
@@ -78,6 +81,12 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+};
+
+/* mw_welcome.mode, mw_mode.mode: how a process allocates */
+enum mw_memory_mode {
+    MW_MEMORY_SWAP = 0,    /* in chunks that the shim moves */
+    MW_MEMORY_MANAGED = 1, /* as managed memory, which the driver pages on faults */
 };
 
 struct mw_header {
@@ -101,7 +110,7 @@ struct mw_welcome {
     uint32_t version;
     uint32_t tenant; /* the agent's number for this process */
     uint32_t epoch;  /* of the lease page as it is now */
-    uint32_t reserved;
+    uint32_t mode;   /* enum mw_memory_mode */
 };
 
 struct mw_refused {
@@ -118,6 +127,7 @@ struct mw_attach {
     uint64_t allocated_bytes;    /* 0 unless resumed */
     uint64_t resident_bytes;     /* 0 unless resumed */
     uint64_t pinned_bytes;       /* part of both, 0 unless resumed */
+    uint64_t managed_bytes;      /* part of the allocated ones, 0 unless resumed */
 };
 
 struct mw_attached {
@@ -146,7 +156,7 @@ struct mw_alloc {
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_PINNED: pinned bytes were freed */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
     uint64_t resident_bytes; /* those of them that were resident */
 };
@@ -159,7 +169,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
@@ -174,6 +184,12 @@ struct mw_watch {
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+struct mw_mode {
+    struct mw_header header;
+    uint32_t mode; /* enum mw_memory_mode */
+    uint32_t reserved;
 };
 
 /* The lease page: written by the agent alone, read by every gated call. */
@@ -194,16 +210,17 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
-    uint64_t evicted_bytes;
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
+    uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
     uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t reserved[7];
+    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
+    uint64_t reserved[6];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

@@ -167,7 +167,7 @@ class Control:
 
     def _set_agent(self, request: requests.SetAgent) -> requests.Done:
         before = kept.Kept() if request.defaults else self.changed
-        changed = before.and_then(request.settings, request.overdue_kill)
+        changed = before.and_then(request.settings)
         as_started = self.options.settings_over(self.node.settings)
         try:
             found = changed.over(as_started)
@@ -176,7 +176,7 @@ class Control:
         kept.write(self.directory, changed, self.options)
         self.changed = changed
         self.node.set_settings(found)
-        self.node.log.info("settings", changed=changed.settings, overdue_kill=found.overdue_kill)
+        self.node.log.info("settings", changed=changed.settings)
         return requests.Done()
 
     async def _status(self) -> requests.NodeStatus:

@@ -33,6 +33,7 @@ from moiety.wire.messages import (
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
+ALLOC_MANAGED = int(AllocFlag.MANAGED)
 
 
 class Conversation:
@@ -103,15 +104,21 @@ class Conversation:
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
             part=self._share,
+            mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
         )
         self._client = client
         self._pidfd = -1
-        welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
+        welcome = Welcome(
+            serial=hello.serial,
+            tenant=client.number,
+            epoch=epoch,
+            mode=hands.MODES[self._share.mode],
+        )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
@@ -171,6 +178,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             allocated_bytes=message.allocated_bytes,
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
+            managed_bytes=message.managed_bytes,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -203,8 +211,11 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
             message.serial,
             message.bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
+    if message.serial in client.allocating and client.page.is_open:
+        node.timeline.growing(client.number, message.gpu)
 
 
 def _free(node: Node, client: Client, message: Free) -> None:
@@ -216,6 +227,7 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.bytes,
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
     node.sample(client, message.gpu)
@@ -228,6 +240,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Restored(client.number))
 
 
@@ -238,7 +251,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
-    client.overdue_s = None
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -256,12 +269,18 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
             failed=is_failed,
         )
     )
+    if is_last:
+        node.timeline.worked(client.number, client.work())
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 
 
 def _idle(node: Node, client: Client, message: LeaseNote) -> None:
     node.feed(ev.Idle(client.number, message.epoch))
+
+
+def _busy(node: Node, client: Client, message: LeaseNote) -> None:
+    node.feed(ev.Busy(client.number, message.epoch))
 
 
 def _pinned(node: Node, client: Client, message: Pinned) -> None:
@@ -295,5 +314,6 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.DRAINED): _drained,
     int(Type.EVICTED): _evicted,
     int(Type.IDLE): _idle,
+    int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
 }

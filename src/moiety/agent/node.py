@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from moiety.agent import hands
+from moiety.agent import hands, processes
 from moiety.agent.client import Client
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -206,17 +206,24 @@ class Node:
         if not self._expected:
             self._settle("everybody is back")
 
+    def look(self, client: Client) -> None:
+        """Tell the arbiter whether a process that is slow to answer is stopped."""
+        if client.number in self.clients:
+            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
+
     # GPUs are measured
 
     def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
         """Find out, beside the loop, what a new context takes."""
-        before = self._resident_bytes(client, gpu)
+        if self.arbiter.managed_bytes(client.number, gpu):
+            return  # NVML counts those of its pages that happen to be there
+        before = self.arbiter.resident_bytes(client.number, gpu)
 
         def measured(usage: Usage | None) -> None:
             if client.number not in self.clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
-            if found is None or self._resident_bytes(client, gpu) != before:
+            if found is None or self.arbiter.resident_bytes(client.number, gpu) != before:
                 residue = hint_bytes
             else:
                 residue = max(0, found - before)
@@ -243,12 +250,6 @@ class Node:
         if self._timer:
             self._timer.cancel()
         self._nvml.shutdown(wait=False, cancel_futures=True)
-
-    def _resident_bytes(self, client: Client, gpu: int) -> int:
-        for view in self.arbiter.tenants():
-            if view.tenant == client.number and gpu in view.gpus:
-                return view.gpus[gpu].resident_bytes
-        return 0
 
     def _settle(self, reason: str) -> None:
         if not self.settled:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moiety.model.share import NOTHING_ASKED, Priority, Share
+from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
@@ -63,6 +63,7 @@ class SetShare(Request, frozen=True, tag="set_share"):
     memory_limit_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
     priority: Priority | msgspec.UnsetType = msgspec.UNSET
     latency: bool | msgspec.UnsetType = msgspec.UNSET
+    mode: Mode | msgspec.UnsetType = msgspec.UNSET
     quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -71,7 +72,6 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
 
     settings: dict[str, str]
     """by field of the arbiter's settings, as typed"""
-    overdue_kill: bool | None = None
     defaults: bool = False
     """forget first what was changed before"""
 
@@ -206,6 +206,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     evicted_bytes: int = 0
     """by the process itself, on all its GPUs, since it started"""
     restored_bytes: int = 0
+    managed_bytes: int = 0
+    """of the allocated ones, those that the driver pages"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -218,7 +220,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     """Something that took time on one GPU, or a moment (end_s == begin_s), of one tenant."""
 
     kind: str
-    """held, draining, evicting, restoring, waiting; or joined, left, refused, overdue"""
+    """held, draining, evicting, restoring, waiting, growing (it holds and waits for more memory),
+    telling (messages are on their way); or joined, left, refused, overdue"""
     tenant: int
     gpu: int
     begin_s: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
@@ -26,6 +27,8 @@ def refuse_outgrown(scene: Scene) -> None:
             on.allocated_bytes -= request.bytes
             if request.pinned:
                 on.pinned_bytes -= request.bytes
+            if request.managed:
+                on.managed_bytes -= request.bytes
             tenant.requests.remove(request)
             if tenant.stays:
                 balance.staying_bytes -= request.bytes
@@ -92,12 +95,22 @@ def take_turns(scene: Scene) -> None:
 
 
 def _demands(scene: Scene) -> list[Tenant]:
-    """The highest class first; in it who holds and grows, then who is furthest behind."""
+    """The highest class first; in it who holds and grows, then who is furthest behind.
+
+    Where nobody asked for a part of the time, who came first goes before those who are less than
+    two turns further behind: they take turns in the same order each round.
+    """
     tenants = scene.ledger.tenants
     growing = [t for t in scene.asking if t.is_growing]
     demands = growing + [tenants[number] for number in scene.ledger.queue]
-    if len(demands) > 1:
-        demands.sort(key=lambda t: (-t.rank, t.state is State.WAITING, -t.lag_s))
+    if len(demands) < 2:
+        return demands
+
+    def urgency(tenant: Tenant) -> tuple[int, bool, int]:
+        step_s = EXACT_S if scene.has_timed else 2 * scene.turns.turn_s(tenant)
+        return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
+
+    demands.sort(key=urgency)
     return demands
 
 
@@ -127,7 +140,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
         if gpu not in ahead:
             balance = scene.balances[gpu]
             ahead[gpu] = balance.capacity_bytes - balance.firm_bytes
-            if tenant.state is State.HOLDING:
+            if tenant.holds:
                 ahead[gpu] = 0
             for other in scene.holding + scene.coming:
                 if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
@@ -138,7 +151,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
 
 
 def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
-    if tenant.state is State.HOLDING:
+    if tenant.holds:
         return False
     return all(
         movable_bytes(tenant, on) <= max(0, ahead[gpu])
@@ -164,7 +177,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
-    if all(t.state is State.HOLDING and scene.turn_is_over(t, tenant) for t in rivals):
+    if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
         still = dict(gaps)
         for rival in rivals:
             for gpu in still:

@@ -9,7 +9,9 @@
     │   ├── InvalidPriority                       69
     │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
     │   ├── MemoryAboveLimit                      75
-    │   └── LimitTooSmall                         85   --memory-limit 1
+    │   ├── LimitTooSmall                         85   --memory-limit 1
+    │   ├── InvalidMode                           88
+    │   └── KeptManaged                           89   --mode managed --memory 1GiB
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
@@ -183,6 +185,28 @@ class MemoryAboveLimit(InvalidValue):
             f"{format_bytes(request)} cannot be kept for whoever may allocate "
             f"at most {format_bytes(limit)}",
             f"--memory {_flag(limit)} or less, or a larger --memory-limit",
+        )
+
+
+class InvalidMode(InvalidValue):
+    """A mode that does not exist."""
+
+    exit_code = 88
+
+    def __init__(self, text: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no mode {text!r}", f"one of {', '.join(known)}")
+
+
+class KeptManaged(InvalidValue):
+    """Memory was to be kept on the GPU that the driver moves as it likes."""
+
+    exit_code = 89
+
+    def __init__(self, request: int) -> None:
+        super().__init__(
+            f"{format_bytes(request)} cannot be kept on the GPU in managed mode, where the "
+            "driver moves pages",
+            "--mode swap, or no --memory (for a program that runs: --memory none)",
         )
 
 

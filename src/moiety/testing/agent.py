@@ -31,9 +31,12 @@ CHUNK_BYTES = 2 << 20
 class FakeAgent:
     """One socket, one program. Requests are granted at once; nothing else happens by itself."""
 
-    def __init__(self, path: Path, *, limit_bytes: int = 1 << 40) -> None:
+    def __init__(
+        self, path: Path, *, limit_bytes: int = 1 << 40, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self.path = path
         self.limit_bytes = limit_bytes
+        self.chunk_bytes = chunk_bytes
         self.heard: list[Message] = []
         self.epoch = 0
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -93,7 +96,7 @@ class FakeAgent:
                 Attached(
                     serial=message.serial,
                     limit_bytes=self.limit_bytes,
-                    chunk_bytes=CHUNK_BYTES,
+                    chunk_bytes=self.chunk_bytes,
                 )
             )
         if isinstance(message, Alloc):

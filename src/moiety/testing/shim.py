@@ -187,6 +187,10 @@ class Shim:
         """Nothing was submitted for as long as was watched for."""
         self.send(LeaseNote(Type.IDLE, 0, self.epoch))
 
+    def busy(self) -> None:
+        """Something is submitted again."""
+        self.send(LeaseNote(Type.BUSY, 0, self.epoch))
+
     def next_serial(self) -> int:
         """A serial for a request."""
         self.serial += 1

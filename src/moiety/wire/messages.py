@@ -95,6 +95,7 @@ class Welcome(Message, frozen=True):
     version: int = VERSION
     tenant: int = 0
     epoch: int = 0
+    mode: int = 0
 
 
 class Refused(Message, frozen=True):
@@ -124,6 +125,7 @@ class Attach(Message, frozen=True):
     allocated_bytes: int = 0
     resident_bytes: int = 0
     pinned_bytes: int = 0
+    managed_bytes: int = 0
 
 
 class Attached(Message, frozen=True):
@@ -209,6 +211,7 @@ class LeaseNote(Message, frozen=True):
         Type.REVOKE,
         Type.DRAINED,
         Type.IDLE,
+        Type.BUSY,
     )
 
     epoch: int = 0
@@ -237,6 +240,17 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
+class Mode(Message, frozen=True):
+    """How memory is allocated from now on."""
+
+    LAYOUT = "mw_mode"
+    TYPES = (Type.MODE,)
+
+    type: int = Type.MODE
+    serial: int = 0
+    mode: int = 0
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Hello,
     Welcome,
@@ -250,6 +264,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     LeaseNote,
     Watch,
     Pinned,
+    Mode,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
 _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
@@ -299,10 +314,26 @@ class Counters(msgspec.Struct, frozen=True):
     waited_ns: int = 0
     unknown_calls: int = 0
     closed_passes: int = 0
+    zero_bytes: int = 0
+
+
+_WORK: Final = struct.Struct("<8xQ8xQ8xQ")
+WORK_BYTES: Final = _WORK.size
+
+
+def decode_work(page: bytes) -> tuple[int, int, int]:
+    """Nanoseconds spent in draining, evicting and restoring so far; zeros for a page cut short.
+
+    The few fields of a counters page that are wanted at each hand-off.
+    """
+    drained_ns, evicted_ns, restored_ns = (
+        _WORK.unpack(page) if len(page) == _WORK.size else (0,) * 3
+    )
+    return drained_ns, evicted_ns, restored_ns
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+_COUNTERS_HEAD: Final = struct.Struct("<10Q")
 
 
 def decode_counters(page: bytes) -> Counters:

@@ -19,6 +19,8 @@ EXAMPLES = [
     errors.InvalidPriority("urgent", ["low", "high"]),
     errors.RequestAboveLimit(0.5, 0.3),
     errors.MemoryAboveLimit(2 << 30, 1 << 30),
+    errors.InvalidMode("paged", ["swap", "managed"]),
+    errors.KeptManaged(1 << 30),
     errors.LimitTooSmall(1, 2 << 20),
     errors.InternalError("a lease without a tenant"),
     errors.SystemRefusal(OSError(28, "No space left on device")),

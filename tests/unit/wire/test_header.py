@@ -42,6 +42,7 @@ def python_constants() -> dict[str, int]:
         layout.Type: "MW_",
         layout.HelloFlag: "MW_HELLO_",
         layout.AllocFlag: "MW_ALLOC_",
+        layout.MemoryMode: "MW_MEMORY_",
         layout.EvictedFlag: "MW_EVICTED_",
         layout.Refusal: "MW_REFUSAL_",
     }
