@@ -74,9 +74,10 @@ def machine(run: Run) -> None:
     models = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x]
     run.note("cpu", models[0].partition(":")[2].strip() if models else "")
     memory = Path("/proc/meminfo").read_text().splitlines()
-    values = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in memory}
-    for name in ("MemTotal", "MemAvailable", "HugePages_Total", "Shmem"):
-        run.note(f"{name}_mib", values.get(name))
+    values = {line.split(":")[0]: int(line.split()[1]) for line in memory}
+    run.note("memory_mib", values.get("MemTotal", 0) // 1024)
+    run.note("available_mib", values.get("MemAvailable", 0) // 1024)
+    run.note("huge_pages_set_aside", values.get("HugePages_Total"))
     pages = "/sys/kernel/mm/transparent_hugepage"
     run.note("huge_pages", first_line(f"{pages}/enabled"))
     run.note("huge_pages_shmem", first_line(f"{pages}/shmem_enabled"))

@@ -1,6 +1,6 @@
 """What cuGetProcAddress returns: the exported functions, and from which version on which of them?
 
-Held against native/cuda/entrypoints.def, by which the shim recognises what it has to wrap.
+Held against the tables by which the shim recognises what it has to wrap, and simgpu answers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from tests.gpu.card.driver import Driver, loaded
 from tests.gpu.card.run import Run
 
-TABLE = Path(__file__).resolve().parents[3] / "native" / "cuda" / "entrypoints.def"
-ENTRY = re.compile(r"^ENTRY(_DS|_SZ)?\((\w+),\s*(\w+),\s*(\d+)(?:,\s*(\d+))?\)", re.M)
+NATIVE = Path(__file__).resolve().parents[3] / "native"
+TABLES = (NATIVE / "cuda" / "entrypoints.def", NATIVE / "simgpu" / "entrypoints.def")
+ENTRY = re.compile(r"^ENTRY(_DS|_SZ)?\((\w+),\s*(\w+),\s*(\d+)", re.M)
 LEGACY, PER_THREAD = 1, 2
 LADDER = (2000, 2010, 2020, 2030, 3000, 3010, 3020, 4000, 4010, 4020, 5000, 5050, 6000, 6050, 7000,
           7050, 8000, 9000, 9010, 9020, 10000, 10010, 10020, 11000, 11010, 11020, 11030, 11040,
@@ -29,22 +30,22 @@ MOST = 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the table: `suffix` is that of the per-thread flavour."""
+    """One line of a table: `suffix` is that of the per-thread flavour."""
 
     name: str
     symbol: str
     since: int
     suffix: str
-    since_per_thread: int
 
 
 def table() -> list[Entry]:
-    """entrypoints.def."""
-    return [
-        Entry(name, symbol, int(since), {"_DS": "_ptds", "_SZ": "_ptsz"}.get(kind, ""),
-              int(thread or 0))
-        for kind, name, symbol, since, thread in ENTRY.findall(TABLE.read_text())
-    ]  # fmt: skip
+    """Both, each entry once."""
+    text = "\n".join(file.read_text() for file in TABLES if file.exists())
+    found = {
+        (name, symbol): Entry(name, symbol, int(since), {"_DS": "_ptds", "_SZ": "_ptsz"}.get(kind, ""))
+        for kind, name, symbol, since in ENTRY.findall(text)
+    }
+    return list(found.values())
 
 
 def ask(driver: Driver, name: str, version: int, flags: int) -> tuple[int, int]:
