@@ -1,6 +1,6 @@
 """What cuGetProcAddress returns: the exported functions, and from which version on which of them?
 
-Held against the tables by which the shim recognises what it has to wrap, and simgpu answers.
+Held against the table by which the shim recognises what it has to wrap, and simgpu answers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 from tests.gpu.card.driver import Driver, loaded
 from tests.gpu.card.run import Run
 
-NATIVE = Path(__file__).resolve().parents[3] / "native"
-TABLES = (NATIVE / "cuda" / "entrypoints.def", NATIVE / "simgpu" / "entrypoints.def")
-ENTRY = re.compile(r"^ENTRY(_DS|_SZ)?\((\w+),\s*(\w+),\s*(\d+)", re.M)
+TABLE = Path(__file__).resolve().parents[3] / "native" / "cuda" / "entrypoints.def"
+ENTRY = re.compile(r"^ENTRY(_DS|_SZ)?\((\w+),\s*(\w+),\s*(\d+)", re.MULTILINE)
 LEGACY, PER_THREAD = 1, 2
 LADDER = (2000, 2010, 2020, 2030, 3000, 3010, 3020, 4000, 4010, 4020, 5000, 5050, 6000, 6050, 7000,
           7050, 8000, 9000, 9010, 9020, 10000, 10010, 10020, 11000, 11010, 11020, 11030, 11040,
@@ -30,7 +29,7 @@ MOST = 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a table: `suffix` is that of the per-thread flavour."""
+    """One line of the table: `suffix` is that of the per-thread flavour."""
 
     name: str
     symbol: str
@@ -39,13 +38,11 @@ class Entry:
 
 
 def table() -> list[Entry]:
-    """Both, each entry once."""
-    text = "\n".join(file.read_text() for file in TABLES if file.exists())
-    found = {
-        (name, symbol): Entry(name, symbol, int(since), {"_DS": "_ptds", "_SZ": "_ptsz"}.get(kind, ""))
-        for kind, name, symbol, since in ENTRY.findall(text)
-    }
-    return list(found.values())
+    """entrypoints.def."""
+    return [
+        Entry(name, symbol, int(since), {"_DS": "_ptds", "_SZ": "_ptsz"}.get(kind, ""))
+        for kind, name, symbol, since in ENTRY.findall(TABLE.read_text())
+    ]
 
 
 def ask(driver: Driver, name: str, version: int, flags: int) -> tuple[int, int]:
