@@ -1,9 +1,9 @@
 """`make gpu-check`: does it hold on a real GPU what the tests show on simgpu?
 
-Programs, frameworks and graphs under moiety on the first GPU, with the agent's capacity lowered so that
-they do not fit together; results are compared with those without moiety. Nothing is changed on the
-card, and no more of it is used than the capacity and a few contexts. Each check has a node of its own
-and its own time: one that fails costs no other.
+Programs, frameworks and graphs under moiety on the first GPU, with the agent's capacity lowered so
+that they do not fit together; results are compared with those without moiety. Nothing is changed on
+the card, and no more of it is used than the capacity and a few contexts. Each check has a node of
+its own and its own time: one that fails costs no other.
 
     python3 tests/gpu/check.py                      with moiety installed, or PYTHONPATH on a wheel
     python3 tests/gpu/check.py --only turns,torch-trainings
@@ -133,7 +133,7 @@ def that_work(
             if (code, out) == (0, turns.RIGHT):
                 good.append(command)
             else:
-                print(f"  {name}: left out, without moiety it ends with {code}: {(out + err)[-300:]}")
+                print(f"  {name}: left out, alone it ends with {code}: {(out + err)[-300:]}")
     return good
 
 
@@ -141,7 +141,7 @@ class OutOfTime(Exception):
     """A check took longer than it may."""
 
 
-def out_of_time(number: int, frame: FrameType | None) -> None:
+def out_of_time(_number: int, _frame: FrameType | None) -> None:
     """SIGALRM."""
     raise OutOfTime("it took longer than it may")
 

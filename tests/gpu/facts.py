@@ -1,9 +1,9 @@
 """`make gpu-facts`: measures how a card and its driver behave, and writes it down as JSON.
 
 simgpu's profiles, the shim's design and the documents rest on these facts. Needs Python, NVIDIA's
-driver and nothing else; a C compiler, if there is one, makes the times of short calls exact. Uses at
-most 55 % of the card's memory, gives all of it back and changes no setting. Each section runs in a
-process of its own and has its own time, so that one which fails or hangs costs only itself.
+driver and nothing else; a C compiler, if there is one, makes the times of short calls exact. Uses
+at most 55 % of the card's memory, gives all of it back and changes no setting. Each section runs in
+a process of its own and has its own time, so that one which fails or hangs costs only itself.
 
     python3 tests/gpu/facts.py                        all, in less than six minutes
     python3 tests/gpu/facts.py --only chunks,links    two sections
@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve()
-sys.path.insert(0, str(HERE.parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.gpu.card import profile, timing
 from tests.gpu.card.run import Run, say
 
+HERE = Path(__file__).resolve()
 NO_GPU = 69
 """EX_UNAVAILABLE: there is nothing to measure"""
 TOTAL_S = 345.0
@@ -154,7 +154,9 @@ class Section:
                         ready.unregister(key.fileobj)
                     *lines, key.data[0] = (key.data[0] + data).split(b"\n")
                     for line in lines:
-                        self.hear(line.decode(errors="replace"), facts=key.fileobj is process.stdout)
+                        self.hear(
+                            line.decode(errors="replace"), facts=key.fileobj is process.stdout
+                        )
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(until_s - time.monotonic(), 0.1))
             return process.returncode is not None
@@ -169,6 +171,10 @@ class Section:
             self.facts[fact["name"]] = fact.get("value")
         else:
             self.said += line + "\n"
+
+    def outcome(self) -> dict[str, Any]:
+        """All of it."""
+        return {"state": self.state, "took_s": self.took_s, "facts": self.facts}
 
     def complaints(self) -> list[str]:
         """What went wrong in it."""
@@ -231,7 +237,9 @@ def main() -> int:
         "gpu": name,
         "simulated": name.endswith("(simgpu)"),
         "quick": args.quick,
-        "sections": {s.name: {"state": s.state, "took_s": s.took_s, "facts": s.facts} for s in done},
+        "sections": {
+            s.name: {"state": s.state, "took_s": s.took_s, "facts": s.facts} for s in done
+        },
         "profile": profile.profile(facts) if name else "",
     }
     if args.out:
@@ -239,7 +247,9 @@ def main() -> int:
         args.out.write_text(json.dumps(whole, indent=1) + "\n")
     print(f"\n{name}\n{profile.table(facts)}")
     if name:
-        print(f"\na simgpu profile of this card (MOIETY_SIMGPU=FILE):\n\n{whole['profile']}", end="")
+        print(
+            f"\na simgpu profile of this card (MOIETY_SIMGPU=FILE):\n\n{whole['profile']}", end=""
+        )
     good = sum(s.state == "ok" for s in done)
     print(f"\n{good} of {len(done)} sections are complete")
     if not name:

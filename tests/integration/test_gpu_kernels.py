@@ -13,7 +13,7 @@ from .conftest import ROOT
 PTX = ROOT / "tests" / "gpu" / "kernels.ptx"
 MASK = (1 << 64) - 1
 FUNCTION = re.compile(
-    r"(?:\.visible \.entry|\.func) ?(?:\(([^)]*)\) )?(\w+)\(([^)]*)\)\s*\{(.*?)\n\}", re.S
+    r"(?:\.visible \.entry|\.func) ?(?:\(([^)]*)\) )?(\w+)\(([^)]*)\)\s*\{(.*?)\n\}", re.DOTALL
 )
 ARITHMETIC: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -93,7 +93,9 @@ class Machine:
         return ""
 
 
-def launch(memory: list[int], kernel: str, *arguments: int, blocks: int = 2, threads: int = 3) -> None:
+def launch(
+    memory: list[int], kernel: str, *arguments: int, blocks: int = 2, threads: int = 3
+) -> None:
     """Every thread of the grid, in order."""
     for block in range(blocks):
         for thread in range(threads):
@@ -152,7 +154,9 @@ def test_both_kinds_of_kernels_have_the_same_names() -> None:
     source = (ROOT / "native" / "simgpu" / "kernels" / "words.c").read_text()
     simulated = set(re.findall(r"SIMGPU_(?:TIMED_)?KERNEL\((\w+)", source))
     assert written - {"splitmix64"} <= simulated
-    demo = set(re.findall(r"^KERNEL (\w+)", (ROOT / "demo" / "kernels.c").read_text(), re.M))
+    demo = set(
+        re.findall(r"^KERNEL (\w+)", (ROOT / "demo" / "kernels.c").read_text(), re.MULTILINE)
+    )
     assert demo <= written
 
 

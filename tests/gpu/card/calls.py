@@ -117,7 +117,7 @@ def events(run: Run) -> None:
 
 def streams(run: Run) -> None:
     """Create, ask, wait when there is nothing to wait for."""
-    driver, timer = run.driver, run.timer
+    timer = run.timer
     made = (ctypes.c_uint64 * 20)()
     where = ctypes.addressof(made)
     create = timer.rows("cuStreamCreate", [(where + 8 * i, NON_BLOCKING) for i in range(20)])
@@ -141,7 +141,9 @@ def contexts(run: Run) -> None:
     run.note("context_pop", spread(timer.rows("cuCtxPopCurrent_v2", [(at,)] * 50)))
     mode = ctypes.c_int(2)  # relaxed
     where = ctypes.addressof(mode)
-    run.note("capture_mode", spread(timer.rows("cuThreadExchangeStreamCaptureMode", [(where,)] * 50)))
+    run.note(
+        "capture_mode", spread(timer.rows("cuThreadExchangeStreamCaptureMode", [(where,)] * 50))
+    )
     with driver.device_memory(2 * MIB) as memory:
         asked = timer.same("cuPointerGetAttribute", at, 2, memory)
         run.note("pointer_attribute", spread(asked))

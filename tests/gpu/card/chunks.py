@@ -1,4 +1,4 @@
-"""Chunks of memory behind reserved addresses: what each call costs, alone and beside running work."""
+"""Chunks of memory behind reserved addresses: what each call costs, alone and beside other work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def cycle(run: Run, size: int, count: int, handles: int = 1) -> dict[str, Any]:
     bases = (ctypes.c_uint64 * 8)()
     found = {}
     where = [ctypes.addressof(bases) + 8 * i for i in range(8)]
-    found["reserve"] = timer.rows("cuMemAddressReserve", [(w, size * count, 0, 0, 0) for w in where])
+    span = size * count
+    found["reserve"] = timer.rows("cuMemAddressReserve", [(w, span, 0, 0, 0) for w in where])
     base = bases[0]
     at = [base + i * size for i in range(count)]
     rounds: dict[str, list[float]] = {}
@@ -95,7 +96,8 @@ def ranges(run: Run) -> None:
         for handle in handles:
             driver.call("cuMemRelease", handle)
         driver.call("cuMemAddressFree", base, total)
-        run.note(f"range_of_{RANGE}_{label(size)}", {"access": spread(given), "unmap": spread(taken)})
+        costs = {"access": spread(given), "unmap": spread(taken)}
+        run.note(f"range_of_{RANGE}_{label(size)}", costs)
 
 
 def exporting(run: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -94,5 +93,3 @@ def footprint() -> dict[str, Any]:
         "files": len(os.listdir("/proc/self/fd")),
         "libraries": sorted(names),
     }
-
-

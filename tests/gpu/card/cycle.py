@@ -1,4 +1,4 @@
-"""A whole hand-off as the shim makes it: chunks out, unmapped, released; created, mapped, copied in.
+"""A whole hand-off as the shim makes it: chunks out and released; created, mapped, copied in.
 
 Each chunk carries a value of its own, and every byte is looked at when it is back.
 """

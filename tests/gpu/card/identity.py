@@ -118,9 +118,7 @@ def exportable(run: Run) -> None:
     found = {}
     for name, (handles, rdma) in kinds.items():
         prop, handle = chunk_prop(0, handles, rdma), ctypes.c_uint64()
-        code = run.driver.code(
-            "cuMemCreate", ctypes.byref(handle), 2 * MIB, ctypes.byref(prop), 0
-        )
+        code = run.driver.code("cuMemCreate", ctypes.byref(handle), 2 * MIB, ctypes.byref(prop), 0)
         found[name] = run.driver.error_name(code) if code else "yes"
         if not code:
             run.driver.call("cuMemRelease", handle.value)

@@ -1,4 +1,4 @@
-"""How fast bytes move between host and card: pinned, registered and pageable memory; each way and both."""
+"""How fast bytes move between host and card: pinned, registered, pageable; each way and both."""
 
 from __future__ import annotations
 

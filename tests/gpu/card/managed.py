@@ -1,7 +1,7 @@
 """Managed memory, far less of it than is free: faults, prefetches, advice. The last section.
 
-A program that asks for more managed memory than the card has free can hang the card; so no more than
-a sixteenth of what is free is ever asked for here.
+A program that asks for more managed memory than the card has free can hang the card; so no more
+than a sixteenth of what is free is ever asked for here.
 """
 
 from __future__ import annotations

@@ -65,13 +65,10 @@ def settings(facts: Facts) -> dict[str, str | None]:
     def link(way: str) -> str | None:
         return rate(first(facts, *by_size(f"links.pinned_{{}}.{way}_gb_per_s", *LARGE)))
 
-    pageable = next(
-        (value for name, value in facts.get("links", {}).items() if name.startswith("pageable_")),
-        {},
-    )
-    inner = next(
-        (value for name, value in facts.get("links", {}).items() if name.startswith("inside_")), {}
-    )
+    def only(beginning: str, what: str) -> Any:
+        links = facts.get("links", {})
+        return next((links[n].get(what) for n in links if n.startswith(beginning)), None)
+
     memory, kernel = dig(facts, "identity.memory_mib"), dig(facts, "calls.kernel_ns")
     residue = first(facts, "contexts.primary.launch.card_mib", "contexts.primary.primary.card_mib")
     pinned = per_gib(dig(facts, "links.registered_memfd_huge_elsewhere.register_first_s_per_gib"))
@@ -81,8 +78,8 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "residue": None if residue is None else f"{round(residue)}MiB",
         "h2d": link("h2d"),
         "d2h": link("d2h"),
-        "pageable": rate(dig({"": pageable}, ".h2d_gb_per_s")),
-        "bandwidth": rate(dig({"": inner}, ".copy_gb_per_s"), 2.0),
+        "pageable": rate(only("pageable_", "h2d_gb_per_s")),
+        "bandwidth": rate(only("inside_", "copy_gb_per_s"), 2.0),
         "register": pinned
         or per_gib(dig(facts, "links.registered_private.register_first_s_per_gib")),
         "alloc": alloc("alloc"),

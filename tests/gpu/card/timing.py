@@ -1,4 +1,4 @@
-"""How long single calls take: through calls.c where there is a compiler, otherwise through ctypes."""
+"""How long single calls take: by calls.c where there is a compiler, otherwise through ctypes."""
 
 from __future__ import annotations
 

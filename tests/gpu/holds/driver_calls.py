@@ -25,7 +25,7 @@ def graphs(setting: Setting) -> str:
         programs = [
             node.run(script("graphs.py", setting.each_bytes, rounds, seed)) for seed in (3, 5)
         ]
-        most = watch(node, programs, lambda: turns(node))
+        most = watch(programs, lambda: turns(node))
         for program in programs:
             assert said(program) == "0 words wrong\n"
         assert most > 2, "nobody took turns"

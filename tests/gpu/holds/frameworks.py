@@ -33,7 +33,7 @@ def torch_trainings(setting: Setting) -> str:
     with setting.node("trainings") as node:
         expected = [said_alone(node, command) for command in commands]
         programs = [node.run(command) for command in commands]
-        most = watch(node, programs, lambda: turns(node))
+        most = watch(programs, lambda: turns(node))
         found = [said(program) for program in programs]
     assert found == expected, f"{found} instead of {expected}"
     assert most > 2, "nobody took turns"
@@ -48,7 +48,7 @@ def torch_graphs(setting: Setting) -> str:
     with setting.node("torch-graphs") as node:
         expected = [said_alone(node, command) for command in commands]
         programs = [node.run(command) for command in commands]
-        most = watch(node, programs, lambda: turns(node))
+        most = watch(programs, lambda: turns(node))
         found = [said(program) for program in programs]
     assert found == expected, f"{found} instead of {expected}"
     return f"{most} turns"

@@ -103,7 +103,7 @@ def turns(node: Node) -> int:
     return sum(row["handoffs"] for row in node.json("ps"))
 
 
-def watch(node: Node, programs: Sequence[Running], seen: Callable[[], int]) -> int:
+def watch(programs: Sequence[Running], seen: Callable[[], int]) -> int:
     """The most that `seen` said until all programs have ended."""
     most = 0
     while any(program.poll() is None for program in programs):
