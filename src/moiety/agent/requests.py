@@ -170,6 +170,10 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     gpus: list[GpuRow]
     settings: dict[str, float | int | str | bool] = {}
     """how the arbiter decides, by field"""
+    arena_ready_bytes: int = 0
+    """of `arena_bytes`: its pages are there"""
+    arena_used_bytes: int = 0
+    """of `arena_bytes`: evicted data is in it"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):
@@ -206,6 +210,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     evicted_bytes: int = 0
     """by the process itself, on all its GPUs, since it started"""
     restored_bytes: int = 0
+    zero_bytes: int = 0
+    """left the GPU without being copied, because they were zeros"""
     managed_bytes: int = 0
     """of the allocated ones, those that the driver pages"""
 
