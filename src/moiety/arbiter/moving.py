@@ -101,6 +101,7 @@ def finish_coming(scene: Scene) -> bool:
         tenant.stuck_until_s = tenant.due_s = 0.0
         tenant.round_s = scene.accounts.round_s(tenant)
         tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
+        tenant.spells.go_on(scene.now_s)
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)
