@@ -12,8 +12,8 @@ learns how the jobs are, are not counted: of 50 they would be a small part. The 
 schedule can beat, is the larger of what the longest job takes, and of all work on the GPU, for each
 next phase either the hand-off (what does not fit, divided by the rate of the link, both directions
 at once) or the holder's own pause, whichever is shorter, and the last pause. The baseline is one
-job after the other. In managed mode the thesis' own rule is used, scaled: so that one should come near
-what it published.
+job after the other. In managed mode the thesis' own rule is used, scaled: so that one should come
+near what it published.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import fit, makespan, makespan_big, overhead, shares, swap
+from bench import fit, jain, latency, makespan, makespan_big, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
@@ -17,6 +17,8 @@ SCRIPTS = {
     "shares": shares.measure,
     "fit": fit.measure,
     "makespan_big": makespan_big.measure,
+    "latency": latency.measure,
+    "jain": jain.measure,
     "swap": swap.measure,
 }
 
