@@ -16,6 +16,7 @@
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/session.h"
@@ -173,6 +174,9 @@ static void carry_out(const union link_message *message)
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
         break;
+    case MW_PACE:
+        pace_set(message->pace.queue_us);
+        break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
     case MW_REFUSED:
@@ -205,6 +209,7 @@ static void come_back(void)
     if (!holding) {
         holding = !drain();
     }
+    pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
     gate_forget_want();
     gate_wake();
@@ -239,6 +244,7 @@ static void in_forked_child(void)
     active = false;
     link_after_fork();
     gate_after_fork();
+    pace_after_fork();
     memory_after_fork();
     device_after_fork();
     trampoline_after_fork();

@@ -54,6 +54,7 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_PACE = 24,     /* < keep no more than so much unfinished work submitted; 0 = any amount */
 };
 
 /* mw_hello.flags */
@@ -167,6 +168,12 @@ struct mw_lease_note {
 struct mw_watch {
     struct mw_header header;
     uint64_t idle_us;
+};
+
+/* A new conversation begins without a bound. */
+struct mw_pace {
+    struct mw_header header;
+    uint64_t queue_us; /* of GPU time, on each GPU */
 };
 
 struct mw_pinned {

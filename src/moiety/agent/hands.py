@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Amount, Attached, LeaseNote, Refused, Watch
+from moiety.wire.messages import Amount, Attached, LeaseNote, Pace, Refused, Watch
 
 if TYPE_CHECKING:
     from moiety.agent.client import Client
@@ -51,6 +51,11 @@ def _watch(node: Node, client: Client, wanted: do.Watch) -> None:
     del node
     idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
     client.connection.send(Watch(idle_us=idle_us).encode())
+
+
+def _pace(node: Node, client: Client, wanted: do.Pace) -> None:
+    del node
+    client.connection.send(Pace(queue_us=round(wanted.queue_s * 1e6)).encode())
 
 
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
@@ -108,5 +113,6 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Revoke: _revoke,
     do.Evict: _evict,
     do.Watch: _watch,
+    do.Pace: _pace,
     do.Overdue: _overdue,
 }

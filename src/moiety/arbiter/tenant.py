@@ -68,6 +68,8 @@ class Tenant:
     """it said that it is idle, and is believed until then"""
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    queue_s: float = 0.0
+    """the bound on unfinished work that it was told; 0: none"""
     handoff_s: float = 0.0
     """how long its last coming took"""
     coming_bytes: int = 0

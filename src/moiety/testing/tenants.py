@@ -61,6 +61,8 @@ class SimulatedTenant:
         self.wanted = False
         self.idle = False
         self.watched = False
+        self.queue_s = 0.0
+        """the bound on unfinished work; 0: none"""
         self.hung = False
         """it reads nothing any more"""
         self.eviction_fails = False
@@ -177,6 +179,8 @@ class SimulatedTenant:
             self._drain(told.epoch)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
+        elif isinstance(told, do.Pace):
+            self.queue_s = told.queue_s
 
     def _admitted(self, told: do.Admitted) -> None:
         if told.serial in self.attaching:
@@ -347,6 +351,7 @@ class SimulatedNode:
             tenant.orders.clear()
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = False
+            tenant.queue_s = 0.0
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""

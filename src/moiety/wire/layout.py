@@ -47,6 +47,7 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    PACE = 24
 
 
 class HelloFlag(IntFlag):
@@ -137,6 +138,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
+    "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (

@@ -224,6 +224,17 @@ class Watch(Message, frozen=True):
     idle_us: int = 0
 
 
+class Pace(Message, frozen=True):
+    """Keep no more than so much unfinished work submitted; 0: as much as the program likes."""
+
+    LAYOUT = "mw_pace"
+    TYPES = (Type.PACE,)
+
+    type: int = Type.PACE
+    serial: int = 0
+    queue_us: int = 0
+
+
 class Pinned(Message, frozen=True):
     """Nothing of this process can leave any more."""
 
@@ -248,6 +259,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Evicted,
     LeaseNote,
     Watch,
+    Pace,
     Pinned,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
