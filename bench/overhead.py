@@ -44,9 +44,7 @@ def build(folder: Path) -> None:
     )
 
 
-def call_ns(
-    folder: Path, call: str, threads: int, shim: Path | None, bound_us: int = 0
-) -> float:
+def call_ns(folder: Path, call: str, threads: int, shim: Path | None, bound_us: int = 0) -> float:
     """Median nanoseconds of one call, with the shim (a lease is held) or without."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     command = [str(folder / "overhead"), call, str(threads), str(SAMPLES)]

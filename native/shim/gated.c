@@ -31,7 +31,7 @@
     }
 #define WRAP_LAUNCH(name, parameters, arguments, flavour) \
     WRAP_PACED(name, parameters, arguments, flavour(stream), pace_count(flavour(stream)))
-#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour)       \
+#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour)            \
     WRAP_PACED(name, parameters, arguments, flavour(of_config(config)), \
                pace_count(flavour(of_config(config))))
 #define WRAP_GRAPH(name, parameters, arguments, flavour)     \
@@ -41,7 +41,7 @@
     WRAP_PACED(name, parameters, arguments, flavour(stream), \
                pace_count_copy(flavour(stream), bytes))
 /* Works in the default stream and returns before it is done. */
-#define WRAP_DEFAULT(name, parameters, arguments, flavour) \
+#define WRAP_DEFAULT(name, parameters, arguments, flavour)           \
     WRAP_PACED(name, parameters, arguments, flavour((CUstream)NULL), \
                pace_count(flavour((CUstream)NULL)))
 #define WRAP_PIN(name, parameters, arguments, flavour) \

@@ -42,8 +42,7 @@ static void clear(struct lane *lane, CUstream stream, CUcontext context)
     struct lane empty = {.next = lane->next, .next_of_all = lane->next_of_all};
     bool kept = lane->context == context && !(atomic_load(&lane->lost) & LANE_LOST_CONTEXT);
     for (int i = 0; kept && i < LANE_MARKS; i++) {
-        empty.marks[i] =
-            (struct mark){.event = lane->marks[i].event, .made = lane->marks[i].made};
+        empty.marks[i] = (struct mark){.event = lane->marks[i].event, .made = lane->marks[i].made};
     }
     empty.stream = stream;
     empty.context = context;

@@ -188,10 +188,7 @@ static void await_room(struct lane *lane, uint64_t next_ns)
 
 /* ---- counting ---- */
 
-static uint32_t kernels_so_far(const struct lane *lane)
-{
-    return lane->granted - pace_here.left;
-}
+static uint32_t kernels_so_far(const struct lane *lane) { return lane->granted - pace_here.left; }
 
 static uint64_t kernels_ns(const struct lane *lane)
 {

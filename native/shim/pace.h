@@ -50,8 +50,7 @@ static inline bool pace_count(CUstream stream)
         return false;
     }
     struct pace_here *here = &pace_here;
-    if (__builtin_expect(
-            here->left <= 1 || here->stream != stream || here->bound_ns != bound, 0)) {
+    if (__builtin_expect(here->left <= 1 || here->stream != stream || here->bound_ns != bound, 0)) {
         return pace_turn(stream, NULL);
     }
     here->left--;

@@ -92,6 +92,7 @@ static CUgraphExec capture(CUstream stream)
     OK(cuGraphGetNodes(graph, NULL, &nodes));
     CHECK(nodes == GRAPH_KERNELS); /* and no mark of anybody else's */
     OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
     return exec;
 }
 
@@ -103,6 +104,27 @@ static void *graphs(void *unused)
     while (!atomic_load(&stop)) {
         OK(cuGraphLaunch(exec, stream));
         atomic_fetch_add(&submitted, GRAPH_KERNELS);
+    }
+    return unused;
+}
+
+/* One thread captures again and again, between launches of its own, while another submits. */
+static void *captures(void *unused)
+{
+    static atomic_int threads;
+    if (atomic_fetch_add(&threads, 1)) {
+        return one(unused);
+    }
+    OK(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (unsigned n = 0; !atomic_load(&stop); n++) {
+        for (unsigned i = 0; i < n % 7; i++) {
+            launch(stream);
+        }
+        CUgraphExec exec = capture(stream);
+        OK(cuGraphLaunch(exec, stream));
+        atomic_fetch_add(&submitted, GRAPH_KERNELS);
+        OK(cuGraphExecDestroy(exec));
     }
     return unused;
 }
@@ -121,9 +143,9 @@ static void *passing(void *unused)
         for (int i = 0; i < 50; i++) {
             launch(stream);
         }
-        OK(cuStreamDestroy(stream));
+        OK(cuStreamDestroy_v2(stream));
         if (n % 4 == 0) {
-            OK(cuCtxCreate(&mine, 0, 0));
+            OK(cuCtxCreate_v2(&mine, 0, 0));
             OK(cuModuleLoad(&module, getenv("KERNELS")));
             OK(cuModuleGetFunction(&function, module, "tick"));
             for (int i = 0; i < 20; i++) {
@@ -131,7 +153,7 @@ static void *passing(void *unused)
                 atomic_fetch_add(&submitted, 1);
             }
             OK(cuCtxSynchronize());
-            OK(cuCtxDestroy(mine));
+            OK(cuCtxDestroy_v2(mine));
             OK(cuCtxSetCurrent(context));
         }
     }
@@ -144,7 +166,7 @@ static void *stalled(void *unused)
     CUdeviceptr word;
     OK(cuCtxSetCurrent(context));
     CUstream stream = new_stream();
-    OK(cuMemAlloc(&word, 4));
+    OK(cuMemAlloc_v2(&word, 4));
     for (unsigned n = 1; !atomic_load(&stop); n++) {
         OK(cuStreamWaitValue32(stream, word, n, CU_STREAM_WAIT_VALUE_GEQ));
         for (int i = 0; i < 20; i++) {
@@ -162,9 +184,9 @@ int main(int argc, char **argv)
         const char *name;
         void *(*body)(void *);
         int threads;
-    } modes[] = {{"one", one, 1},        {"several", several, 1}, {"threads", one, STREAMS},
-                 {"legacy", legacy, 1},  {"own", own, 2},         {"graphs", graphs, 1},
-                 {"passing", passing, 1}, {"stalled", stalled, 1}};
+    } modes[] = {{"one", one, 1},           {"several", several, 1}, {"threads", one, STREAMS},
+                 {"legacy", legacy, 1},     {"own", own, 2},         {"graphs", graphs, 1},
+                 {"captures", captures, 2}, {"passing", passing, 1}, {"stalled", stalled, 1}};
     pthread_t threads[STREAMS];
     char line[16];
     int mode = -1;
