@@ -5,9 +5,9 @@
 #include <time.h>
 
 #include "shim/gate.h"
-#include "shim/lane.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/track.h"
 
 #define BATCH_MAX 4096u
 #define KINDS 256u
@@ -57,9 +57,9 @@ static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* ---- learning ---- */
 
 /* A mark's batch took between lo_ns and hi_ns. */
-static void learn(struct lane *lane, const struct mark *mark, uint64_t lo_ns, uint64_t hi_ns)
+static void learn(struct track *track, const struct mark *mark, uint64_t lo_ns, uint64_t hi_ns)
 {
-    lane->slowest_ns = max_of(lo_ns, lane->slowest_ns - lane->slowest_ns / 8);
+    track->slowest_ns = max_of(lo_ns, track->slowest_ns - track->slowest_ns / 8);
     if (mark->longs) {
         struct kind *kind = kind_of(mark->key);
         uint64_t lo = (lo_ns > mark->others_ns ? lo_ns - mark->others_ns : 0) / mark->longs;
@@ -75,55 +75,55 @@ static void learn(struct lane *lane, const struct mark *mark, uint64_t lo_ns, ui
     uint64_t hi = max_of(hi_ns * 1000 / kernels, 1);
     /* What was surely taken is forgotten slowly, or each row of short kernels would hide long ones
      * that come again; what only may have been taken, at once. */
-    lane->proof_ps = max_of(lo, lane->proof_ps - lane->proof_ps / 8);
-    uint64_t most = max_of(hi, lane->proof_ps);
-    lane->cost_ps = max_of(lo, lane->cost_ps ? min_of(lane->cost_ps, most) : most);
+    track->proof_ps = max_of(lo, track->proof_ps - track->proof_ps / 8);
+    uint64_t most = max_of(hi, track->proof_ps);
+    track->cost_ps = max_of(lo, track->cost_ps ? min_of(track->cost_ps, most) : most);
 }
 
-static uint32_t batch_for(const struct lane *lane, uint64_t bound_ns)
+static uint32_t batch_for(const struct track *track, uint64_t bound_ns)
 {
-    if (!lane->cost_ps) {
+    if (!track->cost_ps) {
         return 1;
     }
-    uint64_t fits = bound_ns / 2 * 1000 / lane->cost_ps;
+    uint64_t fits = bound_ns / 2 * 1000 / track->cost_ps;
     return (uint32_t)max_of(1, min_of(fits, BATCH_MAX));
 }
 
 /* ---- waiting, outside the gate ---- */
 
-static void take_off(struct lane *lane, bool is_done)
+static void take_off(struct track *track, bool is_done)
 {
-    struct mark *mark = &lane->marks[lane->first];
+    struct mark *mark = &track->marks[track->first];
     if (is_done) {
         uint64_t now = now_ns();
-        uint64_t from_hi = max_of(mark->recorded_ns, lane->done_hi_ns);
-        uint64_t from_lo = max_of(mark->began_ns, lane->done_lo_ns);
-        uint64_t lo = lane->busy_ns > from_hi ? lane->busy_ns - from_hi : 0;
-        learn(lane, mark, lo, now > from_lo ? now - from_lo : 1);
-        lane->done_lo_ns = max_of(lane->busy_ns, mark->recorded_ns);
-        lane->done_hi_ns = now;
-        lane->given_up = 0;
+        uint64_t from_hi = max_of(mark->recorded_ns, track->done_hi_ns);
+        uint64_t from_lo = max_of(mark->began_ns, track->done_lo_ns);
+        uint64_t lo = track->busy_ns > from_hi ? track->busy_ns - from_hi : 0;
+        learn(track, mark, lo, now > from_lo ? now - from_lo : 1);
+        track->done_lo_ns = max_of(track->busy_ns, mark->recorded_ns);
+        track->done_hi_ns = now;
+        track->given_up = 0;
     }
-    lane->busy_ns = 0;
-    lane->sum_ns -= mark->expected_ns;
-    lane->first = (lane->first + 1) % LANE_MARKS;
-    lane->count--;
+    track->busy_ns = 0;
+    track->sum_ns -= mark->expected_ns;
+    track->first = (track->first + 1) % TRACK_MARKS;
+    track->count--;
 }
 
 /* How long it is until `next_ns` more fit under the bound; 0: they do. A last little rest of what runs
  * counts for nothing, or the GPU would stand still between two long kernels. */
-static uint64_t until_room_ns(const struct lane *lane, uint64_t next_ns, uint64_t bound_ns,
+static uint64_t until_room_ns(const struct track *track, uint64_t next_ns, uint64_t bound_ns,
                               uint64_t now)
 {
-    const struct mark *oldest = &lane->marks[lane->first];
-    uint64_t began = max_of(oldest->began_ns, lane->done_hi_ns);
+    const struct mark *oldest = &track->marks[track->first];
+    uint64_t began = max_of(oldest->began_ns, track->done_hi_ns);
     uint64_t ran = now > began ? now - began : 0;
     if (ran > oldest->expected_ns) {
         ran = 0; /* it takes longer than was thought, and so may the others */
     }
-    uint64_t rest = lane->sum_ns - ran;
+    uint64_t rest = track->sum_ns - ran;
     uint64_t allowed = max_of(bound_ns > next_ns ? bound_ns - next_ns : 0, bound_ns / 8);
-    if (lane->count == LANE_MARKS) {
+    if (track->count == TRACK_MARKS) {
         return max_of(rest > allowed ? rest - allowed : 0, 1);
     }
     return rest > allowed ? rest - allowed : 0;
@@ -141,32 +141,32 @@ static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns)
     nanosleep(&nap, NULL);
 }
 
-static bool is_patient(const struct lane *lane, uint64_t waited_ns)
+static bool is_patient(const struct track *track, uint64_t waited_ns)
 {
-    uint64_t patience = min_of(max_of(4 * lane->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
-    return waited_ns < patience * (lane->given_up + 1);
+    uint64_t patience = min_of(max_of(4 * track->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
+    return waited_ns < patience * (track->given_up + 1);
 }
 
 /* Takes off the marks that are done, and waits for as many as it takes. */
-static void await_room(struct lane *lane, uint64_t next_ns)
+static void await_room(struct track *track, uint64_t next_ns)
 {
     struct mw_slot *slot = NULL;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture may begin elsewhere */
     uint64_t began = 0;
-    if (!lane->count) {
+    if (!track->count) {
         return;
     }
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    while (lane->count && !gate_in_capture() && !atomic_load(&lane->lost)) {
-        CUresult result = REAL(cuEventQuery)(lane->marks[lane->first].event);
+    while (track->count && !gate_in_capture() && !atomic_load(&track->lost)) {
+        CUresult result = REAL(cuEventQuery)(track->marks[track->first].event);
         if (result != CUDA_ERROR_NOT_READY) {
-            take_off(lane, result == CUDA_SUCCESS);
+            take_off(track, result == CUDA_SUCCESS);
             continue;
         }
         uint64_t now = now_ns();
         uint64_t bound = bound_now();
-        uint64_t missing = until_room_ns(lane, next_ns, bound, now);
-        lane->busy_ns = now;
+        uint64_t missing = until_room_ns(track, next_ns, bound, now);
+        track->busy_ns = now;
         if (!bound || !missing) {
             break;
         }
@@ -174,8 +174,8 @@ static void await_room(struct lane *lane, uint64_t next_ns)
             began = now;
             slot = gate_block();
         }
-        if (!is_patient(lane, now - began)) {
-            lane->given_up++;
+        if (!is_patient(track, now - began)) {
+            track->given_up++;
             break;
         }
         take_a_nap(now - began, missing);
@@ -188,79 +188,82 @@ static void await_room(struct lane *lane, uint64_t next_ns)
 
 /* ---- counting ---- */
 
-static uint32_t kernels_so_far(const struct lane *lane) { return lane->granted - pace_here.left; }
-
-static uint64_t kernels_ns(const struct lane *lane)
+static uint32_t kernels_so_far(const struct track *track)
 {
-    return kernels_so_far(lane) * lane->cost_ps / 1000;
+    return track->granted - pace_here.left;
 }
 
-static void begin_batch(struct lane *lane, uint64_t bound_ns)
+static uint64_t kernels_ns(const struct track *track)
 {
-    uint32_t fits = batch_for(lane, bound_ns);
-    lane->batch = (uint32_t)min_of(fits, 2 * (uint64_t)lane->batch);
-    uint32_t extra = 1u << min_of(lane->given_up, 12);
-    lane->granted = lane->given_up ? (uint32_t)max_of(lane->batch, extra) : lane->batch;
-    lane->began_ns = now_ns();
-    lane->key = NULL;
-    lane->longs = 0;
-    lane->longs_ns = lane->others_ns = 0;
-    pace_here.left = lane->granted;
+    return kernels_so_far(track) * track->cost_ps / 1000;
+}
+
+static void begin_batch(struct track *track, uint64_t bound_ns)
+{
+    uint32_t fits = batch_for(track, bound_ns);
+    track->batch = (uint32_t)min_of(fits, 2 * (uint64_t)track->batch);
+    uint32_t extra = 1u << min_of(track->given_up, 12);
+    track->granted = track->given_up ? (uint32_t)max_of(track->batch, extra) : track->batch;
+    track->began_ns = now_ns();
+    track->key = NULL;
+    track->longs = 0;
+    track->longs_ns = track->others_ns = 0;
+    pace_here.left = track->granted;
 }
 
 /* The bound changed while a batch was under way: what it may still grow to. */
-static void fit_batch(struct lane *lane, uint64_t bound_ns)
+static void fit_batch(struct track *track, uint64_t bound_ns)
 {
-    lane->bound_ns = bound_ns;
+    track->bound_ns = bound_ns;
     if (!pace_here.left) {
         return;
     }
-    uint32_t fits = batch_for(lane, bound_ns);
-    uint32_t so_far = kernels_so_far(lane);
-    if (fits < lane->granted) {
+    uint32_t fits = batch_for(track, bound_ns);
+    uint32_t so_far = kernels_so_far(track);
+    if (fits < track->granted) {
         pace_here.left = so_far < fits ? fits - so_far : 1;
-        lane->granted = so_far + pace_here.left;
+        track->granted = so_far + pace_here.left;
     }
 }
 
-static struct lane *enter(CUstream stream)
+static struct track *enter(CUstream stream)
 {
     struct pace_here *here = &pace_here;
-    struct lane *lane = here->lane;
-    if (lane && here->stream == stream && (here->left > 1 || lane_is_good(lane, stream))) {
-        return lane;
+    struct track *track = here->track;
+    if (track && here->stream == stream && (here->left > 1 || track_is_good(track, stream))) {
+        return track;
     }
-    if (lane) {
-        lane->left = here->left;
+    if (track) {
+        track->left = here->left;
     }
-    lane = lane_of(stream);
-    here->lane = lane;
+    track = track_of(stream);
+    here->track = track;
     here->stream = stream;
-    here->left = lane ? lane->left : BATCH_MAX; /* without marks there is no bound */
-    return lane;
+    here->left = track ? track->left : BATCH_MAX; /* without marks there is no bound */
+    return track;
 }
 
-static bool count_long(struct lane *lane, const void *key, uint64_t bound_ns)
+static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
 {
     struct pace_here *here = &pace_here;
     uint64_t cost = long_ns(key);
-    await_room(lane, cost ? cost : bound_ns / 2);
+    await_room(track, cost ? cost : bound_ns / 2);
     if (!here->left) {
-        begin_batch(lane, bound_ns);
+        begin_batch(track, bound_ns);
     }
-    if (lane->key != key) {
-        lane->others_ns += lane->longs_ns;
-        lane->longs_ns = 0;
-        lane->longs = 0;
-        lane->key = key;
+    if (track->key != key) {
+        track->others_ns += track->longs_ns;
+        track->longs_ns = 0;
+        track->longs = 0;
+        track->key = key;
     }
-    lane->longs++;
-    lane->longs_ns += cost;
-    uint64_t batch_ns = kernels_ns(lane) + lane->others_ns + lane->longs_ns;
+    track->longs++;
+    track->longs_ns += cost;
+    uint64_t batch_ns = kernels_ns(track) + track->others_ns + track->longs_ns;
     if (cost && batch_ns + cost <= bound_ns / 2) {
         return false;
     }
-    lane->granted = kernels_so_far(lane);
+    track->granted = kernels_so_far(track);
     here->left = 0;
     return true;
 }
@@ -272,22 +275,22 @@ static bool turn(CUstream stream, const void *key)
     if (!bound || gate_in_capture() || (gate_slot && gate_slot->depth)) {
         return false; /* the last: the driver calls itself, inside our gate */
     }
-    struct lane *lane = enter(stream);
+    struct track *track = enter(stream);
     here->bound_ns = bound;
-    if (!lane) {
+    if (!track) {
         here->left--;
         return false;
     }
-    if (lane->bound_ns != bound) {
-        fit_batch(lane, bound);
+    if (track->bound_ns != bound) {
+        fit_batch(track, bound);
     }
     if (key) {
-        return count_long(lane, key, bound);
+        return count_long(track, key, bound);
     }
     if (!here->left) {
-        uint64_t batch_ns = batch_for(lane, bound) * lane->cost_ps / 1000;
-        await_room(lane, batch_ns ? batch_ns : bound / 2);
-        begin_batch(lane, bound);
+        uint64_t batch_ns = batch_for(track, bound) * track->cost_ps / 1000;
+        await_room(track, batch_ns ? batch_ns : bound / 2);
+        begin_batch(track, bound);
     }
     return --here->left == 0;
 }
@@ -312,52 +315,52 @@ static bool is_capturing(CUstream stream)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static void record(struct lane *lane, CUstream stream)
+static void record(struct track *track, CUstream stream)
 {
-    struct mark *mark = &lane->marks[(lane->first + lane->count) % LANE_MARKS];
-    if (lane->count == LANE_MARKS || is_capturing(stream)) {
+    struct mark *mark = &track->marks[(track->first + track->count) % TRACK_MARKS];
+    if (track->count == TRACK_MARKS || is_capturing(stream)) {
         return; /* the next one will stand for these as well */
     }
-    if ((!mark->made && !lane_make_event(lane, mark)) ||
+    if ((!mark->made && !track_make_event(track, mark)) ||
         REAL(cuEventRecord)(mark->event, stream) != CUDA_SUCCESS) {
-        pace_here.left = lane->granted = BATCH_MAX; /* go on without a bound */
+        pace_here.left = track->granted = BATCH_MAX; /* go on without a bound */
         return;
     }
-    mark->began_ns = lane->began_ns;
+    mark->began_ns = track->began_ns;
     mark->recorded_ns = now_ns();
-    mark->kernels = lane->granted;
-    mark->key = lane->key;
-    mark->longs = lane->longs;
-    mark->others_ns = kernels_ns(lane) + lane->others_ns;
-    mark->expected_ns = mark->others_ns + lane->longs_ns;
-    if (!lane->cost_ps || (lane->longs && !lane->longs_ns)) {
-        mark->expected_ns += lane->bound_ns / 2; /* nobody knows */
+    mark->kernels = track->granted;
+    mark->key = track->key;
+    mark->longs = track->longs;
+    mark->others_ns = kernels_ns(track) + track->others_ns;
+    mark->expected_ns = mark->others_ns + track->longs_ns;
+    if (!track->cost_ps || (track->longs && !track->longs_ns)) {
+        mark->expected_ns += track->bound_ns / 2; /* nobody knows */
     }
-    lane->sum_ns += mark->expected_ns;
-    lane->count++;
+    track->sum_ns += mark->expected_ns;
+    track->count++;
 }
 
 void pace_mark(CUstream stream, CUresult result)
 {
-    struct lane *lane = pace_here.lane;
+    struct track *track = pace_here.track;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int kept = errno;
-    if (!lane || result != CUDA_SUCCESS || gate_in_capture() || !lane_is_good(lane, stream)) {
+    if (!track || result != CUDA_SUCCESS || gate_in_capture() || !track_is_good(track, stream)) {
         return;
     }
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    record(lane, stream);
+    record(track, stream);
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     errno = kept;
 }
 
-void pace_forget_stream(CUstream stream) { lane_forget_stream(stream); }
+void pace_forget_stream(CUstream stream) { track_forget_stream(stream); }
 
-void pace_forget_context(CUcontext context) { lane_forget_context(context); }
+void pace_forget_context(CUcontext context) { track_forget_context(context); }
 
 void pace_after_fork(void)
 {
     pace_bound_ns = 0;
     pace_here = (struct pace_here){0};
-    lane_after_fork();
+    track_after_fork();
 }

@@ -14,14 +14,14 @@
 
 #include "cuda/cuda_abi.h"
 
-struct lane;
+struct track;
 
 /* Where the calling thread submits. */
 struct pace_here {
     uint64_t bound_ns; /* that `left` was made for */
     CUstream stream;
     uint32_t left; /* submissions until the batch is full */
-    struct lane *lane;
+    struct track *track;
 };
 
 extern uint64_t pace_bound_ns; /* 0: none */

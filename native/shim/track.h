@@ -1,10 +1,10 @@
-/* Lanes: what one thread submits to one stream, with marks (events of ours) in it.
+/* Tracks: what one thread submits to one stream, with marks (events of ours) in it.
  *
- * A lane belongs to its thread; only `lost` is written by others. Events belong to a context and are
- * gone with it, so a lane is told when its context or its stream is destroyed.
+ * A track belongs to its thread; only `lost` is written by others. Events belong to a context and are
+ * gone with it, so a track is told when its context or its stream is destroyed.
  */
-#ifndef MOIETY_SHIM_LANE_H
-#define MOIETY_SHIM_LANE_H
+#ifndef MOIETY_SHIM_TRACK_H
+#define MOIETY_SHIM_TRACK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 
 #include "cuda/cuda_abi.h"
 
-#define LANE_MARKS 8
+#define TRACK_MARKS 8
 
 /* The end of a batch: all that was submitted up to it is done when its event is. */
 struct mark {
@@ -27,21 +27,21 @@ struct mark {
     uint64_t others_ns; /* expected of all but those */
 };
 
-enum lane_loss {
-    LANE_LOST_STREAM = 1,
-    LANE_LOST_CONTEXT = 2, /* and our events with it */
+enum track_loss {
+    TRACK_LOST_STREAM = 1,
+    TRACK_LOST_CONTEXT = 2, /* and our events with it */
 };
 
-struct lane {
-    struct lane *next; /* of the same thread */
-    struct lane *next_of_all;
+struct track {
+    struct track *next; /* of the same thread */
+    struct track *next_of_all;
     bool is_free; /* its thread has ended */
     _Atomic uint32_t lost;
     CUstream stream;
     CUcontext context;
 
     /* what was marked, oldest first */
-    struct mark marks[LANE_MARKS];
+    struct mark marks[TRACK_MARKS];
     uint32_t first;
     uint32_t count;
     uint64_t sum_ns;     /* expected of all of them */
@@ -50,7 +50,7 @@ struct lane {
     uint64_t done_hi_ns; /* and not after this */
 
     /* the batch that is being submitted */
-    uint32_t left;    /* kernels until it is marked, while the thread uses another lane */
+    uint32_t left;    /* kernels until it is marked, while the thread uses another track */
     uint32_t granted; /* of so many */
     uint64_t began_ns;
     const void *key;
@@ -67,17 +67,17 @@ struct lane {
     uint32_t given_up;   /* waits in a row that did not end */
 };
 
-/* The calling thread's lane for a stream (NULL, legacy and per-thread: of the current context),
+/* The calling thread's track for a stream (NULL, legacy and per-thread: of the current context),
  * with its losses dealt with; NULL when there is no memory or no context. */
-struct lane *lane_of(CUstream stream);
-/* Whether the lane still stands for the stream: it was not lost, nor the context changed. */
-bool lane_is_good(const struct lane *lane, CUstream stream);
-/* Makes a mark's event in the lane's context. */
-bool lane_make_event(const struct lane *lane, struct mark *mark);
+struct track *track_of(CUstream stream);
+/* Whether the track still stands for the stream: it was not lost, nor the context changed. */
+bool track_is_good(const struct track *track, CUstream stream);
+/* Makes a mark's event in the track's context. */
+bool track_make_event(const struct track *track, struct mark *mark);
 
 /* About to be destroyed, or gone. */
-void lane_forget_stream(CUstream stream);
-void lane_forget_context(CUcontext context);
-void lane_after_fork(void);
+void track_forget_stream(CUstream stream);
+void track_forget_context(CUcontext context);
+void track_after_fork(void);
 
 #endif
