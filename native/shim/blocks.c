@@ -5,17 +5,34 @@
 #include <string.h>
 
 #include "shim/arena.h"
+#include "shim/managed.h"
 #include "shim/real.h"
+
+#define PIECES 16       /* at least, of an allocation, unless they would be too small */
+#define SMALLEST_PART 8 /* of the largest piece: below, the calls cost more than the copy */
 
 struct lock blocks_lock;
 static struct block **table;
 static size_t count;
 static size_t room;
+static uint64_t births;
+static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
+
+/* What an allocation is backed with: large pieces for a large one, so that there are few calls; for
+ * a smaller one smaller pieces, so that it streams: while one leaves, the one before is reused. */
+static uint64_t piece_bytes(uint64_t span, uint64_t largest)
+{
+    uint64_t piece = largest / SMALLEST_PART > GRANULE ? largest / SMALLEST_PART : GRANULE;
+    while (piece < largest && piece < span / PIECES) {
+        piece *= 2;
+    }
+    return piece < largest ? piece : largest < GRANULE ? GRANULE : largest;
+}
 
 CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
 {
     uint64_t span = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    uint64_t piece = device->chunk_bytes < GRANULE ? GRANULE : device->chunk_bytes;
+    uint64_t piece = piece_bytes(span, device->chunk_bytes);
     uint32_t chunks = (uint32_t)((span + piece - 1) / piece);
     struct block *made = calloc(1, sizeof(*made) + chunks * sizeof(made->chunks[0]));
     if (!made) {
@@ -30,6 +47,7 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
     made->span = span;
     made->device = device;
     made->chunk_count = chunks;
+    made->born = __atomic_add_fetch(&births, 1, __ATOMIC_RELAXED);
     REAL(cuCtxGetCurrent)(&made->context);
     for (uint32_t i = 0; i < chunks; i++) {
         uint64_t left = span - (uint64_t)i * piece;
@@ -39,6 +57,11 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
+CUdeviceptr block_beyond(const struct block *block)
+{
+    return block->base + (block->managed ? block->bytes : block->span);
+}
+
 CUdeviceptr block_at(const struct block *block, uint32_t chunk)
 {
     return block->base + (uint64_t)chunk * block->chunks[0].bytes;
@@ -46,23 +69,57 @@ CUdeviceptr block_at(const struct block *block, uint32_t chunk)
 
 CUresult block_map(struct block *block)
 {
-    for (uint32_t i = 0; i < block->chunk_count; i++) {
-        struct chunk *chunk = &block->chunks[i];
-        if (chunk->present) {
-            continue;
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < block->chunk_count && result == CUDA_SUCCESS;) {
+        uint32_t run = 0;
+        while (i + run < block->chunk_count && !block->chunks[i + run].present) {
+            run++;
         }
-        CUresult result = chunk_map(chunk, block_at(block, i), block->device->ordinal);
-        if (result != CUDA_SUCCESS) {
-            return result;
+        uint32_t mapped = run ? chunks_map(&block->chunks[i], run, block_at(block, i),
+                                           block->device->ordinal, &result)
+                              : 0;
+        for (uint32_t k = 0; k < mapped; k++) {
+            block->device->resident_bytes += block->chunks[i + k].bytes;
         }
-        block->device->resident_bytes += chunk->bytes;
+        i += run ? mapped : 1;
     }
-    return CUDA_SUCCESS;
+    return result;
+}
+
+void block_begin(struct block *block, uint32_t chunk)
+{
+    block->chunks[chunk].busy = true;
+    block->busy++;
+}
+
+void block_end(struct block *block, uint32_t chunk)
+{
+    block->chunks[chunk].busy = false;
+    block->busy--;
+    if (block->leaves && block->busy == 0) {
+        atomic_fetch_add(&endings, 1);
+        futex_wake_all(&endings);
+    }
+}
+
+void block_retire(struct block *block)
+{
+    block->leaves = true;
+    while (block->busy) {
+        uint32_t seen = atomic_load(&endings);
+        lock_drop(&blocks_lock);
+        futex_wait(&endings, seen, -1);
+        lock_take(&blocks_lock);
+    }
 }
 
 uint64_t block_destroy(struct block *block)
 {
     uint64_t resident = 0;
+    if (block->managed) {
+        managed_release(block);
+        return 0;
+    }
     for (uint32_t i = 0; i < block->chunk_count; i++) {
         struct chunk *chunk = &block->chunks[i];
         if (chunk->present) {
@@ -125,10 +182,9 @@ void blocks_remove(struct block *block)
 struct block *blocks_find(CUdeviceptr pointer)
 {
     size_t at = above(pointer);
-    if (at == 0 || pointer >= table[at - 1]->base + table[at - 1]->span) {
-        return NULL;
-    }
-    return table[at - 1];
+    struct block *block = at ? table[at - 1] : NULL;
+    bool inside = block && pointer < block_beyond(block) && !block->leaves;
+    return inside ? block : NULL;
 }
 
 size_t blocks_count(void) { return count; }

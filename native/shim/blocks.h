@@ -2,6 +2,7 @@
 #ifndef MOIETY_SHIM_BLOCKS_H
 #define MOIETY_SHIM_BLOCKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,10 +17,14 @@ struct slab;
 struct block {
     CUdeviceptr base;
     uint64_t bytes; /* as asked for */
-    uint64_t span;  /* whole granules: what it is charged with */
+    uint64_t span;  /* whole granules (managed: pages): what it is charged with */
     struct device *device;
     CUcontext context;
     struct slab *slab; /* it holds small allocations; NULL: it is one */
+    bool managed;      /* paged by the driver, so it has no chunks of ours */
+    uint64_t born;     /* counts up from allocation to allocation */
+    uint32_t busy;     /* chunks that are being looked at or moved */
+    bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];
 };
@@ -33,12 +38,20 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
 uint64_t block_destroy(struct block *block);
 /* Backs all chunks; CUDA_ERROR_OUT_OF_MEMORY leaves those that succeeded. */
 CUresult block_map(struct block *block);
+/* Where its addresses end. */
+CUdeviceptr block_beyond(const struct block *block);
 /* The address of a chunk. */
 CUdeviceptr block_at(const struct block *block, uint32_t chunk);
+/* A chunk is being looked at or moved / is not any more. */
+void block_begin(struct block *block, uint32_t chunk);
+void block_end(struct block *block, uint32_t chunk);
+/* Lets nothing more of the block be moved, and sleeps (with the lock dropped meanwhile) until what
+ * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
+void block_retire(struct block *block);
 
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
-/* The block that `pointer` lies in (within span); NULL if none. */
+/* The block that `pointer` lies in (before its end); NULL if none, or if it is about to go. */
 struct block *blocks_find(CUdeviceptr pointer);
 size_t blocks_count(void);
 struct block *blocks_get(size_t index);

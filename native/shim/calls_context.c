@@ -27,8 +27,9 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, dev);
     if (result == CUDA_SUCCESS && control_is_active()) {
         struct device *device = device_know(dev);
-        if (device && device->limit_bytes < *bytes) {
-            *bytes = device->limit_bytes;
+        uint64_t limit = device ? device_limit(device) : *bytes;
+        if (limit < *bytes) {
+            *bytes = limit;
         }
     }
     return result;

@@ -36,6 +36,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     return result;
 }
 
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+    if (!control_is_active()) {
+        return REAL(cuMemAllocManaged)(pointer, bytes, flags);
+    }
+    return memory_allocate_managed(pointer, bytes, flags);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     CUresult result;
@@ -53,8 +61,9 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
         return result;
     }
     uint64_t used = memory_allocated(device);
-    *total = device->limit_bytes;
-    *available = used < device->limit_bytes ? device->limit_bytes - used : 0;
+    uint64_t limit = device_limit(device);
+    *total = limit;
+    *available = used < limit ? limit - used : 0; /* none where it was lowered below the use */
     return CUDA_SUCCESS;
 }
 

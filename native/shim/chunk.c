@@ -11,7 +11,21 @@ static CUmemAllocationHandleType exportable(CUdevice device)
     return supported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
 }
 
-CUresult chunk_map(struct chunk *chunk, CUdeviceptr at, CUdevice device)
+static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationProp *prop)
+{
+    CUresult result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = REAL(cuMemMap)(at, chunk->bytes, 0, chunk->handle, 0);
+    if (result != CUDA_SUCCESS) {
+        REAL(cuMemRelease)(chunk->handle);
+    }
+    return result;
+}
+
+uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
+                    CUresult *result)
 {
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -19,22 +33,31 @@ CUresult chunk_map(struct chunk *chunk, CUdeviceptr at, CUdevice device)
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
     };
     CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, &prop, 0);
-    if (result != CUDA_SUCCESS) {
-        return result;
+    uint64_t span = 0;
+    uint32_t mapped = 0;
+    *result = CUDA_SUCCESS;
+    while (mapped < count) {
+        *result = back(&chunks[mapped], at + span, &prop);
+        if (*result != CUDA_SUCCESS) {
+            break;
+        }
+        span += chunks[mapped].bytes;
+        mapped++;
     }
-    result = REAL(cuMemMap)(at, chunk->bytes, 0, chunk->handle, 0);
-    if (result != CUDA_SUCCESS) {
-        REAL(cuMemRelease)(chunk->handle);
-        return result;
+    CUresult allowed = span ? REAL(cuMemSetAccess)(at, span, &access, 1) : CUDA_SUCCESS;
+    if (allowed != CUDA_SUCCESS) {
+        *result = allowed;
     }
-    result = REAL(cuMemSetAccess)(at, chunk->bytes, &access, 1);
-    if (result != CUDA_SUCCESS) {
-        chunk_unmap(chunk, at);
-        return result;
+    for (uint32_t i = 0; i < mapped; i++) {
+        if (allowed != CUDA_SUCCESS) {
+            chunk_unmap(&chunks[i], at);
+        } else {
+            chunks[i].present = true;
+            chunks[i].looked = 0;
+        }
+        at += chunks[i].bytes;
     }
-    chunk->present = true;
-    return CUDA_SUCCESS;
+    return allowed == CUDA_SUCCESS ? mapped : 0;
 }
 
 void chunk_unmap(struct chunk *chunk, CUdeviceptr at)

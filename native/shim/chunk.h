@@ -10,12 +10,19 @@
 struct chunk {
     CUmemGenericAllocationHandle handle;
     uint64_t bytes;
-    void *host; /* its bytes while it is out; NULL: new or present */
+    void *host;      /* its bytes while it is out, and until they have come back */
+    uint32_t looked; /* the device's turn in which it was looked at; 0: not since it came */
     bool present;
+    bool busy;  /* being looked at or copied: it stays as it is until that has ended */
+    bool zeros; /* present: what the look found; out: it comes back as zeros */
 };
 
-/* Backs the chunk with memory of the device: create, map, allow. Its content is undefined. */
-CUresult chunk_map(struct chunk *chunk, CUdeviceptr at, CUdevice device);
+/* Backs up to `count` neighbouring chunks with memory of the device, from address `at` on: creates
+ * and maps each, then allows access to all of them in one call, because what that costs grows with
+ * the calls. Returns how many are present now; fewer than `count`: *result says why. Their content
+ * is undefined. */
+uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
+                    CUresult *result);
 /* Takes the memory away again; nothing may use it any more. */
 void chunk_unmap(struct chunk *chunk, CUdeviceptr at);
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/arena.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -19,20 +20,21 @@
 #include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/segments.h"
 #include "shim/session.h"
+#include "shim/swap.h"
 #include "shim/trampoline.h"
 
-/* How often an unanswered room is tried again, and the finest step of an idle watch. */
-#define RETRY_MS 2
-#define WATCH_STEP_MS 1
+/* The finest step of an idle watch. */
+#define WATCH_STEP_NS 1000000ull
 
 static struct session session;
 static _Atomic bool active;
 static struct lock begin_lock;
-static bool restoring;
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
 static uint64_t watch_since_ns;
+static bool told_idle; /* and the watch goes on until something is submitted */
 
 bool control_is_active(void) { return active; }
 
@@ -48,11 +50,12 @@ void control_pin(const char *call)
 
 static void count_moves(void)
 {
-    struct memory_moved moved = memory_moved();
+    struct swap_moved moved = swap_moved();
     session.counters->evicted_bytes = moved.evicted_bytes;
     session.counters->evicted_ns = moved.evicted_ns;
     session.counters->restored_bytes = moved.restored_bytes;
     session.counters->restored_ns = moved.restored_ns;
+    session.counters->zero_bytes = moved.zero_bytes;
     session.counters->unknown_calls = trampoline_calls();
 }
 
@@ -63,13 +66,12 @@ static bool drain(void)
     if (!gate_await_empty()) {
         return false;
     }
+    swap_settle();
     lock_take(&contexts_lock);
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         device_drain(d);
-        d->credit_bytes = 0;
     }
     lock_drop(&contexts_lock);
-    restoring = false;
     watch_us = 0;
     session.counters->drained_ns += now_ns() - began;
     const char *suspect = trampoline_suspect();
@@ -101,23 +103,6 @@ static void grant(uint32_t epoch)
     gate_wake();
 }
 
-static void restore(void)
-{
-    bool complete = true;
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        complete = memory_restore(d) && complete;
-    }
-    if (!complete) {
-        return;
-    }
-    restoring = false;
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        d->credit_bytes = 0;
-    }
-    link_note(MW_RESTORED, session.epoch);
-    count_moves();
-}
-
 static void report_evicted(struct device *device, uint64_t bytes, bool last, bool failed)
 {
     struct mw_evicted note = {
@@ -127,6 +112,21 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .resident_bytes = device->resident_bytes,
     };
     link_send(&note, sizeof(note), MW_EVICTED);
+    if (last) {
+        count_moves();
+    }
+}
+
+/* Moves what can be moved now; in how many ns to come back. */
+static uint64_t move_on(void)
+{
+    bool restored;
+    uint64_t wait_ns = swap_step(&restored);
+    if (restored) {
+        link_note(MW_RESTORED, session.epoch);
+        count_moves();
+    }
+    return wait_ns;
 }
 
 static void answer(const union link_message *message)
@@ -135,11 +135,14 @@ static void answer(const union link_message *message)
     if (!request) {
         if (message->header.type == MW_REFUSED) {
             say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+        } else if (message->header.type == MW_ATTACHED) { /* to what a new agent was told */
+            devices_limit(message->attached.gpu, message->attached.limit_bytes);
         }
         return;
     }
     if (message->header.type == MW_ALLOCATED) {
-        memory_admitted(request->message.alloc.gpu, request->message.alloc.bytes);
+        const struct mw_alloc *asked = &request->message.alloc;
+        memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }
     link_answer(request, message);
 }
@@ -157,22 +160,31 @@ static void carry_out(const union link_message *message)
     case MW_ROOM:
         device = device_of_gpu(message->amount.gpu);
         if (device) {
-            device->credit_bytes += message->amount.bytes;
+            swap_credit(device, message->amount.bytes);
         }
-        restoring = true;
-        restore();
         break;
     case MW_EVICT:
         device = device_of_gpu(message->amount.gpu);
         if (device) {
-            device->credit_bytes = 0; /* whoever is told to go has no room any more */
-            memory_evict(device, message->amount.bytes, report_evicted);
-            count_moves();
+            swap_order(device, message->amount.bytes, report_evicted);
         }
         break;
     case MW_WATCH:
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
+        told_idle = false;
+        break;
+    case MW_MODE:
+        memory_set_mode(message->mode.mode);
+        break;
+    case MW_ARENA:
+        segments_offer(&message->arena, link_take_fd());
+        break;
+    case MW_ARENA_BACK:
+        segments_back(message->arena.bytes);
+        break;
+    case MW_LIMIT:
+        devices_limit(message->amount.gpu, message->amount.bytes);
         break;
     case MW_PACE:
         pace_set(message->pace.queue_us);
@@ -195,8 +207,12 @@ static void watch(void)
     if (passes != watch_passes || inside) {
         watch_passes = passes;
         watch_since_ns = now;
-    } else if (now - watch_since_ns >= watch_us * 1000) {
-        watch_us = 0;
+        if (told_idle) {
+            watch_us = 0;
+            link_note(MW_BUSY, session.epoch);
+        }
+    } else if (!told_idle && now - watch_since_ns >= watch_us * 1000) {
+        told_idle = true;
         link_note(MW_IDLE, session.epoch);
     }
 }
@@ -206,6 +222,8 @@ static void watch(void)
 static void come_back(void)
 {
     bool holding = gate_is_open();
+    swap_settle();
+    swap_forget_orders();
     if (!holding) {
         holding = !drain();
     }
@@ -223,14 +241,15 @@ static void *control_main(void *unused)
     prctl(PR_SET_TIMERSLACK, 1ul);
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (;;) {
-        int timeout_ms = watch_us ? WATCH_STEP_MS : restoring ? RETRY_MS : -1;
-        int got = link_receive(&message, timeout_ms);
+        uint64_t wait_ns = move_on();
+        if (watch_us && wait_ns > WATCH_STEP_NS) {
+            wait_ns = WATCH_STEP_NS;
+        }
+        int got = link_receive(&message, wait_ns);
         if (got < 0) {
             come_back();
         } else if (got > 0) {
             carry_out(&message);
-        } else if (restoring) {
-            restore();
         }
         if (watch_us) {
             watch();
@@ -246,6 +265,9 @@ static void in_forked_child(void)
     gate_after_fork();
     pace_after_fork();
     memory_after_fork();
+    arena_after_fork();
+    segments_after_fork();
+    swap_after_fork();
     device_after_fork();
     trampoline_after_fork();
     session_after_fork(&session);

@@ -66,7 +66,7 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
     }
     device->gpu = attached->gpu;
     device->total_bytes = total;
-    device->limit_bytes = attached->limit_bytes;
+    __atomic_store_n(&device->limit_bytes, attached->limit_bytes, __ATOMIC_RELAXED);
     device->chunk_bytes = attached->chunk_bytes;
     __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     if (type == MW_ATTACH) {
@@ -155,6 +155,21 @@ struct device *device_of_gpu(uint32_t gpu)
     return NULL;
 }
 
+void devices_limit(uint32_t gpu, uint64_t limit_bytes)
+{
+    LOCK_SCOPE(&lock);
+    for (uint32_t i = 0; i < device_count; i++) {
+        if (devices[i].gpu == gpu) { /* looked up or attached */
+            __atomic_store_n(&devices[i].limit_bytes, limit_bytes, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+uint64_t device_limit(const struct device *device)
+{
+    return __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+}
+
 struct device *device_next(const struct device *device)
 {
     LOCK_SCOPE(&lock);
@@ -200,10 +215,7 @@ bool device_remove_context(CUcontext context, struct device **device)
         for (uint32_t i = 0; i < devices[d].context_count; i++) {
             if (devices[d].contexts[i] == context) {
                 devices[d].contexts[i] = devices[d].contexts[--devices[d].context_count];
-                if (devices[d].stream_context == context) {
-                    devices[d].stream_context = NULL; /* its streams go with it */
-                    devices[d].stream = NULL;
-                }
+                devices[d].departures++;
                 *device = &devices[d];
                 return true;
             }
@@ -240,20 +252,6 @@ void device_pop(void)
     REAL(cuCtxPopCurrent_v2)(&context);
 }
 
-CUstream device_stream(struct device *device)
-{
-    CUcontext context = NULL;
-    REAL(cuCtxGetCurrent)(&context);
-    if (device->stream && device->stream_context == context) {
-        return device->stream;
-    }
-    if (REAL(cuStreamCreate)(&device->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        device->stream = NULL;
-    }
-    device->stream_context = context;
-    return device->stream;
-}
-
 void device_drain(struct device *device)
 {
     CUcontext contexts[CONTEXTS_MAX];
@@ -272,7 +270,8 @@ void device_drain(struct device *device)
 void device_tell(const struct device *device, struct mw_attach *state)
 {
     *state = (struct mw_attach){.allocated_bytes = device->allocated_bytes,
-                                .resident_bytes = device->resident_bytes};
+                                .resident_bytes = device->resident_bytes,
+                                .managed_bytes = device->managed_bytes};
     fill_attach(state, device->ordinal);
 }
 

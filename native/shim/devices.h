@@ -17,16 +17,17 @@ struct device {
     bool attached; /* and made room for a context */
     uint32_t gpu;  /* the agent's index */
     uint64_t total_bytes;
-    uint64_t limit_bytes;
+    uint64_t limit_bytes; /* changes at any moment: read it with device_limit */
     uint64_t chunk_bytes;
     CUcontext primary;                /* the primary one, while it exists */
     CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
     uint32_t context_count;
-    uint32_t creating; /* threads that are about to add one */
-    CUstream stream;   /* of contexts[0], for moving memory */
-    CUcontext stream_context;
-    /* The next three are memory.c's, under its lock. */
+    uint32_t creating;   /* threads that are about to add one */
+    uint32_t departures; /* contexts that went: what was made in one of them is gone */
+    uint32_t turn;       /* counts leases: what was known of the memory's content before is void */
+    /* The next four are under blocks_lock. */
     uint64_t allocated_bytes;
+    uint64_t managed_bytes; /* those of them that the driver pages */
     uint64_t resident_bytes;
     uint64_t credit_bytes; /* may be made resident without asking */
 };
@@ -41,6 +42,9 @@ void device_created(struct device *device);
 CUresult device_current(struct device **device);
 /* By the agent's index; NULL if this process does not use it. */
 struct device *device_of_gpu(uint32_t gpu);
+/* What this process may allocate on a GPU has changed. */
+void devices_limit(uint32_t gpu, uint64_t limit_bytes);
+uint64_t device_limit(const struct device *device);
 /* Loops over the attached ones: start with NULL. */
 struct device *device_next(const struct device *device);
 
@@ -56,8 +60,6 @@ void device_detach_unused(struct device *device);
 /* Makes a context of the device current for the calling thread; pop it afterwards. */
 bool device_push(struct device *device);
 void device_pop(void);
-/* A stream for moving memory, which never takes part in captures; NULL if none can be made. */
-CUstream device_stream(struct device *device);
 /* Waits until nothing of this process runs on the device. */
 void device_drain(struct device *device);
 

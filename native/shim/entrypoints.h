@@ -24,6 +24,7 @@
 #define CLASS_cuCtxCreate_v4 OWN
 #define CLASS_cuCtxDestroy OWN
 #define CLASS_cuCtxDestroy_v2 OWN
+#define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
 #define CLASS_cuMemAlloc_v2 OWN
 #define CLASS_cuMemFree_v2 OWN
@@ -143,7 +144,6 @@
 #define CLASS_cuIpcGetMemHandle PIN
 #define CLASS_cuIpcOpenMemHandle PIN
 #define CLASS_cuIpcOpenMemHandle_v2 PIN
-#define CLASS_cuMemAllocManaged PIN
 #define CLASS_cuArray3DCreate_v2 PIN
 #define CLASS_cuArrayCreate_v2 PIN
 #define CLASS_cuMipmappedArrayCreate PIN

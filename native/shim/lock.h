@@ -7,6 +7,7 @@
 #define MOIETY_SHIM_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lock {
@@ -15,6 +16,10 @@ struct lock {
 
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
+/* Takes it if nobody has it. */
+bool lock_try(struct lock *lock);
+/* Whether somebody waits for a lock that the caller holds. */
+static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock->word) == 2; }
 
 /* Sleeps while *word is still `seen`; timeout_ms < 0 waits for ever. Spurious returns happen. */
 void futex_wait(_Atomic uint32_t *word, uint32_t seen, int timeout_ms);

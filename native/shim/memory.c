@@ -7,6 +7,7 @@
 #include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/lock.h"
+#include "shim/managed.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
@@ -15,10 +16,13 @@
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
 
-static CUresult ask_agent(const struct device *device, uint64_t span)
+static _Atomic uint32_t mode = MW_MEMORY_SWAP;
+
+static CUresult ask_agent(const struct device *device, uint64_t span, bool managed)
 {
     static bool told;
     struct link_request request = {.message.alloc = {.gpu = device->gpu, .bytes = span}};
+    request.message.alloc.flags = managed ? MW_ALLOC_MANAGED : 0;
     link_ask(&request, sizeof(request.message.alloc), MW_ALLOC);
     if (request.message.header.type == MW_ALLOCATED) {
         return CUDA_SUCCESS;
@@ -30,10 +34,12 @@ static CUresult ask_agent(const struct device *device, uint64_t span)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void tell_freed(struct device *device, uint64_t span, uint64_t resident)
+static void tell_freed(struct device *device, uint64_t span, uint64_t resident, bool managed)
 {
     struct mw_free note = {.gpu = device->gpu, .bytes = span, .resident_bytes = resident};
+    note.flags = managed ? MW_ALLOC_MANAGED : 0;
     device->allocated_bytes -= span;
+    device->managed_bytes -= managed ? span : 0;
     link_send(&note, sizeof(note), MW_FREE);
 }
 
@@ -74,7 +80,7 @@ static void drop_later(const struct block *block)
 {
     for (struct later **at = &later; *at;) {
         struct later *each = *at;
-        if (each->pointer >= block->base && each->pointer < block->base + block->span) {
+        if (each->pointer >= block->base && each->pointer < block_beyond(block)) {
             *at = each->next;
             free(each);
         } else {
@@ -83,14 +89,17 @@ static void drop_later(const struct block *block)
     }
 }
 
-/* With blocks_lock held: out of the table, out of the world, and the agent knows. */
+/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
+ * of the world, and the agent knows. */
 static void discard(struct block *block)
 {
     struct device *device = block->device;
     uint64_t span = block->span;
+    bool managed = block->managed;
+    block_retire(block);
     drop_later(block);
     blocks_remove(block);
-    tell_freed(device, span, block_destroy(block));
+    tell_freed(device, span, block_destroy(block), managed);
 }
 
 /* Backs a block that stands in the table, inside the gate. */
@@ -111,27 +120,31 @@ static CUresult back(struct block *block)
     }
 }
 
-static CUresult make(struct device *device, uint64_t bytes, struct block **made)
+/* `attach` is what cuMemAllocManaged is called with; 0: chunks of ours. */
+static CUresult make(struct device *device, uint64_t bytes, unsigned attach, struct block **made)
 {
     struct block *block;
-    uint64_t span = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    CUresult result = ask_agent(device, span);
+    bool managed = attach != 0;
+    uint64_t step = managed ? MANAGED_PAGE : GRANULE;
+    uint64_t span = (bytes + step - 1) / step * step;
+    CUresult result = ask_agent(device, span, managed);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = block_make(&block, device, bytes);
+    result =
+        managed ? managed_make(&block, device, bytes, attach) : block_make(&block, device, bytes);
     lock_take(&blocks_lock);
     if (result != CUDA_SUCCESS) {
-        tell_freed(device, span, 0);
+        tell_freed(device, span, 0, managed);
     } else if (blocks_insert(block) != 0) {
-        tell_freed(device, span, block_destroy(block));
+        tell_freed(device, span, block_destroy(block), managed);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     lock_drop(&blocks_lock);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = back(block);
+    result = managed ? CUDA_SUCCESS : back(block);
     if (result != CUDA_SUCCESS) {
         LOCK_SCOPE(&blocks_lock);
         discard(block);
@@ -141,18 +154,19 @@ static CUresult make(struct device *device, uint64_t bytes, struct block **made)
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes)
+static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
+                               unsigned attach)
 {
     CUcontext context = NULL;
     REAL(cuCtxGetCurrent)(&context);
     lock_take(&blocks_lock);
-    bool found = slab_take(device, context, bytes, pointer);
+    bool found = slab_take(device, context, attach != 0, bytes, pointer);
     lock_drop(&blocks_lock);
     if (found) {
         return CUDA_SUCCESS;
     }
     struct block *block;
-    CUresult result = make(device, GRANULE, &block);
+    CUresult result = make(device, GRANULE, attach, &block);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -161,11 +175,11 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
         discard(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    slab_take(device, context, bytes, pointer);
+    slab_take(device, context, attach != 0, bytes, pointer);
     return CUDA_SUCCESS;
 }
 
-CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
+static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bool alone)
 {
     struct device *device;
     struct block *block;
@@ -176,18 +190,31 @@ CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (bytes > device->limit_bytes) {
+    if (bytes > device_limit(device)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (bytes <= SLAB_LARGEST) {
-        return allocate_small(device, pointer, bytes);
+    if (bytes <= SLAB_LARGEST && !alone) {
+        return allocate_small(device, pointer, bytes, attach);
     }
-    result = make(device, bytes, &block);
+    result = make(device, bytes, attach, &block);
     if (result == CUDA_SUCCESS) {
         *pointer = block->base;
     }
     return result;
 }
+
+CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
+{
+    unsigned attach = atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0;
+    return allocate(pointer, bytes, attach, false);
+}
+
+CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned attach)
+{
+    return attach ? allocate(pointer, bytes, attach, true) : CUDA_ERROR_INVALID_VALUE;
+}
+
+void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
 /* As the driver's own does. Without a lease nothing is running, and it returns at once. */
 static CUresult wait_for_work(CUcontext context)
@@ -297,13 +324,15 @@ uint64_t memory_allocated(const struct device *device)
 void memory_forget(struct device *device, CUcontext context)
 {
     LOCK_SCOPE(&blocks_lock);
-    for (size_t i = blocks_count(); i-- > 0;) {
-        struct block *block = blocks_get(i);
-        if (block->device == device && (!context || block->context == context)) {
+    for (size_t i = blocks_count(); i > 0;) {
+        struct block *block = blocks_get(--i);
+        bool wanted = block->device == device && (!context || block->context == context);
+        if (wanted && !block->leaves) {
             if (block->slab) {
                 slab_drop(block);
             }
             discard(block);
+            i = blocks_count(); /* the table may have changed meanwhile */
         }
     }
 }
@@ -312,12 +341,13 @@ void memory_freeze(void) { lock_take(&blocks_lock); }
 
 void memory_thaw(void) { lock_drop(&blocks_lock); }
 
-void memory_admitted(uint32_t gpu, uint64_t bytes)
+void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed)
 {
     LOCK_SCOPE(&blocks_lock);
     struct device *device = device_of_gpu(gpu);
     if (device) {
         device->allocated_bytes += bytes;
+        device->managed_bytes += managed ? bytes : 0;
     }
 }
 

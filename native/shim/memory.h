@@ -2,7 +2,8 @@
  *
  * An allocation is a reserved range of addresses. Its chunks are present (backed by memory of
  * the GPU), out (their bytes in the arena) or new (nothing was ever in them). Whoever is inside
- * the open gate finds all of them present.
+ * the open gate finds all of them present. Managed memory is the exception: the driver moves its
+ * pages when they are touched (managed.h).
  */
 #ifndef MOIETY_SHIM_MEMORY_H
 #define MOIETY_SHIM_MEMORY_H
@@ -16,7 +17,11 @@
 
 /* Allocates on the device of the current context; the driver's own error codes. */
 CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
-/* Frees what memory_allocate returned. False: it is not ours, ask the driver. */
+/* The same as managed memory, because the program asked for that; `attach` is its flag. */
+CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned attach);
+/* How memory_allocate does it from now on: enum mw_memory_mode. */
+void memory_set_mode(uint32_t mode);
+/* Frees what these returned. False: it is not ours, ask the driver. */
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
@@ -27,25 +32,14 @@ uint64_t memory_allocated(const struct device *device);
 /* Frees everything that was allocated in this context (or on the device, if NULL). */
 void memory_forget(struct device *device, CUcontext context);
 
-/* ---- for the control thread, while the gate is closed and drained ---- */
-
-/* Moves out at least `bytes`, calling `report` after each step. 0, or -ENOMEM when host memory or
- * the driver refused to take more. */
-int memory_evict(struct device *device, uint64_t bytes,
-                 void (*report)(struct device *device, uint64_t bytes, bool last, bool failed));
-/* Brings back what the device's credit allows. True when everything on it is present. */
-bool memory_restore(struct device *device);
+/* ---- for the control thread (moving is in swap.h) ---- */
 
 /* Locks out changes while a new agent is told the totals. */
 void memory_freeze(void);
 void memory_thaw(void);
 /* A question was answered with yes: its bytes count from now on. Control thread only. */
-void memory_admitted(uint32_t gpu, uint64_t bytes);
+void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed);
 
-struct memory_moved {
-    uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
-};
-struct memory_moved memory_moved(void);
 void memory_after_fork(void);
 
 #endif

@@ -42,12 +42,13 @@ static bool take_from(struct slab *slab, uint32_t units, size_t bytes, CUdevicep
     return false;
 }
 
-bool slab_take(const struct device *device, CUcontext context, size_t bytes, CUdeviceptr *pointer)
+bool slab_take(const struct device *device, CUcontext context, bool managed, size_t bytes,
+               CUdeviceptr *pointer)
 {
     uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
     for (struct slab *s = slabs; s; s = s->next) {
         if (s->block->device == device && s->block->context == context &&
-            take_from(s, units, bytes, pointer)) {
+            s->block->managed == managed && take_from(s, units, bytes, pointer)) {
             return true;
         }
     }

@@ -9,8 +9,9 @@
 
 #define SLAB_LARGEST (1ull << 20) /* larger ones get blocks of their own */
 
-/* Takes room from a slab of this device and context; false: make a block and slab_adopt it. */
-bool slab_take(const struct device *device, CUcontext context, size_t bytes, CUdeviceptr *pointer);
+/* Takes room from a slab of this device, context and kind; false: make a block and slab_adopt it. */
+bool slab_take(const struct device *device, CUcontext context, bool managed, size_t bytes,
+               CUdeviceptr *pointer);
 /* Makes a slab of a mapped block of one granule. */
 int slab_adopt(struct block *block);
 /* Gives back what slab_take returned; false if `pointer` is not the start of one. *empty: the

@@ -1,233 +1,208 @@
-/* Moving chunks out of the GPU and back in: the control thread's half of memory.h.
- *
- * Copies are pipelined: while one chunk is on the link, the last one is unmapped (or the next one
- * mapped). Each step out is reported as it ends, so that its room can be used at once.
- */
-#include <errno.h>
+#include "shim/swap.h"
 
-#include "shim/arena.h"
+#include <string.h>
+
 #include "shim/blocks.h"
-#include "shim/memory.h"
+#include "shim/mover.h"
 #include "shim/real.h"
 #include "shim/say.h"
 
-#define DEPTH 2
+#define YIELD_NS 300000ull /* for whoever waits to destroy a context */
 
-static struct memory_moved moved;
+static struct mover movers[MW_GPUS_MAX];
+static bool owns_contexts; /* contexts_lock: as long as anything is on its way */
 
-struct leaving {
-    struct block *block;
-    uint32_t index;
-    void *host;
-    CUevent done;
-};
-
-static CUresult begin_leaving(struct leaving *leaving, struct block *block, uint32_t index,
-                              CUstream stream)
+static struct mover *mover_of(struct device *device)
 {
-    struct chunk *chunk = &block->chunks[index];
-    CUdeviceptr at = block_at(block, index);
-    leaving->host = arena_take(chunk->bytes);
-    if (!leaving->host) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint32_t i = 0;
+    while (movers[i].device && movers[i].device != device) {
+        i++;
     }
-    CUresult result = REAL(cuMemcpyDtoHAsync_v2)(leaving->host, at, chunk->bytes, stream);
-    if (result == CUDA_SUCCESS) {
-        result = REAL(cuEventRecord)(leaving->done, stream);
+    if (!movers[i].device) {
+        movers[i].device = device;
+        device->turn++; /* from 1 on: 0 is never */
     }
-    if (result != CUDA_SUCCESS) {
-        REAL(cuStreamSynchronize)(stream); /* the copy may be under way */
-        arena_give_back(leaving->host, chunk->bytes);
-        return result;
-    }
-    leaving->block = block;
-    leaving->index = index;
-    return CUDA_SUCCESS;
+    return &movers[i];
 }
 
-/* Waits for the copy and takes the memory away; the bytes that left, 0 if the copy failed. */
-static uint64_t end_leaving(struct leaving *leaving)
+/* Ends what is done. With `wait`, waits until all is. */
+static void finish(struct mover *mover, bool wait)
 {
-    struct block *block = leaving->block;
-    struct chunk *chunk = &block->chunks[leaving->index];
-    leaving->block = NULL;
-    if (REAL(cuEventSynchronize)(leaving->done) != CUDA_SUCCESS) {
-        arena_give_back(leaving->host, chunk->bytes);
-        return 0;
+    struct lane *lane = &mover->lane;
+    struct direction *ways[] = {&mover->out, &mover->in};
+    CUevent *events[] = {lane->out_done, lane->in_done};
+    if (mover->look_count) {
+        CUresult result =
+            wait ? REAL(cuEventSynchronize)(lane->looked) : REAL(cuEventQuery)(lane->looked);
+        if (result != CUDA_ERROR_NOT_READY) {
+            LOCK_SCOPE(&blocks_lock);
+            leaving_end_look(mover, result == CUDA_SUCCESS);
+        }
     }
-    chunk_unmap(chunk, block_at(block, leaving->index));
-    chunk->host = leaving->host;
-    block->device->resident_bytes -= chunk->bytes;
-    moved.evicted_bytes += chunk->bytes;
-    return chunk->bytes;
-}
-
-struct cursor {
-    size_t block; /* one beyond the current one */
-    uint32_t chunk;
-};
-
-/* The next present chunk of the device, from the last allocation to the first. */
-static struct block *next_present(const struct device *device, struct cursor *cursor)
-{
-    while (cursor->block > 0) {
-        struct block *block = blocks_get(cursor->block - 1);
-        while (block->device == device && cursor->chunk < block->chunk_count) {
-            if (block->chunks[cursor->chunk++].present) {
-                return block;
+    for (int i = 0; i < 2; i++) {
+        while (ways[i]->count) {
+            CUevent done = events[i][ways[i]->first];
+            CUresult result = wait ? REAL(cuEventSynchronize)(done) : REAL(cuEventQuery)(done);
+            if (result == CUDA_ERROR_NOT_READY) {
+                break;
+            }
+            LOCK_SCOPE(&blocks_lock);
+            if (i == 0) {
+                leaving_end(mover, result == CUDA_SUCCESS);
+            } else {
+                coming_end(mover, result);
             }
         }
-        cursor->block--;
-        cursor->chunk = 0;
-    }
-    return NULL;
-}
-
-static bool make_events(struct leaving *leaving)
-{
-    for (int i = 0; i < DEPTH; i++) {
-        if (REAL(cuEventCreate)(&leaving[i].done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void end_events(struct leaving *leaving)
-{
-    for (int i = 0; i < DEPTH; i++) {
-        if (leaving[i].done) {
-            REAL(cuEventDestroy_v2)(leaving[i].done);
-        }
     }
 }
 
-int memory_evict(struct device *device, uint64_t bytes,
-                 void (*report)(struct device *device, uint64_t bytes, bool last, bool failed))
+static uint64_t soonest_ns(const struct mover *mover)
 {
-    uint64_t began = now_ns();
-    struct leaving leaving[DEPTH] = {{0}};
-    int error = 0;
-    uint64_t issued = 0;
-    LOCK_SCOPE(&contexts_lock);
+    uint64_t soonest = SWAP_NEVER;
+    uint64_t now = now_ns();
+    if (mover->look_count) {
+        soonest = LOOK_AGAIN_NS;
+    }
+    if (mover->out.count) {
+        uint64_t out = mover_expected_ns(&mover->out);
+        soonest = out < soonest ? out : soonest;
+    } else if (mover->order_count && !mover->look_count && !mover->in.count) {
+        soonest = 0;
+    }
+    if (mover->in.count) {
+        uint64_t in = mover_expected_ns(&mover->in);
+        soonest = in < soonest ? in : soonest;
+    }
+    if (mover->coming && mover->retry_ns > now) {
+        uint64_t again = mover->retry_ns - now;
+        soonest = again < soonest ? again : soonest;
+    }
+    return soonest;
+}
+
+static bool misses_nothing(const struct mover *mover)
+{
+    bool missing;
     LOCK_SCOPE(&blocks_lock);
-    struct cursor cursor = {blocks_count(), 0};
-    bool pushed = device_push(device);
-    CUstream stream = pushed ? device_stream(device) : NULL;
-    if (!stream || !make_events(leaving)) {
-        end_events(leaving);
-        if (pushed) {
+    choose_coming(mover->device, 0, &missing);
+    return !missing;
+}
+
+static void step(struct mover *mover, bool begin)
+{
+    if (!mover->order_count && !mover_is_moving(mover) && misses_nothing(mover)) {
+        mover->coming = false;
+        return;
+    }
+    if (!lane_enter(&mover->lane, mover->device)) {
+        LOCK_SCOPE(&blocks_lock);
+        while (mover->order_count) { /* no context any more, or no memory for a stream */
+            mover->failed = true;
+            leaving_end_order(mover, 0);
+        }
+        mover->retry_ns = now_ns() + NO_ROOM_NS;
+        return;
+    }
+    finish(mover, false);
+    if (begin && mover->order_count) {
+        LOCK_SCOPE(&blocks_lock);
+        if (!mover->in.count) { /* what was coming when the order came has to end */
+            leaving_begin(mover);
+        }
+    } else if (begin && mover->coming && !mover->out.count && !mover->look_count) {
+        LOCK_SCOPE(&blocks_lock);
+        mover->coming = !coming_begin(mover);
+    }
+    device_pop();
+}
+
+static void own_contexts(bool wanted)
+{
+    if (wanted && !owns_contexts) {
+        lock_take(&contexts_lock);
+    } else if (!wanted && owns_contexts) {
+        lock_drop(&contexts_lock);
+    }
+    owns_contexts = wanted;
+}
+
+uint64_t swap_step(bool *restored)
+{
+    uint64_t wait_ns = SWAP_NEVER;
+    bool was_coming = false;
+    bool comes = false;
+    bool moves = false;
+    /* Whoever destroys a context gets it as soon as what is on its way has arrived. */
+    bool begin = !owns_contexts || !lock_is_wanted(&contexts_lock);
+    for (uint32_t i = 0; i < MW_GPUS_MAX && movers[i].device; i++) {
+        struct mover *mover = &movers[i];
+        if (!mover->order_count && !mover->coming && !mover_is_moving(mover)) {
+            continue;
+        }
+        own_contexts(true);
+        was_coming = was_coming || mover->coming;
+        step(mover, begin);
+        comes = comes || mover->coming;
+        moves = moves || mover_is_moving(mover);
+        uint64_t soonest = soonest_ns(mover);
+        wait_ns = soonest < wait_ns ? soonest : wait_ns;
+    }
+    own_contexts(moves);
+    *restored = was_coming && !comes;
+    return !begin && !moves ? YIELD_NS : wait_ns;
+}
+
+void swap_order(struct device *device, uint64_t bytes, swap_report *report)
+{
+    struct mover *mover = mover_of(device);
+    device->credit_bytes = 0; /* whoever is told to go has no room any more */
+    mover->coming = false;
+    mover->report = report;
+    if (mover->order_count == ORDERS_MAX) {
+        LOCK_SCOPE(&blocks_lock);
+        report(device, 0, true, true);
+        return;
+    }
+    mover->orders[mover->order_count++] = bytes;
+}
+
+void swap_credit(struct device *device, uint64_t bytes)
+{
+    device->credit_bytes += bytes;
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        mover_of(d)->coming = true;
+    }
+}
+
+void swap_settle(void)
+{
+    for (uint32_t i = 0; i < MW_GPUS_MAX && movers[i].device; i++) {
+        struct mover *mover = &movers[i];
+        if (mover_is_moving(mover) && lane_enter(&mover->lane, mover->device)) {
+            finish(mover, true);
             device_pop();
         }
-        report(device, 0, true, true);
-        return -ENOMEM;
+        mover->device->credit_bytes = 0;
+        mover->device->turn++;
+        mover->coming = false;
+        mover->failures = 0;
+        mover->retry_ns = 0;
     }
-    for (unsigned turn = 0;; turn++) {
-        struct leaving *slot = &leaving[turn % DEPTH];
-        if (slot->block) {
-            uint64_t left = end_leaving(slot);
-            if (left) {
-                report(device, left, false, false);
-            } else {
-                error = -ENOMEM;
-            }
-        }
-        struct block *block = NULL;
-        if (!error && issued < bytes) {
-            block = next_present(device, &cursor);
-        }
-        if (block) {
-            if (begin_leaving(slot, block, cursor.chunk - 1, stream) != CUDA_SUCCESS) {
-                error = -ENOMEM;
-            } else {
-                issued += block->chunks[cursor.chunk - 1].bytes;
-                continue;
-            }
-        }
-        if (!leaving[(turn + 1) % DEPTH].block) {
-            break;
-        }
-    }
-    end_events(leaving);
-    device_pop();
-    moved.evicted_ns += now_ns() - began;
-    report(device, 0, true, error != 0);
-    return error;
+    own_contexts(false);
 }
 
-/* Maps one missing chunk and starts its copy. */
-static CUresult begin_coming(struct block *block, uint32_t index, CUstream stream)
+void swap_forget_orders(void)
 {
-    struct chunk *chunk = &block->chunks[index];
-    CUdeviceptr at = block_at(block, index);
-    CUresult result = chunk_map(chunk, at, block->device->ordinal);
-    if (result == CUDA_SUCCESS && chunk->host) {
-        result = REAL(cuMemcpyHtoDAsync_v2)(at, chunk->host, chunk->bytes, stream);
-        if (result != CUDA_SUCCESS) {
-            chunk_unmap(chunk, at);
-        }
+    for (uint32_t i = 0; i < MW_GPUS_MAX && movers[i].device; i++) {
+        movers[i].order_count = 0;
+        movers[i].failed = false;
     }
-    if (result == CUDA_SUCCESS) {
-        block->device->resident_bytes += chunk->bytes;
-        block->device->credit_bytes -= chunk->bytes;
-    }
-    return result;
 }
 
-static void end_coming(struct device *device, CUstream stream)
+struct swap_moved swap_moved(void) { return mover_moved; }
+
+void swap_after_fork(void)
 {
-    if (REAL(cuStreamSynchronize)(stream) != CUDA_SUCCESS) {
-        say("end the program; its context is broken", "could not bring device memory back");
-    }
-    for (size_t b = 0; b < blocks_count(); b++) {
-        struct block *block = blocks_get(b);
-        for (uint32_t i = 0; block->device == device && i < block->chunk_count; i++) {
-            struct chunk *chunk = &block->chunks[i];
-            if (chunk->present && chunk->host) {
-                arena_give_back(chunk->host, chunk->bytes);
-                chunk->host = NULL;
-                moved.restored_bytes += chunk->bytes;
-            }
-        }
-    }
+    memset(movers, 0, sizeof(movers));
+    owns_contexts = false;
 }
-
-bool memory_restore(struct device *device)
-{
-    uint64_t began = now_ns();
-    bool complete = true;
-    bool started = false;
-    LOCK_SCOPE(&contexts_lock);
-    LOCK_SCOPE(&blocks_lock);
-    CUstream stream = NULL;
-    for (size_t b = 0; b < blocks_count() && complete; b++) {
-        struct block *block = blocks_get(b);
-        for (uint32_t i = 0; block->device == device && i < block->chunk_count; i++) {
-            if (block->chunks[i].present) {
-                continue;
-            }
-            if (block->chunks[i].bytes > device->credit_bytes) {
-                complete = false;
-                break;
-            }
-            if (!started) {
-                started = device_push(device);
-                stream = started ? device_stream(device) : NULL;
-            }
-            if (!stream || begin_coming(block, i, stream) != CUDA_SUCCESS) {
-                complete = false; /* tried again: the driver may still be freeing others' memory */
-                break;
-            }
-        }
-    }
-    if (stream) {
-        end_coming(device, stream);
-    }
-    if (started) {
-        device_pop();
-        moved.restored_ns += now_ns() - began;
-    }
-    return complete;
-}
-
-struct memory_moved memory_moved(void) { return moved; }

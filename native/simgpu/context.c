@@ -6,6 +6,7 @@
 #include "simgpu/capture.h"
 #include "simgpu/chunk.h"
 #include "simgpu/memory.h"
+#include "simgpu/resize.h"
 #include "simgpu/stream.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -19,18 +20,34 @@ void sg_context_break(CUcontext context, CUresult why)
                                 __ATOMIC_ACQUIRE);
 }
 
+/* Waits for what was submitted until now, and not for what others go on submitting. */
 CUresult sg_context_drain(CUcontext context)
 {
+    struct {
+        CUstream stream;
+        uint64_t number;
+    } *busy = NULL;
+    size_t count = 0;
+    size_t room = 0;
     pthread_mutex_lock(&context->lock);
-    for (CUstream stream = context->streams; stream;) {
+    for (CUstream stream = context->streams; stream; stream = stream->next) {
         if (stream->completed >= stream->submitted) {
-            stream = stream->next;
             continue;
         }
-        pthread_cond_wait(&context->changed, &context->lock);
-        stream = context->streams; /* the list may have changed meanwhile */
+        if (count == room) {
+            room = room ? room * 2 : 16;
+            busy = sg_resize(busy, room * sizeof *busy);
+        }
+        sg_stream_ref(stream); /* it may be closed meanwhile */
+        busy[count].stream = stream;
+        busy[count++].number = stream->submitted;
     }
     pthread_mutex_unlock(&context->lock);
+    for (size_t i = 0; i < count; i++) {
+        sg_stream_wait(busy[i].stream, busy[i].number);
+        sg_stream_unref(busy[i].stream);
+    }
+    free(busy);
     return context->broken;
 }
 

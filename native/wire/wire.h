@@ -55,7 +55,19 @@ enum mw_type {
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
     MW_PACE = 24,     /* < keep no more than so much unfinished work submitted; 0 = any amount */
+    MW_ARENA = 25,    /* < host memory for evicted bytes; carries its memfd, or: there is none */
+                      /* > a resumed client has this segment of an earlier agent mapped */
+    MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
+                        /* < unmap what is empty, up to so many bytes */
+    MW_ARENA_NEED = 27, /* > an order needs so many bytes more: answered by MW_ARENA */
+    MW_BUSY = 28,       /* > after MW_IDLE: something was submitted again; this ends the watch */
+    MW_MODE = 29,       /* < how memory is allocated from now on */
+    MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
+    MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
+
+/* mw_welcome.flags */
+#define MW_WELCOME_ARENA 1u /* the agent prepares host memory: MW_ARENA_NEED asks for it */
 
 /* mw_hello.flags */
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
@@ -63,7 +75,8 @@ enum mw_type {
 #define MW_HELLO_PINNED 4u  /* and is pinned */
 
 /* mw_alloc.flags */
-#define MW_ALLOC_PINNED 1u /* these bytes can never leave: residue */
+#define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
+#define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
 
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
@@ -77,6 +90,12 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+};
+
+/* mw_welcome.mode, mw_mode.mode: how a process allocates */
+enum mw_memory_mode {
+    MW_MEMORY_SWAP = 0,    /* in chunks that the shim moves */
+    MW_MEMORY_MANAGED = 1, /* as managed memory, which the driver pages on faults */
 };
 
 struct mw_header {
@@ -100,7 +119,8 @@ struct mw_welcome {
     uint32_t version;
     uint32_t tenant; /* the agent's number for this process */
     uint32_t epoch;  /* of the lease page as it is now */
-    uint32_t reserved;
+    uint32_t mode;   /* enum mw_memory_mode */
+    uint32_t flags;
 };
 
 struct mw_refused {
@@ -117,6 +137,7 @@ struct mw_attach {
     uint64_t allocated_bytes;    /* 0 unless resumed */
     uint64_t resident_bytes;     /* 0 unless resumed */
     uint64_t pinned_bytes;       /* part of both, 0 unless resumed */
+    uint64_t managed_bytes;      /* part of the allocated ones, 0 unless resumed */
 };
 
 struct mw_attached {
@@ -127,7 +148,7 @@ struct mw_attached {
     uint64_t chunk_bytes; /* the largest chunk to back allocations with */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED */
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;
@@ -145,7 +166,7 @@ struct mw_alloc {
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_PINNED: pinned bytes were freed */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
     uint64_t resident_bytes; /* those of them that were resident */
 };
@@ -158,7 +179,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
@@ -176,9 +197,23 @@ struct mw_pace {
     uint64_t queue_us; /* of GPU time, on each GPU */
 };
 
+/* MW_ARENA, MW_ARENA_BACK, MW_ARENA_NEED. A segment belongs to one client at a time, comes with
+ * its pages present and zero, and keeps its number for as long as its agent lives. */
+struct mw_arena {
+    struct mw_header header;
+    uint64_t segment; /* its number, or 0 */
+    uint64_t bytes;   /* of the segment, or wanted; MW_ARENA < with 0: nothing can be had */
+};
+
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+struct mw_mode {
+    struct mw_header header;
+    uint32_t mode; /* enum mw_memory_mode */
+    uint32_t reserved;
 };
 
 /* The lease page: written by the agent alone, read by every gated call. */
@@ -199,16 +234,17 @@ struct mw_slot {
 
 /* The counters' memfd: written by the client, read by the agent with pread. */
 struct mw_counters {
-    uint64_t handoffs;   /* leases granted */
-    uint64_t drained_ns; /* spent in draining */
-    uint64_t evicted_bytes;
+    uint64_t handoffs;      /* leases granted */
+    uint64_t drained_ns;    /* spent in draining */
+    uint64_t evicted_bytes; /* copied to host memory */
     uint64_t evicted_ns;
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
     uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t reserved[7];
+    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
+    uint64_t reserved[6];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

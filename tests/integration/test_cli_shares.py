@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from moiety.agent import requests
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.shim import Shim
+from moiety.wire.layout import Refusal, Type
+from moiety.wire.messages import Amount
 
 GIB = 1 << 30
 SHARER = """
@@ -96,9 +101,10 @@ def test_what_was_asked_and_received_is_shown(cli: Cli, start: Start) -> None:
     assert {"evicted_bytes", "handoffs", "handoffs_s", "waited_s"} <= row.keys()
 
     titles, line = cli("ps").stdout.splitlines()
+    assert {"SHARE", "RECEIVED", "RESIDENT", "EVICTED", "HAND-OFFS", "WAITED"} <= {*titles.split()}
     assert titles.index("SHARE") + len("SHARE") == line.index("30 %, <= 50 %") + 13
     titles, line = cli("ps", "-o", "wide").stdout.splitlines()
-    for title in ("CLASS", "KEPT", "EVICTED", "HANDING-OFF", "GPU-TIME", "WORKLOAD"):
+    for title in ("CLASS", "KEPT", "HANDING-OFF", "GPU-TIME", "WORKLOAD"):
         assert title in titles
     assert "high" in line
     assert titles.split()[-1] == "REASON"
@@ -119,6 +125,8 @@ def test_everything_is_changed_live(cli: Cli, start: Start) -> None:
         ("train", ["--memory", "2GiB", "--memory-limit", "4GiB"], "2 GiB kept, at most 4 GiB"),
         ("train", ["--priority", "low"], "priority low"),
         ("train", ["--latency"], "latency"),
+        ("train", ["--quantum", "200ms"], "turns of 200 ms, latency"),
+        ("train", ["--quantum", "none"], "at most 4 GiB, latency"),
         ("train", ["--no-latency", "--gpu", "none"], "at most 60 %, 2 GiB kept"),
         ("train", ["--gpu-limit", "none", "--memory", "none"], ": at most 4 GiB, priority low"),
     ):
@@ -132,9 +140,90 @@ def test_everything_is_changed_live(cli: Cli, start: Start) -> None:
 
 
 def test_the_settings_of_the_agent_are_changed_live(cli: Cli, agent: AgentProcess) -> None:
-    found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue-kill")
+    found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue", "kill")
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
     assert "250ms" in agent.directory.log.read_text()
+
+
+def started(agent: AgentProcess, *arguments: str) -> dict[str, Any]:
+    """The settings of an agent with these arguments that follows another."""
+    agent.arguments = ["--linger", "0", *arguments]
+    agent.start()
+    with agent.call() as call:
+        found: dict[str, Any] = call.ask(requests.Status(), requests.NodeStatus).settings
+    return found
+
+
+def test_what_was_set_outlives_the_agent(cli: Cli, agent: AgentProcess) -> None:
+    cli("set", "--agent", "--turn-min", "250ms", "--quantum", "200ms", "--overdue", "kill")
+    cli("set", "--agent", "--turn-factor", "4")
+    agent.kill()
+    found = started(agent)
+    changed = ("turn_min_s", "quantum_s", "turn_factor", "overdue")
+    assert [found[name] for name in changed] == [0.25, 0.2, 4, "kill"]
+
+    agent.signal(signal.SIGTERM)
+    found = started(agent, "--turn-min", "1s")  # what the command line says is newer
+    assert [found[name] for name in changed] == [1, 0.2, 4, "kill"]
+    cli("set", "--agent", "--turn-min", "2s")
+    agent.kill()
+    assert started(agent, "--turn-min", "1s")["turn_min_s"] == 2  # and older than this
+
+    assert cli("set", "--agent", "--defaults").returncode == 0
+    assert not agent.directory.settings.exists()
+    agent.kill()
+    found = started(agent)
+    assert [found[name] for name in changed] == [0.1, 0, 9, "report"]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"settings": {"turn_min_s": "soon"}}', b"[1]"])
+def test_settings_that_are_damaged_are_set_aside(agent: AgentProcess, damaged: bytes) -> None:
+    agent.kill()
+    agent.directory.settings.write_bytes(damaged)
+    assert started(agent)["turn_min_s"] == 0.1
+    assert "settings not understood" in agent.log()
+    assert Path(f"{agent.directory.settings}.damaged").read_bytes() == damaged
+
+
+def test_a_changed_share_outlives_the_agent(agent: AgentProcess, cli: Cli) -> None:
+    shim = Shim(agent.workload())
+    shim.hello("train.py")
+    shim.attach(uuid_of(0))
+    shim.allocated(0, 3 * GIB)
+    shim.expect(Type.GRANT)
+    changes = ["--gpu", "0.3", "--memory-limit", "4GiB", "--priority", "high", "--quantum", "50ms"]
+    assert cli("set", "train.py", *changes).returncode == 0
+    told = shim.expect(Type.LIMIT)
+    assert isinstance(told, Amount)
+    assert told.bytes == 4 * GIB
+    (before,) = rows(cli)
+    agent.kill()
+    agent.start()
+    shim.resume(holding=True)
+    attached = shim.attach(uuid_of(0), allocated=3 * GIB, resident=3 * GIB)
+    assert attached.limit_bytes == 4 * GIB
+    (after,) = rows(cli)
+    assert after["share"] == before["share"]
+    assert after["share"]["quantum_s"] == 0.05
+    assert after["limit_bytes"] == 4 * GIB
+    shim.close()
+
+
+def test_a_limit_below_what_is_there_holds_for_what_comes(agent: AgentProcess, cli: Cli) -> None:
+    shim = Shim(agent.workload())
+    shim.hello("train.py")
+    shim.attach(uuid_of(0))
+    shim.allocated(0, 3 * GIB)
+    found = cli("set", "train.py", "--memory-limit", "1GiB")
+    assert found.returncode == 0
+    assert "2 GiB more than that" in found.stderr
+    shim.alloc(0, 1 << 20)
+    assert "limit of 1 GiB (3 GiB in use)" in shim.refused(Refusal.LIMIT).text
+    assert cli("set", "train.py", "--memory-limit", "none").stderr == ""
+    shim.allocated(0, 1 << 20)
+    limits = [shim.expect(Type.LIMIT) for _ in range(2)]
+    assert [m.bytes >> 30 for m in limits if isinstance(m, Amount)] == [1, 13]
+    shim.close()
 
 
 BAD_SETS: list[tuple[str, list[str], int, str]] = [
@@ -144,6 +233,10 @@ BAD_SETS: list[tuple[str, list[str], int, str]] = [
     ("nothing", ["train", "--gpu", "0"], 68, "is nothing"),
     ("a limit below the request", ["train", "--gpu-limit", "0.2"], 84, "at most 20 %"),
     ("memory above the limit", ["train", "--memory-limit", "1GiB"], 75, "at most 1 GiB"),
+    ("a limit below anything", ["train", "--memory-limit", "1"], 75, "at most 1 B"),
+    ("a turn that is too short", ["train", "--quantum", "1us"], 67, "1 ms to 1 h"),
+    ("a turn that is no time", ["train", "--quantum", "0"], 67, "no time at all"),
+    ("turns that are too long", ["--agent", "--quantum", "2h"], 64, "1 ms to 1 h"),
     ("a limit above any GPU", ["train", "--memory-limit", "1TiB"], 71, "13.75 GiB"),
     ("what others were promised", ["train", "--gpu", "0.8"], 77, "--gpu 0.7 or less"),
     ("memory that is not there", ["train", "--memory", "14GiB"], 77, "it has 13.75 GiB"),
@@ -151,6 +244,7 @@ BAD_SETS: list[tuple[str, list[str], int, str]] = [
     ("several of a name", ["train.py", "--gpu", "0.1"], 102, "3 programs"),
     ("no change", ["train"], 64, "--gpu"),
     ("nobody", ["--gpu", "0.1"], 64, "--agent"),
+    ("forgetting for one", ["train", "--defaults"], 64, "--gpu"),
     ("both", ["train", "--agent", "--turn-min", "1s"], 64, "--agent"),
     ("a setting of the agent", ["train", "--turn-min", "1s"], 64, "--gpu"),
     ("a share of the agent", ["--agent", "--gpu", "0.1"], 64, "--agent takes"),
@@ -178,6 +272,14 @@ def test_bad_changes_are_refused_and_disturb_nobody(cli: Cli, start: Start) -> N
         found = cli("run", *options, "--", "true")
         assert found.returncode == errors.ShareTaken.exit_code
         assert says in found.stderr
+    found = cli("run", "--memory-limit", "1", "--", "true")
+    assert found.returncode == errors.LimitTooSmall.exit_code
+    assert "--memory-limit 2MiB or more" in found.stderr
+    found = cli("run", "--gpu", "0", "--", "true")
+    assert found.returncode == errors.InvalidFraction.exit_code
+    found = cli("run", "--quantum", "1us", "--", "true")
+    assert found.returncode == errors.InvalidDuration.exit_code
+    assert "Traceback" not in found.stderr
     assert {row["pid"]: (row["share"], row["limit_bytes"]) for row in rows(cli)} == before
 
 

@@ -120,6 +120,15 @@ def test_memory_sizes_depend_on_the_limit_and_the_own_use_only(play: Callable[[s
     play("info").end()
 
 
+def test_a_limit_that_is_changed_is_seen_at_once(play: Callable[[str], Play]) -> None:
+    program = play("limit")
+    for limit_mib in (40, 5, 60):
+        program.until_ready()
+        program.agent.send(Amount(Type.LIMIT, 0, 0, limit_mib * MIB))
+        program.go_on()
+    program.end()
+
+
 def test_errors_are_the_drivers_own(play: Callable[[str], Play]) -> None:
     play("errors").end()
 

@@ -9,16 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from moiety.agent.requests import Recorded, Span, Timeline
+from moiety.testing.chrome_trace import check, load
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node, finish
 from moiety.testing.shim import Shim
 from moiety.trace.recording import Recording
 from moiety.wire.layout import Refusal, Type
+from moiety.wire.messages import Amount
 
 GIB = 1 << 30
 CARD = 16 * GIB
@@ -132,6 +133,22 @@ def test_a_scripted_hand_off_is_told_span_by_span(agent: AgentProcess, shims: Sh
     assert found.label(first.tenant) == f"first (pid {os.getpid()})"
 
 
+def test_a_holder_that_waits_for_memory_is_seen_to_wait(agent: AgentProcess, shims: Shims) -> None:
+    first, second = shims(), shims()
+    for shim, size in ((first, 10 * GIB), (second, GIB)):
+        shim.hello()
+        shim.attach(uuid_of(0))
+        shim.allocated(0, size)
+    serial = second.alloc(0, 8 * GIB)
+    first.expect(Type.REVOKE)
+    first.drain({0: 10 * GIB})
+    first.expect(Type.EVICT)
+    first.evicted(0, 10 * GIB, 0)
+    second.reply(serial, Amount)
+    (found,) = [span for span in recorded(agent).spans if span.kind == "growing"]
+    assert (found.tenant, found.end_s > found.begin_s) == (second.tenant, True)
+
+
 def test_a_refusal_is_remembered_with_its_sentence(agent: AgentProcess, shims: Shims) -> None:
     shim = shims()
     shim.hello("greedy")
@@ -172,9 +189,10 @@ def test_it_writes_a_trace_and_says_three_lines(
     assert lines[1].endswith("100 % idle")
     assert lines[2].startswith("waited most: ")
     assert lines[3].startswith("moved: ")
-    document = json.loads(file.read_text())
+    document = load(file.read_text())
+    check(document)
     names = {e["name"] for e in document["traceEvents"] if e["ph"] == "X"}
-    assert names == {"held", "draining", "evicting", "waiting", "restoring"}
+    assert names == {"held", "draining", "evicting", "waiting", "restoring", "idle"}
     assert not list(tmp_path.glob(".trace*"))
 
 
@@ -230,8 +248,8 @@ def test_programs_that_take_turns_are_followed(
     assert (done.returncode, done.stderr) == (0, "")
     for process in running:
         assert finish(process)[:2] == (0, "0 words wrong\n")
-    events: list[dict[str, Any]] = json.loads(file.read_text())["traceEvents"]
+    events = check(load(file.read_text()))
     threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert threads == {f"worker (pid {process.pid})" for process in running}
-    for name in ("held", "draining", "evicting", "restoring", "waiting"):
+    for name in ("held", "draining", "evicting", "restoring", "waiting", "telling"):
         assert any(e["name"] == name for e in events), name

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.model.errors import ProtocolError
-from moiety.model.share import NOTHING_ASKED, Share
-from moiety.wire.messages import Counters, decode_counters
+from moiety.model.share import NOTHING_ASKED, Mode, Share
+from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_work
 
 REQUESTS_MAX = 4096
 """unanswered requests of one process; each thread can wait for one"""
@@ -31,6 +31,8 @@ class Client:
     """what its workload is promised"""
     part: Share = NOTHING_ASKED
     """what this process is promised of that"""
+    mode: Mode = Mode.SWAP
+    """in which it was told to allocate"""
     resumed: bool = False
     pinned: str = ""
     """the call that pinned it"""
@@ -38,8 +40,8 @@ class Client:
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""
     allocating: dict[int, int] = field(default_factory=dict)
-    overdue_s: float | None = None
-    """how long it had not drained when that was last reported"""
+    limits: dict[int, int] = field(default_factory=dict)
+    """by GPU: what it was told that it may allocate"""
 
     def __str__(self) -> str:
         return f"{self.program} (pid {self.pid})"
@@ -51,6 +53,14 @@ class Client:
             return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
         except (OSError, ProtocolError):
             return Counters()
+
+    def work(self) -> tuple[int, int, int]:
+        """Nanoseconds that it spent draining, evicting and restoring; zeros if it shows nothing."""
+        fd = self.connection.counters_fd
+        try:
+            return decode_work(os.pread(fd, WORK_BYTES, 0)) if fd >= 0 else (0, 0, 0)
+        except OSError:
+            return 0, 0, 0
 
     def dispose(self) -> None:
         """Let go of everything that the kernel keeps for it here."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from moiety.agent import processes, requests
+from moiety.agent import kept, processes, requests
 from moiety.agent.directory import Directory
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
-from moiety.agent.options import Options, changed_settings
+from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.sharing import Sharing
 from moiety.agent.workloads import Workloads
@@ -44,6 +45,8 @@ class Control:
     product: str
     stop: Callable[[str], None]
     began_s: float
+    changed: kept.Kept = field(default_factory=kept.Kept)
+    """what was changed since the first agent here started"""
     server: asyncio.Server | None = None
 
     @property
@@ -163,16 +166,22 @@ class Control:
         return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))
 
     def _set_agent(self, request: requests.SetAgent) -> requests.Done:
+        before = kept.Kept() if request.defaults else self.changed
+        changed = before.and_then(request.settings)
+        as_started = self.options.settings_over(self.node.settings)
         try:
-            found = changed_settings(self.node.settings, request.settings, request.overdue_kill)
+            found = changed.over(as_started)
         except ValueError as error:
             raise BadArgument(problem=str(error)) from None
+        kept.write(self.directory, changed, self.options)
+        self.changed = changed
         self.node.set_settings(found)
-        self.node.log.info("settings", changed=request.settings, overdue_kill=found.overdue_kill)
+        self.node.log.info("settings", changed=changed.settings)
         return requests.Done()
 
     async def _status(self) -> requests.NodeStatus:
         loop = asyncio.get_running_loop()
+        arena = self.node.arena
         usages: dict[int, Usage] = {}
         driver = ""
         try:
@@ -188,10 +197,13 @@ class Control:
             up_s=loop.time() - self.began_s,
             settled=self.node.settled,
             simulated=is_simulated(),
-            arena_bytes=self.node.settings.arena_bytes,
+            arena_bytes=arena.size_bytes if arena else 0,
+            arena_ready_bytes=arena.ready_bytes if arena else 0,
+            arena_used_bytes=arena.used_bytes() if arena else 0,
             workloads=len(self.workloads.by_id),
             tenants=len(self.node.clients),
             gpus=gpu_rows(self.node, usages),
+            settings=dataclasses.asdict(self.node.settings),
         )
 
 

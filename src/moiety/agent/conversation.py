@@ -16,10 +16,11 @@ from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.share import Share
-from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type
+from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type, WelcomeFlag
 from moiety.wire.messages import (
     Alloc,
     Amount,
+    ArenaNote,
     Attach,
     Evicted,
     Free,
@@ -33,6 +34,7 @@ from moiety.wire.messages import (
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
+ALLOC_MANAGED = int(AllocFlag.MANAGED)
 
 
 class Conversation:
@@ -103,15 +105,23 @@ class Conversation:
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
             part=self._share,
+            mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
         )
         self._client = client
         self._pidfd = -1
-        welcome = Welcome(serial=hello.serial, tenant=client.number, epoch=epoch)
+        prepares = node.arena is not None and node.arena.prepares
+        welcome = Welcome(
+            serial=hello.serial,
+            tenant=client.number,
+            epoch=epoch,
+            mode=hands.MODES[self._share.mode],
+            flags=int(WelcomeFlag.ARENA) if prepares else 0,
+        )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share)
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
@@ -171,6 +181,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             allocated_bytes=message.allocated_bytes,
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
+            managed_bytes=message.managed_bytes,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -203,8 +214,11 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
             message.serial,
             message.bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
+    if message.serial in client.allocating and client.page.is_open:
+        node.timeline.growing(client.number, message.gpu)
 
 
 def _free(node: Node, client: Client, message: Free) -> None:
@@ -216,6 +230,7 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.bytes,
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
+            bool(message.flags & ALLOC_MANAGED),
         )
     )
     node.sample(client, message.gpu)
@@ -228,6 +243,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Restored(client.number))
 
 
@@ -238,7 +254,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
-    client.overdue_s = None
+    node.timeline.worked(client.number, client.work())
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -256,6 +272,8 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
             failed=is_failed,
         )
     )
+    if is_last:
+        node.timeline.worked(client.number, client.work())
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 
@@ -264,10 +282,31 @@ def _idle(node: Node, client: Client, message: LeaseNote) -> None:
     node.feed(ev.Idle(client.number, message.epoch))
 
 
+def _busy(node: Node, client: Client, message: LeaseNote) -> None:
+    node.feed(ev.Busy(client.number, message.epoch))
+
+
 def _pinned(node: Node, client: Client, message: Pinned) -> None:
     client.pinned = message.reason or "unknown"
     node.log.info("pinned", client=str(client), call=message.reason)
     node.feed(ev.Pinned(client.number, message.reason))
+
+
+def _arena(node: Node, client: Client, message: ArenaNote) -> None:
+    if not client.resumed:
+        raise ProtocolError("a new process cannot have a segment already")
+    if node.arena:
+        node.arena.adopt(client, message.segment, message.bytes)
+
+
+def _arena_back(node: Node, client: Client, message: ArenaNote) -> None:
+    if node.arena:
+        node.arena.back(client, message.segment)
+
+
+def _arena_need(node: Node, client: Client, message: ArenaNote) -> None:
+    if node.arena:
+        node.arena.need(client, message.bytes)
 
 
 def _know(client: Client, gpu: int) -> None:
@@ -295,5 +334,9 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.DRAINED): _drained,
     int(Type.EVICTED): _evicted,
     int(Type.IDLE): _idle,
+    int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
+    int(Type.ARENA): _arena,
+    int(Type.ARENA_BACK): _arena_back,
+    int(Type.ARENA_NEED): _arena_need,
 }

@@ -52,6 +52,11 @@ class Directory:
         return self.path / "arena"
 
     @property
+    def settings(self) -> Path:
+        """What `moiety set --agent` changed."""
+        return self.path / "settings.json"
+
+    @property
     def workloads(self) -> Path:
         """One directory for each workload."""
         return self.path / "w"

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from moiety.agent import processes
 from moiety.arbiter import instructions as do
-from moiety.wire.layout import Refusal, Type
+from moiety.model.share import Mode
+from moiety.wire.layout import MemoryMode, Refusal, Type
 from moiety.wire.messages import Amount, Attached, LeaseNote, Pace, Refused, Watch
+from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
     from moiety.agent.client import Client
     from moiety.agent.node import Node
 
+MODES = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
 CODES = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GPU}
 
 
@@ -25,9 +28,10 @@ def carry_out(node: Node, instruction: do.Instruction) -> None:
 
 
 def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
-    del node
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
     client.connection.send(LeaseNote(Type.GRANT, 0, wanted.epoch).encode())
+    for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
+        node.timeline.growing(client.number, gpu)  # only after room was made
 
 
 def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
@@ -37,7 +41,9 @@ def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
 
 
 def _room(node: Node, client: Client, wanted: do.Room) -> None:
-    node.timeline.restoring(client.number, wanted.gpu, wanted.bytes)
+    paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
+    if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
+        node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
     node.sample(client, wanted.gpu)
     client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
 
@@ -66,18 +72,37 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
         node.sample(client, gpu)
     elif client.allocating.pop(serial, None) is not None:
         client.connection.send(Amount(Type.ALLOCATED, serial, gpu).encode())
+        if gpu not in client.allocating.values():
+            node.timeline.grown(client.number, gpu)
         node.sample(client, gpu)
 
 
 def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
     """Tell a process how it may use a GPU."""
+    client.limits[gpu] = node.limit_bytes(client, gpu)
     reply = Attached(
         serial=serial,
         gpu=gpu,
-        limit_bytes=node.limit_bytes(client, gpu),
+        limit_bytes=client.limits[gpu],
         chunk_bytes=node.gpus[gpu].budget.chunk_bytes,
     )
     client.connection.send(reply.encode())
+
+
+def set_mode(client: Client, mode: Mode) -> None:
+    """Tell a process how to allocate from now on, if it does not know."""
+    if mode is not client.mode:
+        client.mode = mode
+        client.connection.send(ModeMessage(mode=MODES[mode]).encode())
+
+
+def tell_limits(node: Node, client: Client) -> None:
+    """Tell a process what it may allocate, where that is not what it was told."""
+    for gpu, told in client.limits.items():
+        limit = node.limit_bytes(client, gpu)
+        if limit != told:
+            client.limits[gpu] = limit
+            client.connection.send(Amount(Type.LIMIT, 0, gpu, limit).encode())
 
 
 def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
@@ -85,6 +110,8 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
         client.gpus.discard(wanted.gpu)
         node.gpus_changed(client)
     client.allocating.pop(wanted.serial, None)
+    if wanted.gpu not in client.allocating.values():
+        node.timeline.grown(client.number, wanted.gpu)
     code = CODES[wanted.code]
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
     node.timeline.refused(client.number, wanted.gpu, wanted.text)
@@ -92,17 +119,22 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
 
 
 def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
-    client.overdue_s = wanted.waited_s
     node.timeline.overdue(client.number, wanted.waited_s)
     node.log.warning(
         "does not give the GPU back",
         client=str(client),
         waited_s=round(wanted.waited_s, 3),
-        stopped=processes.is_stopped(client.pid),
+        state=wanted.state,
         kill=wanted.kill,
     )
     if wanted.kill:
         processes.kill(client.pidfd)
+
+
+def _look(node: Node, client: Client, wanted: do.Look) -> None:
+    """What is found is an event of its own, after what else this one brought about."""
+    del wanted
+    node.loop.call_at(node.loop.time(), node.look, client)
 
 
 _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
@@ -115,4 +147,5 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Watch: _watch,
     do.Pace: _pace,
     do.Overdue: _overdue,
+    do.Look: _look,
 }

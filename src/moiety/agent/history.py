@@ -48,7 +48,7 @@ def recorded(node: Node, asked: Timeline) -> Recorded:
 def going_on(node: Node) -> list[Span]:
     """What has begun and not ended, up to now."""
     kept = node.timeline
-    spans = [Span(*record) for record in kept.leaving()]
+    spans = [Span(*record) for record in kept.leaving() + kept.waiting_for_more()]
     for view in node.arbiter.tenants():
         for gpu in view.gpus:
             stay = kept.stay(view.tenant, gpu, State(view.state), view.since_s)

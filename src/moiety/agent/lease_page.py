@@ -35,6 +35,11 @@ class LeasePage:
         return self._word.value
 
     @property
+    def is_open(self) -> bool:
+        """Whether work passes."""
+        return bool(self._word.value & LEASE_OPEN)
+
+    @property
     def epoch(self) -> int:
         """Of the lease that the word speaks of."""
         return self._word.value >> 1

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from moiety.agent import hands
+from moiety.agent import hands, processes
+from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -88,6 +89,9 @@ class Node:
         self.clients: dict[int, Client] = {}
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
+        self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.arena: Arena | None = None
+        """host memory that is made ready, where it is"""
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -113,6 +117,8 @@ class Node:
         now_s = self.timeline.now_s = self.loop.time()
         for instruction in self.arbiter.step(now_s, event):
             hands.carry_out(self, instruction)
+        for call in self.on_fed:
+            call(event)
         deadline_s = self.arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
@@ -139,6 +145,7 @@ class Node:
         if part != client.part:
             client.part = part
             self.feed(ev.ShareSet(client.number, part))
+            hands.tell_limits(self, client)
 
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""
@@ -205,17 +212,24 @@ class Node:
         if not self._expected:
             self._settle("everybody is back")
 
+    def look(self, client: Client) -> None:
+        """Tell the arbiter whether a process that is slow to answer is stopped."""
+        if client.number in self.clients:
+            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
+
     # GPUs are measured
 
     def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
         """Find out, beside the loop, what a new context takes."""
-        before = self._resident_bytes(client, gpu)
+        if self.arbiter.managed_bytes(client.number, gpu):
+            return  # NVML counts those of its pages that happen to be there
+        before = self.arbiter.resident_bytes(client.number, gpu)
 
         def measured(usage: Usage | None) -> None:
             if client.number not in self.clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
-            if found is None or self._resident_bytes(client, gpu) != before:
+            if found is None or self.arbiter.resident_bytes(client.number, gpu) != before:
                 residue = hint_bytes
             else:
                 residue = max(0, found - before)
@@ -241,13 +255,9 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        if self.arena:
+            self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)
-
-    def _resident_bytes(self, client: Client, gpu: int) -> int:
-        for view in self.arbiter.tenants():
-            if view.tenant == client.number and gpu in view.gpus:
-                return view.gpus[gpu].resident_bytes
-        return 0
 
     def _settle(self, reason: str) -> None:
         if not self.settled:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moiety.model.share import NOTHING_ASKED, Priority, Share
+from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 4 << 20
@@ -63,6 +63,8 @@ class SetShare(Request, frozen=True, tag="set_share"):
     memory_limit_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
     priority: Priority | msgspec.UnsetType = msgspec.UNSET
     latency: bool | msgspec.UnsetType = msgspec.UNSET
+    mode: Mode | msgspec.UnsetType = msgspec.UNSET
+    quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SetAgent(Request, frozen=True, tag="set_agent"):
@@ -70,7 +72,8 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
 
     settings: dict[str, str]
     """by field of the arbiter's settings, as typed"""
-    overdue_kill: bool | None = None
+    defaults: bool = False
+    """forget first what was changed before"""
 
 
 class Timeline(Request, frozen=True, tag="timeline"):
@@ -130,6 +133,8 @@ class Shared(Answer, frozen=True, tag="shared"):
     program: str
     pid: int
     share: Share
+    above_limit_bytes: int = 0
+    """the most that one of its processes has on a GPU beyond the new limit"""
 
 
 class GpuRow(msgspec.Struct, frozen=True):
@@ -163,6 +168,12 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     workloads: int
     tenants: int
     gpus: list[GpuRow]
+    settings: dict[str, float | int | str | bool] = {}
+    """how the arbiter decides, by field"""
+    arena_ready_bytes: int = 0
+    """of `arena_bytes`: its pages are there"""
+    arena_used_bytes: int = 0
+    """of `arena_bytes`: evicted data is in it"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):
@@ -199,6 +210,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     evicted_bytes: int = 0
     """by the process itself, on all its GPUs, since it started"""
     restored_bytes: int = 0
+    managed_bytes: int = 0
+    """of the allocated ones, those that the driver pages"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -211,7 +224,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     """Something that took time on one GPU, or a moment (end_s == begin_s), of one tenant."""
 
     kind: str
-    """held, draining, evicting, restoring, waiting; or joined, left, refused, overdue"""
+    """held, draining, evicting, restoring, waiting, growing (it holds and waits for more memory),
+    telling (messages are on their way); or joined, left, refused, overdue"""
     tenant: int
     gpu: int
     begin_s: float

@@ -14,8 +14,10 @@ from moiety.agent.client import Client
 from moiety.agent.node import Node
 from moiety.agent.workloads import Workload, Workloads
 from moiety.arbiter.promises import Promised
+from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.errors import (
     LimitAboveCapacity,
+    LimitTooSmall,
     ShareTaken,
     WorkloadAmbiguous,
     WorkloadUnknown,
@@ -31,7 +33,7 @@ class Sharing:
     workloads: Workloads
 
     def check(self, share: Share, own: Workload | None = None) -> None:
-        """Raise LimitAboveCapacity or ShareTaken if a share cannot be promised.
+        """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
         `own` is the workload that has it instead of its present one. Without a process on a GPU
         yet, it is enough that some GPU here could take it.
@@ -40,6 +42,8 @@ class Sharing:
         limit = share.memory_limit_bytes
         if limit is not None and limit > possible:
             raise LimitAboveCapacity(limit=limit, possible=possible)
+        if limit is not None and limit < GRANULE_BYTES:
+            raise LimitTooSmall(limit, GRANULE_BYTES)
         if share.gpu is None and not share.memory_bytes:
             return
         clients = [self.node.clients[n] for n in own.clients] if own else []
@@ -71,7 +75,21 @@ class Sharing:
         self.node.log.info("share", workload=workload.record.id, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
-        return requests.Shared(program=program, pid=pid, share=share)
+        above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
+        return requests.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
+
+    def _above_limit(self, workload: Workload) -> int:
+        """The most that a process of a workload has on a GPU beyond its limit."""
+        return max(
+            (
+                on.allocated_bytes - on.limit_bytes
+                for view in self.node.arbiter.tenants()
+                if view.tenant in workload.clients
+                for on in view.gpus.values()
+                if on.allocated_bytes > on.limit_bytes
+            ),
+            default=0,
+        )
 
     def _coming(self, own: Workload | None) -> Promised:
         """What was promised to workloads that use no GPU yet.

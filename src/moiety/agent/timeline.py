@@ -26,7 +26,10 @@ KINDS: Final = {
     State.WAITING: "waiting",
     State.COMING: "restoring",
     State.HOLDING: "held",
+    State.UNDRAINABLE: "held",
     State.DRAINING: "draining",
+    State.STOPPED: "draining",
+    State.FENCED: "draining",
 }
 
 SpanRecord = tuple[str, int, int, float, float, int, str]
@@ -36,6 +39,10 @@ SampleRecord = tuple[float, int, int, int]
 Name = tuple[int, str, str]
 """process id, program, workload"""
 ROOM_IS_MADE: Final = "room is being made for it"
+MORE_IS_MADE: Final = "room is being made for more memory"
+MESSAGES: Final = "messages are on their way"
+WORK: Final = {"draining": 0, "evicting": 1, "restoring": 2}
+"""what a process counts of its own, by the place in what it shows"""
 
 
 class Timeline:
@@ -51,6 +58,10 @@ class Timeline:
         self.names: dict[int, Name] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
+        self._growing: dict[tuple[int, int], float] = {}
+        self._shown: dict[int, tuple[int, int, int]] = {}
+        self._counted: dict[int, tuple[int, int, int]] = {}
+        """of what was shown, what has been written down"""
         """since when a tenant has a context on a GPU"""
         self._moving_out: dict[tuple[int, int], list[float]] = {}
         """begin, bytes so far, orders that are not carried out"""
@@ -72,6 +83,8 @@ class Timeline:
         """A process is gone; its name is kept for a while."""
         for who, gpu in [key for key in self._on if key[0] == tenant]:
             self.left(who, gpu)
+        self._shown.pop(tenant, None)
+        self._counted.pop(tenant, None)
         self._gone.append(tenant)
         if len(self._gone) > TENANTS_MAX:
             self.names.pop(self._gone.popleft(), None)
@@ -84,6 +97,7 @@ class Timeline:
 
     def left(self, tenant: int, gpu: int) -> None:
         """It has none any more, and no memory there."""
+        self.grown(tenant, gpu)
         if order := self._moving_out.pop((tenant, gpu), None):
             begin_s, moved, _ = order
             self._append(("evicting", tenant, gpu, begin_s, self.now_s, int(moved), "it left"))
@@ -93,13 +107,58 @@ class Timeline:
 
     # What took time
 
+    def worked(self, tenant: int, work_ns: tuple[int, int, int]) -> None:
+        """A process shows how long it has drained, evicted and restored so far.
+
+        The rest of the time that such a thing took from order to answer went into messages, and
+        into waking up for them.
+        """
+        self._shown[tenant] = work_ns
+
+    def _divided(self, record: SpanRecord) -> list[SpanRecord]:
+        """A stay as the messages about it and the work itself, where both are known."""
+        kind, tenant, gpu, begin_s, end_s, moved, detail = record
+        shown = self._shown.get(tenant)
+        if shown is None:
+            return [record]
+        which = WORK[kind]
+        worked_s = (shown[which] - self._counted.get(tenant, (0, 0, 0))[which]) / 1e9
+        if not 0 < worked_s < end_s - begin_s:
+            return [record]
+        work_s = end_s - worked_s
+        return [
+            ("telling", tenant, gpu, begin_s, work_s, 0, MESSAGES),
+            (kind, tenant, gpu, work_s, end_s, moved, detail),
+        ]
+
+    def _count(self, tenant: int, kind: str) -> None:
+        """What was shown of this kind has been written down."""
+        if shown := self._shown.get(tenant):
+            counted = [*self._counted.get(tenant, (0, 0, 0))]
+            counted[WORK[kind]] = shown[WORK[kind]]
+            self._counted[tenant] = (counted[0], counted[1], counted[2])
+
+    def growing(self, tenant: int, gpu: int) -> None:
+        """A holder waits for more memory: whether it could run anything meanwhile is not known."""
+        self._growing.setdefault((tenant, gpu), self.now_s)
+
+    def grown(self, tenant: int, gpu: int) -> None:
+        """It has been answered, or holds no more."""
+        begin_s = self._growing.pop((tenant, gpu), self.now_s)
+        if self.now_s > begin_s:
+            self._append(("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE))
+
     def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
         """The arbiter is about to end a tenant's stay in a state."""
         self.now_s = now_s
         for gpu in gpus:
+            self.grown(tenant.number, gpu)
             for record in self.stay(tenant.number, gpu, tenant.state, tenant.since_s):
-                self._append(record)
+                for part in self._divided(record) if record[0] in WORK else (record,):
+                    self._append(part)
             self._moving_in.pop((tenant.number, gpu), None)
+        if tenant.state is State.DRAINING or tenant.state is State.COMING:
+            self._count(tenant.number, KINDS[tenant.state])
 
     def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
         """What a stay in a state, up to now, was on one GPU."""
@@ -141,7 +200,18 @@ class Timeline:
             del self._moving_out[tenant, gpu]
             begin_s, moved, _ = order
             detail = "less than was asked for" if is_failed else ""
-            self._append(("evicting", tenant, gpu, begin_s, self.now_s, int(moved), detail))
+            record = ("evicting", tenant, gpu, begin_s, self.now_s, int(moved), detail)
+            for part in self._divided(record):
+                self._append(part)
+            self._count(tenant, "evicting")
+
+    def waiting_for_more(self) -> list[SpanRecord]:
+        """The holders that wait for more memory now."""
+        return [
+            ("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE)
+            for (tenant, gpu), begin_s in self._growing.items()
+            if self.now_s > begin_s
+        ]
 
     def leaving(self) -> list[SpanRecord]:
         """The evictions that are under way."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import processes
+from moiety.agent import hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
@@ -139,6 +139,7 @@ class Workloads:
             if client := self._node.clients.get(number):
                 client.share = workload.record.share
                 self._node.promise(client)
+                hands.set_mode(client, client.share.mode)
 
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""

@@ -3,14 +3,16 @@
 Every moment of a GPU is divided equally among those who occupy it: who holds, who still drains,
 and who comes (its room is made and its memory restored), because nobody else can use that time.
 What the tenants of a class received together is what they should have divided by their parts; the
-difference is a tenant's lag. The lags of a class add up to nothing, so whoever is new or comes
-back starts in the middle of them: it has saved up nothing (docs/decisions/0005).
+difference is a tenant's lag. The lags of a class on a GPU always add up to nothing, so nothing is
+the lag of whoever is new. Who comes back has the lag with which it went, faded in the meantime: a
+moment of silence costs nobody its place, and nobody saves up time by sleeping. The others make up
+for what one brings or takes along (docs/decisions/0005).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.states import State
@@ -24,8 +26,14 @@ LEFT_OVER = 0.02
 """for those who ask nothing, together, when the whole GPU was promised to others"""
 EXACT_S = 1e-6
 """less does not matter"""
+_USES_NOTHING = frozenset({State.OUT, State.WAITING, State.STOPPED})
 _LAG_TURNS = 4
+_FADES_S = 2.0
+"""after so long a sleep, a third of a lag is left"""
 _SAVED_TURNS = 4
+
+Members = Sequence[tuple[Tenant, float]]
+"""those of a class who want some of a GPU, with their parts of what it receives together"""
 
 
 class Accounts:
@@ -35,7 +43,7 @@ class Accounts:
         self._ledger = ledger
         self._turns = turns
         self._now_s = 0.0
-        self._classes: dict[tuple[int, int], list[tuple[Tenant, float]]] = {}
+        self._classes: dict[tuple[int, int], Members] = {}
         """for each GPU and rank, who wants some of it, with its part"""
 
     def advance(self, now_s: float) -> None:
@@ -47,10 +55,7 @@ class Accounts:
         self._find_rates()
         for (gpu, _), members in self._classes.items():
             if len(members) > 1:
-                together = sum(tenant.gpus[gpu].rate for tenant, _ in members) * elapsed_s
-                for tenant, part in members:
-                    behind_s = part * together - tenant.gpus[gpu].rate * elapsed_s
-                    tenant.lag_s += behind_s / len(tenant.gpus)
+                self._divide(gpu, members, elapsed_s)
         kept = math.exp(-elapsed_s / RECENT_S)
         for tenant in self._ledger.tenants.values():
             rate = tenant.rate
@@ -58,9 +63,6 @@ class Accounts:
             tenant.received_s += rate * elapsed_s
             if tenant.share.gpu_limit < 1:
                 self._budget(tenant, elapsed_s)
-            if tenant.lag_s:
-                most_s = _LAG_TURNS * max(1.0, self._turns.turn_s(tenant))
-                tenant.lag_s = min(most_s, max(-most_s, tenant.lag_s))
 
     def refresh(self) -> None:
         """Find everybody's part anew, if who wants some has changed."""
@@ -73,29 +75,41 @@ class Accounts:
             if tenant.state is not State.OUT:
                 for gpu in tenant.gpus:
                     found.setdefault((gpu, tenant.rank), []).append(tenant)
-        self._classes = {}
+        before, self._classes = self._classes, {}
         for key, members in found.items():
             pairs = list(zip(members, parts([t.share for t in members]), strict=True))
             self._classes[key] = pairs
             for tenant, part in pairs:
                 tenant.part = min(tenant.part, part)
+            there = {tenant.number for tenant, _ in before.get(key, ())}
+            stayed = [pair for pair in pairs if pair[0].number in there]
+            _balance(key[0], pairs, stayed or pairs)
 
-    def sleep(self, tenant: Tenant) -> None:
-        """It wants nothing any more: remember what it took too much, but not the opposite."""
-        tenant.lag_s = min(0.0, tenant.lag_s - self._present_s(tenant))
+    def round_s(self, tenant: Tenant) -> float:
+        """What it costs that each of its class comes once; who never did costs as much as it."""
+        return max(
+            (
+                sum(other.handoff_s or tenant.handoff_s for other, _ in members)
+                for gpu in tenant.gpus
+                if (members := self._classes.get((gpu, tenant.rank)))
+            ),
+            default=tenant.handoff_s,
+        )
 
     def wake(self, tenant: Tenant) -> None:
-        """It wants something again: it starts at the present, less what it owes of lately."""
+        """It wants something again: what it was behind or ahead fades while it sleeps."""
         slept_s = max(0.0, self._now_s - tenant.since_s)
-        tenant.lag_s = self._present_s(tenant) + min(0.0, tenant.lag_s + slept_s)
+        for on in tenant.gpus.values():
+            on.lag_s *= math.exp(-slept_s / _FADES_S)
         tenant.budget_s = min(tenant.budget_s, self.burst_s(tenant))
 
     def promise(self, tenant: Tenant, share: Share) -> None:
-        """Change a tenant's share; within a new class, it starts at the present."""
+        """Change a tenant's share; within a new class, it starts as if it were new."""
         is_new_class = share.rank != tenant.rank
         tenant.share, tenant.rank, tenant.timed = share, share.rank, share.is_timed
         if is_new_class:
-            tenant.lag_s = self._present_s(tenant)
+            for on in tenant.gpus.values():
+                on.lag_s = 0.0
         if share.gpu_limit < 1:
             burst_s = self.burst_s(tenant)
             tenant.budget_s = min(tenant.budget_s, burst_s) if tenant.paused else burst_s
@@ -118,6 +132,20 @@ class Accounts:
         left_s = max(1e-4, tenant.budget_s / (1 - tenant.share.gpu_limit))
         return max(tenant.window_ends_s, self._now_s + left_s)
 
+    def _divide(self, gpu: int, members: Members, elapsed_s: float) -> None:
+        """Bring the lags of a class on a GPU up to date.
+
+        A lag has a bound, or one that cannot run for long would count for more than all others;
+        what is cut off there must not make the others seem to have had too much.
+        """
+        together_s = sum(tenant.gpus[gpu].rate for tenant, _ in members) * elapsed_s
+        for tenant, part in members:
+            on = tenant.gpus[gpu]
+            most_s = _LAG_TURNS * max(1.0, self._turns.turn_s(tenant))
+            lag_s = on.lag_s + part * together_s - on.rate * elapsed_s
+            on.lag_s = min(most_s, max(-most_s, lag_s))
+        _balance(gpu, members, members)
+
     def _find_rates(self) -> None:
         """The part of each GPU that each tenant occupies, as it was since the last step."""
         using: dict[int, list[Tenant]] = {}
@@ -126,7 +154,7 @@ class Accounts:
         for tenant in self._ledger.tenants.values():
             tenant.rate = 0.0
             state = tenant.state
-            waits = state is State.OUT or state is State.WAITING
+            waits = state in _USES_NOTHING
             for gpu, on in tenant.gpus.items():
                 on.rate = 0.0
                 if waits:
@@ -160,23 +188,13 @@ class Accounts:
         elif tenant.budget_s >= burst_s - EXACT_S:
             tenant.paused = False
 
-    def _present_s(self, tenant: Tenant) -> float:
-        """The lag of whoever comes now: behind those who wait already, but not behind debts.
 
-        That is the middle of the lags of those of its class that it shares a GPU with, less as
-        much as puts it at the end of the queue, and never more than a turn.
-        """
-        found: dict[int, Tenant] = {}
-        for gpu in tenant.gpus:
-            for other, _ in self._classes.get((gpu, tenant.rank), ()):
-                if other is not tenant and other.state is not State.OUT:
-                    found[other.number] = other
-        if not found:
-            return 0.0
-        middle_s = sum(other.lag_s for other in found.values()) / len(found)
-        waiting = (o.lag_s for o in found.values() if o.state is State.WAITING)
-        last_s = min(waiting, default=middle_s)
-        return min(middle_s, max(last_s, middle_s - self._turns.turn_s(tenant)))
+def _balance(gpu: int, members: Members, paying: Members) -> None:
+    """Have the lags of a class on a GPU add up to nothing, at the cost of some, by their parts."""
+    over_s = sum(tenant.gpus[gpu].lag_s for tenant, _ in members)
+    whole = sum(part for _, part in paying)
+    for tenant, part in paying:
+        tenant.gpus[gpu].lag_s -= over_s * part / whole
 
 
 def parts(shares: Iterable[Share]) -> list[float]:

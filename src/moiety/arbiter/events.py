@@ -26,6 +26,8 @@ class Joined:
     pinned: bool = False
     resumed: bool = False
     share: Share = NOTHING_ASKED
+    name: str = ""
+    """how people know it; for sentences"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Attached:
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
-    same `serial` once there is room for it, or by `Refused`. The last three are non-zero only
+    same `serial` once there is room for it, or by `Refused`. The last four are non-zero only
     for a process that outlived its agent.
     """
 
@@ -52,6 +54,7 @@ class Attached:
     allocated_bytes: int = 0
     resident_bytes: int = 0
     pinned_bytes: int = 0
+    managed_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,9 @@ class Asked:
     serial: int
     bytes: int
     pinned: bool = False
+    managed: bool = False
+    """the driver pages them: they are counted like others while the process holds, and are gone
+    from the GPU when it has drained"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class Freed:
     bytes: int
     resident_bytes: int
     pinned: bool = False
+    managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +152,27 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """A holder that had said `Idle` submits again; it is watched no more."""
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
     """From now on nothing of the process can leave the GPU."""
 
     tenant: int
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The answer to `Look`: whether a signal, a debugger or a freezer stopped the process."""
+
+    tenant: int
+    stopped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +188,14 @@ class SettingsSet:
     """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
 
     settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaSet:
+    """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
+
+    arena_bytes: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +222,12 @@ Event = (
     | Drained
     | Evicted
     | Idle
+    | Busy
     | Pinned
+    | Looked
     | ShareSet
     | SettingsSet
+    | ArenaSet
     | Tick
     | Settled
 )

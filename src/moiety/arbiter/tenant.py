@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moiety.arbiter.states import State
+from moiety.arbiter.silences import Silences
+from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
 
@@ -17,6 +18,7 @@ class Request:
     bytes: int
     is_context: bool = False
     pinned: bool = False
+    managed: bool = False
 
 
 @dataclass(slots=True)
@@ -32,12 +34,16 @@ class OnGpu:
     """admitted, whether or not they are resident, requests under way included"""
     pinned_bytes: int = 0
     """those of them that can never leave"""
+    managed_bytes: int = 0
+    """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
     """the part of the GPU's time that it was charged last"""
+    lag_s: float = 0.0
+    """time of this GPU that it is behind what it should have received; negative: ahead"""
 
 
 @dataclass(slots=True)
@@ -45,6 +51,8 @@ class Tenant:
     """One process."""
 
     number: int
+    name: str = ""
+    """how people know it: program and pid"""
     state: State = State.OUT
     epoch: int = 0
     resumed: bool = False
@@ -56,7 +64,11 @@ class Tenant:
     """its last eviction failed: no victim until then, or until it held a lease again"""
     silent: bool = False
     """it has not answered an order for too long: its memory counts as unable to leave"""
+    stopped: bool = False
+    """and that is why: its process is stopped (SIGSTOP, a frozen container)"""
     wants_again: bool = False
+    wants_since_s: float = 0.0
+    """when it said so, or asked for memory, after its lease was taken back"""
     gpus: dict[int, OnGpu] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     since_s: float = 0.0
@@ -64,14 +76,17 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
-    idle_until_s: float = 0.0
-    """it said that it is idle, and is believed until then"""
+    is_guest: bool = False
+    """it passed others in the queue, and leaves as soon as one of them could come"""
+    silent_since_s: float | None = None
+    """it has submitted nothing since then; None: nobody knows of that"""
+    silences: Silences = field(default_factory=Silences)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     queue_s: float = 0.0
     """the bound on unfinished work that it was told; 0: none"""
     handoff_s: float = 0.0
-    """how long its last coming took"""
+    """how long its coming takes, after the last few"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
@@ -82,6 +97,16 @@ class Tenant:
     """when it was given the order that it has not carried out yet"""
     due_s: float = 0.0
     """when that is reported (again); 0: nothing is due"""
+    look_s: float = 0.0
+    """when to look whether its process is stopped"""
+    reopens: int = 0
+    """how often its lease was given back in this hand-off, so that its last work can end"""
+    gave_up: int = 0
+    """how often in a row it could not be drained"""
+    kept_until_s: float = 0.0
+    """its lease was given back and is not revoked before that"""
+    counted: dict[int, int] = field(default_factory=dict)
+    """what it said is resident, for each GPU, and counts once it has drained"""
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""
@@ -96,8 +121,8 @@ class Tenant:
     rank: int = NOTHING_ASKED.rank
     part: float = 1.0
     """what it should receive now of what its class receives"""
-    lag_s: float = 0.0
-    """GPU time that it is behind what it should have received; negative: ahead"""
+    round_s: float = 0.0
+    """what the hand-offs of all who take turns with it cost, each coming once, as it began"""
     joined_s: float = 0.0
     rate: float = 0.0
     received_s: float = 0.0
@@ -111,9 +136,37 @@ class Tenant:
     """no pause begins before that: what was moved in is used first"""
 
     @property
+    def label(self) -> str:
+        """How it is called in sentences."""
+        return self.name or f"tenant {self.number}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether its lease word is open."""
+        return self.state in WITH_LEASE
+
+    @property
+    def lag_s(self) -> float:
+        """GPU time that it is behind what it should have received; negative: ahead."""
+        if len(self.gpus) == 1:
+            (on,) = self.gpus.values()
+            return on.lag_s
+        return sum(on.lag_s for on in self.gpus.values()) / max(1, len(self.gpus))
+
+    @property
     def stays(self) -> bool:
         """Whether its memory is on the GPU to stay: it holds, or is about to."""
-        return self.state is State.HOLDING or self.state is State.COMING
+        return self.state is State.COMING or self.state in WITH_LEASE
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether nobody can have it drained for now."""
+        return self.state is State.UNDRAINABLE and self.stuck_until_s > 0
+
+    @property
+    def stands_at_gate(self) -> bool:
+        """Whether a thread of it waits for the lease, or for memory that only holders get."""
+        return self.wants_again or any(not r.is_context for r in self.requests)
 
     @property
     def is_firm(self) -> bool:
@@ -121,9 +174,14 @@ class Tenant:
         return self.pinned or self.silent or self.stuck_until_s > 0
 
     @property
+    def managed_bytes(self) -> int:
+        """What of it the driver pages, on all its GPUs."""
+        return sum(on.managed_bytes for on in self.gpus.values())
+
+    @property
     def is_growing(self) -> bool:
         """Whether it holds a lease and waits for more memory."""
-        return self.state is State.HOLDING and any(not r.is_context for r in self.requests)
+        return self.holds and any(not r.is_context for r in self.requests)
 
     @property
     def has_orders(self) -> bool:

@@ -6,9 +6,12 @@ from moiety.arbiter.settings import Settings
 from moiety.arbiter.tenant import Tenant
 
 _SMOOTHING = 0.3
-"""weight of the newest measurement of the link"""
+"""weight of the newest measurement"""
 _MEASURABLE_BYTES = 16 << 20
 """smaller moves say more about messages than about the link"""
+
+_LEAST_FACTOR = 3.0
+"""the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
 
 
 class Turns:
@@ -20,30 +23,55 @@ class Turns:
 
     def moved(self, tenant: Tenant, now_s: float) -> None:
         """Record that `tenant` is there now: it came from its `since_s` on."""
-        tenant.handoff_s = now_s - tenant.since_s
-        tenant.handoffs_s += tenant.handoff_s
-        if tenant.coming_bytes >= _MEASURABLE_BYTES and tenant.handoff_s > 0:
-            rate = tenant.coming_bytes / tenant.handoff_s
+        took_s = now_s - tenant.since_s
+        paged = min(tenant.coming_bytes, tenant.managed_bytes)
+        moved = tenant.coming_bytes - paged
+        tenant.handoffs_s += took_s
+        if moved >= _MEASURABLE_BYTES and took_s > 0:
+            rate = moved / took_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+        # What the driver pages it moves in the turn itself, and somebody else's out for it first.
+        cost_s = took_s + 2 * self.move_s(paged)
+        known_s = tenant.handoff_s
+        tenant.handoff_s = known_s + _SMOOTHING * (cost_s - known_s) if known_s else cost_s
 
     def turn_s(self, tenant: Tenant) -> float:
-        """Turn length: long enough that its own hand-off stays a small part of it."""
-        return max(self.settings.turn_min_s, self.worthwhile_s(tenant))
+        """How long it holds, if it is not idle before: as was set for it, or its part of a round.
+
+        Once round, everybody has come once and had its part of the time. A round is as long as
+        makes all those hand-offs a small part of it; so who is promised little has short turns,
+        rather than others long waits. But a turn is longer than the hand-off it costs.
+        """
+        if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
+            return quantum_s
+        handoff_s = tenant.handoff_s
+        factor = self.settings.turn_factor
+        whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
+        least_s = min(factor, _LEAST_FACTOR) * handoff_s
+        return max(self.settings.turn_min_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
     def worthwhile_s(self, tenant: Tenant) -> float:
         """How long it has to run until its hand-off was a small part of it."""
         return min(self.settings.turn_factor * tenant.handoff_s, self.settings.turn_max_s)
 
+    def visit_s(self, move_bytes: int) -> float:
+        """How long one has to run that so much is moved in and out for."""
+        return self.settings.turn_factor * 2 * self.move_s(move_bytes)
+
     def move_s(self, move_bytes: int) -> float:
         """How long it takes to move so many bytes one way."""
         return move_bytes / self._link_bytes_per_s
 
-    def idle_s(self, move_bytes: int) -> float:
+    def idle_s(self, holder: Tenant, move_bytes: int) -> float:
         """Silence after which a holder gives way when `move_bytes` would have to move.
 
-        As long as this hand-off and the one back cost: at most twice the best that could be
-        done by somebody who knows the future (the ski-rental bound).
+        At most as long as this hand-off and the one back cost; less where its last silences say
+        that it does not pay to wait (silences.py).
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
-        return max(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+        return holder.silences.patience_s(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+
+    def tell_s(self, move_bytes: int) -> float:
+        """Silence of which a holder is asked to tell: all that could be learned from."""
+        return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s

@@ -12,15 +12,6 @@ from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.cli.show import emit_json, part, seconds, size, table
 from moiety.model.errors import NoAgent
-from moiety.model.share import Share
-
-
-def asked(share: Share) -> str:
-    """What was asked of the GPU's time: `30 %`, `30 %, <= 50 %`, or nothing."""
-    found = [part(share.gpu)] if share.gpu is not None else []
-    if share.gpu_limit < 1:
-        found.append(f"<= {part(share.gpu_limit)}")
-    return ", ".join(found) or "-"
 
 
 def _reason(row: requests.ProcessRow) -> str:
@@ -38,19 +29,20 @@ COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "PROGRAM": lambda row: row.program,
     "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
     "STATE": lambda row: row.state,
-    "SHARE": lambda row: asked(row.share),
+    "SHARE": lambda row: row.share.of_time,
     "RECEIVED": lambda row: part(row.received),
     "ALLOCATED": lambda row: size(row.allocated_bytes),
     "RESIDENT": lambda row: size(row.resident_bytes),
     "LIMIT": lambda row: size(row.limit_bytes),
+    "EVICTED": lambda row: size(row.evicted_bytes),
     "HAND-OFFS": lambda row: str(row.handoffs),
     "WAITED": lambda row: seconds(row.waited_s),
     "REASON": _reason,
 }
 WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
+    "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
-    "EVICTED": lambda row: size(row.evicted_bytes),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload,
@@ -70,7 +62,8 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
 def ps(output: str) -> None:
     """List the programs that share the GPUs.
 
-    RECEIVED is the part of the GPU's time over the last seconds, hand-offs included.
+    RECEIVED is the part of the GPU's time over the last seconds, hand-offs included; EVICTED what
+    was moved out since the program started, and WAITED how long its threads stood still for a turn.
     """
     try:
         with call(find()) as agent:

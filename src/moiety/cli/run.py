@@ -14,10 +14,10 @@ from moiety.agent.caller import arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.program import check, find
-from moiety.cli.show import Fraction, PriorityName, Size
+from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.devices.native import is_simulated
 from moiety.model import errors
-from moiety.model.share import Priority, Share
+from moiety.model.share import Mode, Priority, Share
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -27,6 +27,10 @@ from moiety.model.share import Priority, Share
 @click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
 @click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
 @click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
+@click.option(
+    "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
+)
+@click.option("--quantum", type=Duration(), help="How long its turns are.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
@@ -40,6 +44,8 @@ def run(
     memory_limit: int | None,
     priority: Priority,
     latency: bool,
+    mode: Mode,
+    quantum: float | None,
     capacity: int | None,
     name: str | None,
     no_check: bool,
@@ -51,7 +57,7 @@ def run(
 
     It takes over this process: signals and the exit code are the program's own.
     """
-    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency)
+    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum, mode)
     argv = [program, *arguments]
     if os.environ.get("MOIETY_DISABLE") == "1":
         path = find(program)

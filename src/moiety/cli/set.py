@@ -11,11 +11,16 @@ import msgspec
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP
-from moiety.cli.show import Fraction, PriorityName, Size
+from moiety.agent.options import FLAGS
+from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.model import errors
+from moiety.model.format import format_bytes
 
 NONE = "none"
+QUANTUM = "--quantum"
+"""of a program, or with --agent of all that have none of their own"""
+
+_OF_AGENT = [flag for flag in FLAGS if flag.of_arbiter and flag.name != QUANTUM]
 
 
 class OrNone(click.ParamType[Any]):
@@ -32,8 +37,7 @@ class OrNone(click.ParamType[Any]):
 
 def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arbiter's settings, from the agent's own table."""
-    command = click.option(f"{KILL_FLAG}/--no-overdue-kill", default=None, help=KILL_HELP)(command)
-    for flag in reversed([flag for flag in FLAGS if flag.of_arbiter]):
+    for flag in reversed(_OF_AGENT):
         text = f"With --agent: {flag.help}"
         command = click.option(flag.name, flag.field, metavar=flag.metavar, help=text)(command)
     return command
@@ -47,31 +51,42 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--memory-limit", type=OrNone(Size()), help="The most it may allocate, or none.")
 @click.option("--priority", type=PriorityName(), help="low, normal or high.")
 @click.option("--latency/--no-latency", default=None, help="Whether it goes first at once.")
+@click.option("--mode", type=ModeName(), help="How its memory leaves: swap or managed.")
+@click.option(QUANTUM, "quantum_s", type=OrNone(Duration()), help="How long turns are, or none.")
 @click.option("--agent", "of_agent", is_flag=True, help="Change how the agent decides instead.")
+@click.option("--defaults", is_flag=True, help="With --agent: forget what was changed before.")
 @_settings
 def set(  # noqa: A001 - the command's own name
-    target: str | None, of_agent: bool, overdue_kill: bool | None, **given: Any
+    target: str | None,
+    of_agent: bool,
+    defaults: bool,
+    **given: Any,
 ) -> None:
     """Change what a program is promised, or with --agent how turns are made, while all runs on.
 
-    A new memory limit holds for what is allocated from then on.
+    A new memory limit holds for what is allocated from then on; the program sees it at once as the
+    GPU's size. A new mode, too, holds for what is allocated from then on. What --agent changes is
+    kept for the agents that follow.
     """
-    settings = {f.field: given[f.field] for f in FLAGS if f.of_arbiter and given[f.field]}
+    settings = {f.field: given[f.field] for f in _OF_AGENT if given[f.field] is not None}
     share = {name: given[name] for name in _FIELDS if given[name] is not None}
     if of_agent == bool(target):
         raise errors.BadArgument("either a program or --agent is to be named", "moiety set --help")
     if of_agent:
-        if share or not (settings or overdue_kill is not None):
+        quantum_s = share.pop("quantum_s", None)
+        if quantum_s is not None:
+            settings["quantum_s"] = "0" if quantum_s == NONE else f"{quantum_s!r}s"
+        if share or not (settings or defaults):
             raise errors.BadArgument(
                 "--agent takes settings of the agent, at least one", "--turn-min 200ms, say"
             )
         with call(find()) as agent:
-            agent.ask(requests.SetAgent(settings, overdue_kill), requests.Done)
+            agent.ask(requests.SetAgent(settings, defaults), requests.Done)
         return
-    if settings or overdue_kill is not None or not share:
+    if settings or defaults or not share:
         raise errors.BadArgument(
-            "a program takes --gpu, --gpu-limit, --memory, --memory-limit, --priority or "
-            "--latency, at least one",
+            "a program takes --gpu, --gpu-limit, --memory, --memory-limit, --priority, --latency, "
+            "--quantum or --mode, at least one",
             "moiety set --help",
         )
     changes = {
@@ -82,6 +97,14 @@ def set(  # noqa: A001 - the command's own name
     with call(find()) as agent:
         done = agent.ask(requests.SetShare(str(target), **changes), requests.Shared)
     click.echo(f"{done.program} (pid {done.pid}): {done.share}")
+    if "mode" in share:
+        click.echo(f"what it allocates from now on is in {done.share.mode} mode; the rest stays")
+    if done.above_limit_bytes:
+        click.echo(
+            f"it has {format_bytes(done.above_limit_bytes)} more than that already, which stay; "
+            "it gets no more before it has freed so much",
+            err=True,
+        )
 
 
 _FIELDS = {
@@ -91,6 +114,14 @@ _FIELDS = {
     "memory_limit": "memory_limit_bytes",
     "priority": "priority",
     "latency": "latency",
+    "mode": "mode",
+    "quantum_s": "quantum_s",
 }
 """of a share, by option"""
-_NOTHING: dict[str, Any] = {"gpu": None, "gpu_limit": 1.0, "memory": 0, "memory_limit": None}
+_NOTHING: dict[str, Any] = {
+    "gpu": None,
+    "gpu_limit": 1.0,
+    "memory": 0,
+    "memory_limit": None,
+    "quantum_s": None,
+}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from moiety.model.errors import InvalidDuration, InvalidSize
-from moiety.model.share import Priority, parse_priority
+from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
     format_bytes,
     format_duration,
@@ -77,6 +77,16 @@ class PriorityName(click.ParamType[Priority]):
     ) -> Priority:
         """One that exists."""
         return value if isinstance(value, Priority) else parse_priority(value)
+
+
+class ModeName(click.ParamType[Mode]):
+    """A mode by its name."""
+
+    name = "mode"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mode:
+        """One that exists."""
+        return value if isinstance(value, Mode) else parse_mode(value)
 
 
 output_option = click.option(

@@ -8,14 +8,18 @@
     │   ├── InvalidFraction                       68
     │   ├── InvalidPriority                       69
     │   ├── RequestAboveLimit                     84   --gpu 0.5 --gpu-limit 0.3
-    │   └── MemoryAboveLimit                      75
+    │   ├── MemoryAboveLimit                      75
+    │   ├── LimitTooSmall                         85   --memory-limit 1
+    │   ├── InvalidMode                           88
+    │   └── KeptManaged                           89   --mode managed --memory 1GiB
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
     ├── AmountError                                    more than there is
     │   ├── LimitAboveCapacity                    71
     │   ├── CapacityAboveGpu                      72
     │   ├── CapacityMismatch                      73   the agent already shares out another amount
-    │   └── ShareTaken                            77   others were promised too much of it
+    │   ├── ShareTaken                            77   others were promised too much of it
+    │   └── ArenaAboveHost                        87   --arena 100GiB on a small machine
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                  78
@@ -185,6 +189,41 @@ class MemoryAboveLimit(InvalidValue):
         )
 
 
+class InvalidMode(InvalidValue):
+    """A mode that does not exist."""
+
+    exit_code = 88
+
+    def __init__(self, text: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no mode {text!r}", f"one of {', '.join(known)}")
+
+
+class KeptManaged(InvalidValue):
+    """Memory was to be kept on the GPU that the driver moves as it likes."""
+
+    exit_code = 89
+
+    def __init__(self, request: int) -> None:
+        super().__init__(
+            f"{format_bytes(request)} cannot be kept on the GPU in managed mode, where the "
+            "driver moves pages",
+            "--mode swap, or no --memory (for a program that runs: --memory none)",
+        )
+
+
+class LimitTooSmall(InvalidValue):
+    """A memory limit under which nothing at all could be allocated."""
+
+    exit_code = 85
+
+    def __init__(self, limit: int, least: int) -> None:
+        super().__init__(
+            f"with a memory limit of {format_bytes(limit)} nothing could be allocated: GPU memory "
+            f"is given out in pieces of {format_bytes(least)}",
+            f"--memory-limit {_flag(least)} or more",
+        )
+
+
 class InternalError(MoietyError):
     """A mistake of our own."""
 
@@ -262,6 +301,19 @@ class ShareTaken(AmountError):
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem, hint)
+
+
+class ArenaAboveHost(AmountError):
+    """The host has not enough free memory for the arena that the agent was told to have."""
+
+    exit_code = 87
+
+    def __init__(self, arena: int, possible: int) -> None:
+        super().__init__(
+            f"{format_bytes(arena)} of host memory for evicted data cannot be had: "
+            f"{format_bytes(possible)} can, by what is free now and what this cgroup may use",
+            f"--arena {_flag(possible)} or less, or none for what seems fit",
+        )
 
 
 class ProtocolError(MoietyError):

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from typing import Final
 
-from moiety.model.errors import InvalidPriority, MemoryAboveLimit, RequestAboveLimit
-from moiety.model.format import format_bytes, format_fraction
+from moiety.model.errors import (
+    InvalidDuration,
+    InvalidMode,
+    InvalidPriority,
+    KeptManaged,
+    MemoryAboveLimit,
+    RequestAboveLimit,
+)
+from moiety.model.format import format_bytes, format_duration, format_fraction
+
+QUANTUM_MIN_S: Final = 0.001
+"""a shorter turn would be over before the messages about it were read"""
+QUANTUM_MAX_S: Final = 3600.0
 
 
 class Priority(IntEnum):
@@ -25,9 +37,18 @@ class Priority(IntEnum):
         return self.name.lower()
 
 
+class Mode(StrEnum):
+    """How memory leaves a GPU for another tenant's turn."""
+
+    SWAP = "swap"
+    """in chunks that moiety moves at once, before the other one's turn"""
+    MANAGED = "managed"
+    """in pages that the driver moves one by one, when they are touched in that turn"""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a workload asks of a GPU. Raises RequestAboveLimit or MemoryAboveLimit."""
+    """What a workload asks of a GPU. Raises an InvalidValue if it makes no sense in itself."""
 
     gpu: float | None = None
     """the part of the GPU's time that it is guaranteed; None: as much as others who ask nothing"""
@@ -40,6 +61,10 @@ class Share:
     priority: Priority = Priority.NORMAL
     latency: bool = False
     """it goes first at once, before all priorities"""
+    quantum_s: float | None = None
+    """how long its turns are; None: as the agent makes them"""
+    mode: Mode = Mode.SWAP
+    """how its memory leaves; of what is allocated from now on"""
 
     def __post_init__(self) -> None:
         if self.gpu is not None and self.gpu > self.gpu_limit:
@@ -47,6 +72,10 @@ class Share:
         limit = self.memory_limit_bytes
         if limit is not None and self.memory_bytes > limit:
             raise MemoryAboveLimit(self.memory_bytes, limit)
+        if self.mode is Mode.MANAGED and self.memory_bytes:
+            raise KeptManaged(self.memory_bytes)
+        if self.quantum_s is not None:
+            check_quantum(self.quantum_s)
 
     @property
     def is_timed(self) -> bool:
@@ -69,6 +98,14 @@ class Share:
             memory_bytes=self.memory_bytes // count,
         )
 
+    @property
+    def of_time(self) -> str:
+        """What was asked of the GPU's time, for a table: `30 %`, `30 %, <= 50 %`, or `-`."""
+        found = [format_fraction(round(self.gpu, 2))] if self.gpu is not None else []
+        if self.gpu_limit < 1:
+            found.append(f"<= {format_fraction(round(self.gpu_limit, 2))}")
+        return ", ".join(found) or "-"
+
     def __str__(self) -> str:
         parts = []
         if self.gpu is not None:
@@ -79,11 +116,25 @@ class Share:
             parts.append(f"{format_bytes(self.memory_bytes)} kept")
         if self.memory_limit_bytes is not None:
             parts.append(f"at most {format_bytes(self.memory_limit_bytes)}")
-        return ", ".join([*parts, "latency" if self.latency else f"priority {self.priority}"])
+        if self.quantum_s is not None:
+            parts.append(f"turns of {format_duration(self.quantum_s)}")
+        parts.append("latency" if self.latency else f"priority {self.priority}")
+        if self.mode is not Mode.SWAP:
+            parts.append(f"{self.mode} memory")
+        return ", ".join(parts)
 
 
 NOTHING_ASKED = Share()
 """an equal part, whatever the others ask for"""
+
+
+def check_quantum(quantum_s: float) -> float:
+    """The length of a turn, if there can be such turns. Raises InvalidDuration."""
+    if not QUANTUM_MIN_S <= quantum_s <= QUANTUM_MAX_S:
+        least, most = format_duration(QUANTUM_MIN_S), format_duration(QUANTUM_MAX_S)
+        problem = f"is no length of a turn: those last {least} to {most}"
+        raise InvalidDuration(format_duration(quantum_s), problem)
+    return quantum_s
 
 
 def parse_priority(text: str) -> Priority:
@@ -92,3 +143,11 @@ def parse_priority(text: str) -> Priority:
         return Priority[text.strip().upper()]
     except KeyError:
         raise InvalidPriority(text, [str(each) for each in Priority]) from None
+
+
+def parse_mode(text: str) -> Mode:
+    """A mode by its name. Raises InvalidMode."""
+    try:
+        return Mode(text.strip().lower())
+    except ValueError:
+        raise InvalidMode(text, [str(each) for each in Mode]) from None

@@ -43,18 +43,20 @@ class Backlog:
         self._asleep: set[int] = set()
         self._resident: dict[int, int] = {}
         self._missing: dict[int, int] = {}
-        self._bytes = bytes_each
+        self._bytes_each = bytes_each
+        self._bytes: dict[int, int] = {}
         self._events: list[tuple[float, int, ev.Event]] = []
         self._order = itertools.count()
         for number, share in enumerate(shares, start=1):
             self.add(number, share)
 
-    def add(self, number: int, share: Share) -> None:
+    def add(self, number: int, share: Share, bytes_each: int | None = None) -> None:
         """One more tenant: it comes now, with its memory evicted."""
         self._resident[number] = 0
+        self._bytes[number] = bytes_each or self._bytes_each
         self.tell(ev.Joined(number, share=share))
         self.tell(ev.Attached(number, 0, 1, 0, GPU_BYTES))
-        self.tell(ev.Asked(number, 0, 2, self._bytes))
+        self.tell(ev.Asked(number, 0, 2, self._bytes[number]))
 
     def sleep(self, number: int) -> None:
         """It wants nothing any more."""
@@ -117,11 +119,11 @@ class Backlog:
             self._later(after_s, ev.Evicted(number, 0, out, self._resident[number], last=True))
         elif isinstance(told, do.Room):
             self._resident[number] += told.bytes
-            if self._resident[number] >= self._bytes:
+            if self._resident[number] >= self._bytes[number]:
                 after_s = self._message_s + told.bytes / self._link
                 self._later(after_s, ev.Restored(number))
         elif isinstance(told, do.Admitted) and told.serial == 2:
-            self._resident[number] = self._bytes
+            self._resident[number] = self._bytes[number]
         elif isinstance(told, do.Watch) and told.idle_s > 0 and number in self._asleep:
             view = next(v for v in self.arbiter.tenants() if v.tenant == number)
             self._later(told.idle_s, ev.Idle(number, view.turns))

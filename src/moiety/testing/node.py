@@ -92,12 +92,15 @@ class Node:
         return self.cli("agent", "status").returncode == 0
 
     def run(
-        self, command: Sequence[object], *options: str, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[object],
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
     ) -> subprocess.Popen[str]:
-        """`moiety run OPTIONS -- COMMAND`, its output piped."""
-        return self.start(
-            [sys.executable, "-m", "moiety", "run", *options, "--", *map(str, command)], env=env
-        )
+        """`moiety run OPTIONS -- COMMAND`, its output piped; `stdin` as in `start`."""
+        full = [sys.executable, "-m", "moiety", "run", *options, "--", *map(str, command)]
+        return self.start(full, env=env, stdin=stdin)
 
     def start(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from moiety.agent.requests import GpuRow, ProcessRow
-from moiety.model.format import format_bytes, format_duration
+from moiety.model.format import format_bytes, format_duration, format_fraction
 from moiety.top.look import Rates
 
 TITLES: Final = (
@@ -15,17 +15,22 @@ TITLES: Final = (
     "PROGRAM",
     "GPU",
     "STATE",
+    "SHARE",
+    "RECEIVED",
     "ALLOCATED",
     "RESIDENT",
+    "EVICTED",
     "MOVED/S",
     "HAND-OFFS",
     "WAITED",
     "WHY",
 )
-AMOUNTS: Final = frozenset(("ALLOCATED", "RESIDENT", "MOVED/S", "HAND-OFFS", "WAITED"))
+AMOUNTS: Final = frozenset(
+    ("RECEIVED", "ALLOCATED", "RESIDENT", "EVICTED", "MOVED/S", "HAND-OFFS", "WAITED")
+)
 FREE: Final = 0
 """the tenant of what is free: their numbers begin at 1"""
-ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited")
+ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited", "received")
 
 
 def bar(gpu: GpuRow, rows: Iterable[ProcessRow], width: int) -> list[tuple[int, int]]:
@@ -73,8 +78,11 @@ def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
         row.program,
         "-" if row.gpu is None else str(row.gpu),
         row.state,
+        row.share.of_time,
+        format_fraction(round(row.received, 2)),
         format_bytes(row.allocated_bytes),
         format_bytes(row.resident_bytes),
+        format_bytes(row.evicted_bytes),
         "-" if rate is None else format_bytes(round(rate)),
         str(row.handoffs),
         duration(row.waited_s),
@@ -102,6 +110,7 @@ def ordered(rows: Iterable[ProcessRow], order: str, rates: Rates) -> list[Proces
     """By tenant, or whoever has most of something first."""
     keys: dict[str, Callable[[ProcessRow], Any]] = {
         "tenant": lambda row: row.tenant,
+        "received": lambda row: -row.received,
         "resident": lambda row: -row.resident_bytes,
         "moved": lambda row: -(rates.of(row) or 0.0),
         "hand-offs": lambda row: -row.handoffs,

@@ -1,8 +1,9 @@
 """A recording in the trace event format, which Perfetto and Chrome's viewer read.
 
 One process stands for a GPU, one thread in it for a tenant, named by program and process id.
-Complete events (`X`) are what took time, instant events (`i`) refusals and who came and went, and
-counters (`C`) the resident bytes. Times are microseconds from the beginning of the recording.
+Complete events (`X`) are what took time, and `idle` where a program wanted nothing; instant events
+(`i`) refusals and who came and went, and counters (`C`) the resident bytes. Times are
+microseconds from the beginning of the recording.
 """
 
 from __future__ import annotations
@@ -65,13 +66,16 @@ def _us(seconds: float, zero_s: float) -> float:
 
 def _complete(recording: Recording, zero_s: float) -> Iterable[Event]:
     tracks: dict[tuple[int, int], list[Span]] = defaultdict(list)
-    for span in recording.all_spans:
+    for span in recording.all_spans + gaps(recording):
         if span.end_s > span.begin_s:
             tracks[span.gpu + 1, _thread(recording, span.tenant)].append(span)
     for (process, thread), spans in tracks.items():
         for span, begin_s, end_s in nested(spans):
             args = {"bytes": span.bytes} if span.bytes else {}
             begin_us = _us(begin_s, zero_s)
+            length_us = round(_us(end_s, zero_s) - begin_us, 3)
+            if length_us <= 0:
+                continue  # less than viewers count in
             yield {
                 "ph": "X",
                 "name": span.kind,
@@ -79,9 +83,33 @@ def _complete(recording: Recording, zero_s: float) -> Iterable[Event]:
                 "pid": process,
                 "tid": thread,
                 "ts": begin_us,
-                "dur": round(_us(end_s, zero_s) - begin_us, 3),
+                "dur": length_us,
                 "args": args | ({"detail": span.detail} if span.detail else {}),
             }
+
+
+def gaps(recording: Recording) -> list[Span]:
+    """Where a tenant was on a GPU and neither had it, nor wanted it, nor moved: it was idle.
+
+    From the first that is known of it there, until it left or the recording ended.
+    """
+    known: dict[tuple[int, int], list[Span]] = defaultdict(list)
+    for span in recording.all_spans:
+        known[_thread(recording, span.tenant), span.gpu].append(span)
+    found = []
+    for (_, gpu), spans in known.items():
+        tenant = spans[0].tenant
+        spans.sort(key=lambda s: s.begin_s)
+        until_s = spans[0].begin_s
+        is_there = True
+        for span in spans:
+            if is_there and span.begin_s > until_s:
+                found.append(Span("idle", tenant, gpu, until_s, span.begin_s))
+            is_there = span.kind != "left"
+            until_s = max(until_s, span.end_s)
+        if is_there and recording.end_s > until_s:
+            found.append(Span("idle", tenant, gpu, until_s, recording.end_s))
+    return found
 
 
 def nested(spans: Iterable[Span]) -> Iterable[tuple[Span, float, float]]:
@@ -121,14 +149,20 @@ def _instants(recording: Recording, zero_s: float) -> Iterable[Event]:
 
 
 def _counters(recording: Recording, zero_s: float) -> Iterable[Event]:
-    """One counter for each tenant, and one for all of them together."""
+    """One counter for each tenant, and one for all of them together; one value at a time each."""
     there: dict[int, dict[int, int]] = defaultdict(dict)
+    found: dict[tuple[int, str, float], Event] = {}
     for sample in recording.samples:
         on = there[sample.gpu]
         if on.get(sample.tenant) == sample.resident_bytes:
             continue
         on[sample.tenant] = sample.resident_bytes
-        at = {"ph": "C", "pid": sample.gpu + 1, "ts": _us(sample.at_s, zero_s)}
+        process, at_us = sample.gpu + 1, _us(sample.at_s, zero_s)
         label = recording.label(sample.tenant)
-        yield {**at, "name": f"resident: {label}", "args": {"bytes": sample.resident_bytes}}
-        yield {**at, "name": "resident", "args": {"bytes": sum(on.values())}}
+        for name, amount in (
+            (f"resident: {label}", sample.resident_bytes),
+            ("resident", sum(on.values())),
+        ):
+            at = {"ph": "C", "pid": process, "ts": at_us, "name": name}
+            found[process, name, at_us] = at | {"args": {"bytes": amount}}
+    return found.values()

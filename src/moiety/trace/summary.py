@@ -17,8 +17,11 @@ USES: Final = {
     "evicting": "move",
     "restoring": "move",
     "waiting": "messages",
+    "telling": "messages",
+    "growing": "messages",
 }
-"""what a GPU's time is spent on, by the kind of span; the first that applies counts"""
+"""what a GPU's time is spent on, by the kind of span; the first that applies counts, and a holder
+that waits for more memory does not count as one that holds"""
 ORDER: Final = ("held", "drain", "move", "messages")
 
 
@@ -31,7 +34,8 @@ class GpuTime:
     drain_s: float = 0.0
     move_s: float = 0.0
     messages_s: float = 0.0
-    """somebody waits, and nobody holds, drains or moves"""
+    """somebody waits, nobody holds, drains or moves, and the GPU stands still until a process has
+    read what it was told"""
     idle_s: float = 0.0
     out_bytes: int = 0
     in_bytes: int = 0
@@ -77,11 +81,13 @@ def _sweep(time: GpuTime, spans: Iterable[Span], begin_s: float, end_s: float) -
         first, last = max(span.begin_s, begin_s), min(span.end_s, end_s)
         if last > first:
             turns += [(first, 1, USES[span.kind]), (last, -1, USES[span.kind])]
+            if span.kind == "growing":
+                turns += [(first, -1, "held"), (last, 1, "held")]
     turns.sort()
     now_s, running = begin_s, Counter[str]()
     for at_s, step, use in [*turns, (end_s, 0, "held")]:
         stretch_s = at_s - now_s
-        now = next((u for u in ORDER if running[u]), "idle")
+        now = next((u for u in ORDER if running[u] > 0), "idle")
         name = f"{now}_s"
         setattr(time, name, getattr(time, name) + stretch_s)
         if running["move"]:
@@ -100,7 +106,7 @@ def waits(recording: Recording) -> list[Wait]:
             holding[span.gpu].append(span)
     for spans in holding.values():
         spans.sort(key=lambda s: s.begin_s)
-    waiting = [s for s in recording.all_spans if s.kind == "waiting"]
+    waiting = [s for s in recording.all_spans if s.kind in ("waiting", "growing")]
     for gpu, spans in holding.items():
         _attribute([s for s in waiting if s.gpu == gpu], spans, begin_s, end_s, found)
     for span in waiting:

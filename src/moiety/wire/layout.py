@@ -48,6 +48,19 @@ class Type(IntEnum):
     PINNED = 22
     LOOKUP = 23
     PACE = 24
+    ARENA = 25
+    ARENA_BACK = 26
+    ARENA_NEED = 27
+    BUSY = 28
+    MODE = 29
+    LIMIT = 30
+    NEED = 31
+
+
+class WelcomeFlag(IntFlag):
+    """`mw_welcome.flags`."""
+
+    ARENA = 1
 
 
 class HelloFlag(IntFlag):
@@ -62,6 +75,14 @@ class AllocFlag(IntFlag):
     """`mw_alloc.flags` and `mw_free.flags`."""
 
     PINNED = 1
+    MANAGED = 2
+
+
+class MemoryMode(IntEnum):
+    """How a process allocates; `enum mw_memory_mode`."""
+
+    SWAP = 0
+    MANAGED = 1
 
 
 class EvictedFlag(IntFlag):
@@ -102,7 +123,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("version", "I"),
         ("tenant", "I"),
         ("epoch", "I"),
-        ("reserved", "4x"),
+        ("mode", "I"),
+        ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
@@ -112,6 +134,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("allocated_bytes", "Q"),
         ("resident_bytes", "Q"),
         ("pinned_bytes", "Q"),
+        ("managed_bytes", "Q"),
     ),
     "mw_attached": (
         HEADER,
@@ -139,7 +162,9 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
     "mw_pace": (HEADER, ("queue_us", "Q")),
+    "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
         ("depth", "I"),
@@ -158,7 +183,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("waited_ns", "Q"),
         ("unknown_calls", "Q"),
         ("closed_passes", "Q"),
-        ("reserved", "56x"),
+        ("zero_bytes", "Q"),
+        ("reserved", "48x"),
         ("slots", f"{SLOTS_MAX * 64}x"),
     ),
 }

@@ -95,6 +95,8 @@ class Welcome(Message, frozen=True):
     version: int = VERSION
     tenant: int = 0
     epoch: int = 0
+    mode: int = 0
+    flags: int = 0
 
 
 class Refused(Message, frozen=True):
@@ -124,6 +126,7 @@ class Attach(Message, frozen=True):
     allocated_bytes: int = 0
     resident_bytes: int = 0
     pinned_bytes: int = 0
+    managed_bytes: int = 0
 
 
 class Attached(Message, frozen=True):
@@ -150,6 +153,7 @@ class Amount(Message, frozen=True):
         Type.RESIDENT,
         Type.EVICT,
         Type.ALLOCATED,
+        Type.LIMIT,
     )
 
     gpu: int = 0
@@ -157,10 +161,10 @@ class Amount(Message, frozen=True):
 
 
 class Alloc(Message, frozen=True):
-    """May so many bytes more be allocated?"""
+    """May so many bytes more be allocated? With NEED: the driver itself lacks them."""
 
     LAYOUT = "mw_alloc"
-    TYPES = (Type.ALLOC,)
+    TYPES = (Type.ALLOC, Type.NEED)
 
     type: int = Type.ALLOC
     serial: int = 0
@@ -208,6 +212,7 @@ class LeaseNote(Message, frozen=True):
         Type.REVOKE,
         Type.DRAINED,
         Type.IDLE,
+        Type.BUSY,
     )
 
     epoch: int = 0
@@ -235,6 +240,16 @@ class Pace(Message, frozen=True):
     queue_us: int = 0
 
 
+class ArenaNote(Message, frozen=True):
+    """Something about a segment of host memory; what, is the type's."""
+
+    LAYOUT = "mw_arena"
+    TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
+
+    segment: int = 0
+    bytes: int = 0
+
+
 class Pinned(Message, frozen=True):
     """Nothing of this process can leave any more."""
 
@@ -245,6 +260,17 @@ class Pinned(Message, frozen=True):
     type: int = Type.PINNED
     serial: int = 0
     reason: str = ""
+
+
+class Mode(Message, frozen=True):
+    """How memory is allocated from now on."""
+
+    LAYOUT = "mw_mode"
+    TYPES = (Type.MODE,)
+
+    type: int = Type.MODE
+    serial: int = 0
+    mode: int = 0
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -260,7 +286,9 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     LeaseNote,
     Watch,
     Pace,
+    ArenaNote,
     Pinned,
+    Mode,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
 _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
@@ -310,10 +338,26 @@ class Counters(msgspec.Struct, frozen=True):
     waited_ns: int = 0
     unknown_calls: int = 0
     closed_passes: int = 0
+    zero_bytes: int = 0
+
+
+_WORK: Final = struct.Struct("<8xQ8xQ8xQ")
+WORK_BYTES: Final = _WORK.size
+
+
+def decode_work(page: bytes) -> tuple[int, int, int]:
+    """Nanoseconds spent in draining, evicting and restoring so far; zeros for a page cut short.
+
+    The few fields of a counters page that are wanted at each hand-off.
+    """
+    drained_ns, evicted_ns, restored_ns = (
+        _WORK.unpack(page) if len(page) == _WORK.size else (0,) * 3
+    )
+    return drained_ns, evicted_ns, restored_ns
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<9Q")
+_COUNTERS_HEAD: Final = struct.Struct("<10Q")
 
 
 def decode_counters(page: bytes) -> Counters:

@@ -61,6 +61,29 @@ static void info(void)
     EXPECT(cuMemAlloc_v2(&at, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
+/* The limit is lowered below what is allocated, and raised, while the program runs. */
+static void limit(void)
+{
+    static const unsigned long long limits[] = {40, 5, 60};
+    size_t total, available;
+    CUdeviceptr first, at;
+    begin();
+    OK(cuMemAlloc_v2(&first, 10 * MIB));
+    for (size_t i = 0; i < 3; i++) {
+        unsigned long long left = limits[i] < 10 ? 0 : limits[i] - 10;
+        pause_for_test();
+        do { /* the message is on its way */
+            OK(cuMemGetInfo_v2(&available, &total));
+        } while (total != limits[i] * MIB);
+        EXPECT(available == left * MIB);
+        OK(cuDeviceTotalMem_v2(&total, device));
+        EXPECT(total == limits[i] * MIB);
+        EXPECT(cuMemAlloc_v2(&at, (limits[i] + 1) * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+        OK(cuMemsetD8_v2(first, 1, 10 * MIB)); /* what it has, it has */
+    }
+    OK(cuMemFree_v2(first));
+}
+
 static void errors(void)
 {
     CUdeviceptr at, base;
@@ -266,7 +289,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } words[] = {{"info", info},     {"errors", errors}, {"small", small},
                  {"lookup", lookup}, {"forked", forked}, {"contexts", contexts},
-                 {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned}};
+                 {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned},
+                 {"limit", limit}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

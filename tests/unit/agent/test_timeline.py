@@ -77,6 +77,42 @@ def test_restoring_begins_where_there_is_room() -> None:
     assert ("restoring", 1, 0, 9.0, 10.0, 20, "") in told.stays()
 
 
+def test_what_was_not_work_was_messages() -> None:
+    told = two_that_do_not_fit()
+    told.timeline.worked(1, (750_000_000, 0, 0))
+    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.timeline.worked(1, (750_000_000, 1_500_000_000, 0))
+    told.at(5.0, ev.Evicted(1, 0, 20, 20, last=True))
+    assert [span[:6] for span in told.stays() if span[1] == 1] == [
+        ("held", 1, 0, 0.0, 2.0, 0),
+        ("telling", 1, 0, 2.0, 2.25, 0),
+        ("draining", 1, 0, 2.25, 3.0, 0),
+        ("telling", 1, 0, 3.0, 3.5, 0),
+        ("evicting", 1, 0, 3.5, 5.0, 20),
+    ]
+
+
+def test_what_was_counted_under_an_agent_before_this_one_divides_nothing() -> None:
+    told = two_that_do_not_fit()
+    told.timeline.worked(1, (10**12, 10**12, 10**12))
+    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    assert ("draining", 1, 0, 2.0, 3.0, 0, "") in told.stays()
+
+
+def test_a_holder_that_waits_for_more_is_told_apart() -> None:
+    told = two_that_do_not_fit()
+    told.timeline.now_s = 1.0
+    told.timeline.growing(1, 0)
+    told.timeline.now_s = 1.5
+    (open_span,) = told.timeline.waiting_for_more()
+    assert open_span[:5] == ("growing", 1, 0, 1.0, 1.5)
+    told.timeline.grown(1, 0)
+    told.timeline.grown(1, 0)
+    told.timeline.growing(1, 0)
+    told.timeline.left(1, 0)  # at the same moment
+    assert [span[3:5] for span in told.timeline.spans if span[0] == "growing"] == [(1.0, 1.5)]
+
+
 def test_a_context_that_goes_ends_what_it_did() -> None:
     told = two_that_do_not_fit()
     told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))

@@ -134,6 +134,59 @@ def test_who_slept_has_saved_up_nothing() -> None:
     assert backlog.over(3) == pytest.approx([0.4, 0.6], abs=0.05)
 
 
+def test_a_moment_of_silence_costs_nobody_its_part() -> None:
+    backlog = Backlog([Share(gpu=0.1), Share(gpu=0.9)])
+    backlog.run(10)
+    before = backlog.received_s()
+    for _ in range(50):
+        backlog.sleep(2)
+        backlog.run(0.003)
+        backlog.wake(2)
+        backlog.run(0.197)
+    received = [b - a for a, b in zip(before, backlog.received_s(), strict=True)]
+    assert received == pytest.approx([1, 9], abs=0.3)
+
+
+@pytest.mark.parametrize("asked", [(0.3, 0.7), (0.1, 0.9), (0.2, 0.3, 0.5)])
+def test_shares_converge_within_a_few_rounds(asked: tuple[float, ...]) -> None:
+    backlog = Backlog([Share(gpu=part) for part in asked], bytes_each=FITS_NOT)
+    backlog.run(300)
+    handoff_s = 2 * FITS_NOT / 50e9
+    for _ in range(10):
+        received = backlog.over(200 * handoff_s)  # ten seconds, were a hand-off 50 ms
+        assert received == pytest.approx(asked, abs=0.03)
+    views = backlog.arbiter.tenants()
+    lost = sum(v.handoffs_s for v in views) / sum(v.received_s for v in views)
+    assert lost < 0.15
+
+
+def test_small_and_large_programs_receive_the_same_time() -> None:
+    backlog = Backlog([Share(), Share()], bytes_each=GPU_BYTES - (4 << 30))
+    backlog.add(3, Share(), bytes_each=8 << 30)
+    backlog.run(1000)
+    assert backlog.over(4000) == pytest.approx([1 / 3] * 3, abs=0.03)
+
+
+def test_one_that_cannot_run_does_not_disturb_how_others_divide(node: SimulatedNode) -> None:
+    never = node.start({0: [60]})
+    stays = node.start({0: [50]})
+    node.tick(1.0)
+    node.settle()
+    stays.touch()
+    stays.pin("cuIpcGetMemHandle")
+    node.settle()
+    tenants = [node.start({0: [20]}) for _ in range(2)]
+    promise(node, tenants[0], Share(gpu=0.6))
+    for _ in range(4000):
+        for tenant in [never, *tenants]:
+            tenant.touch()
+        node.settle()
+        node.tick(0.01)
+    assert "do not fit" in node.view(never).reason
+    received = [node.view(tenant).received_s for tenant in tenants]
+    assert received[0] / received[1] == pytest.approx(0.6 / 0.2, rel=0.1)
+
+
 # Who is interrupted, and who is not
 
 
@@ -229,6 +282,43 @@ def test_latency_goes_before_every_priority_and_gives_back_when_idle(node: Simul
     node.settle()
     assert "goes first (latency)" in node.view(training).reason
     inference.fall_idle()
+    node.settle()
+    assert training.is_open
+
+
+def test_latency_has_the_gpu_to_itself_though_both_fit(node: SimulatedNode) -> None:
+    training = node.start({0: [30]})
+    inference = node.start({0: [30]})
+    promise(node, inference, Share(latency=True))
+    node.settle()
+    assert (training.is_open, inference.is_open) == (False, True)
+    for _ in range(5):  # requests
+        training.touch()
+        node.settle()
+        assert not training.is_open
+        inference.fall_idle()
+        node.settle()
+        assert (training.is_open, inference.is_open) == (True, False)
+        node.tick(0.001)  # long before its turn is over
+        inference.touch()
+        node.settle()
+        assert (training.is_open, inference.is_open) == (False, True)
+
+
+def test_several_of_the_latency_class_hold_together(node: SimulatedNode) -> None:
+    training = node.start({0: [30]})
+    inference = [node.start({0: [30]}) for _ in range(2)]
+    for tenant in inference:
+        promise(node, tenant, Share(latency=True))
+    node.settle()
+    for tenant in [training, *inference]:
+        tenant.touch()
+    node.settle()
+    assert [t.is_open for t in [training, *inference]] == [False, True, True]
+    inference[0].fall_idle()
+    node.settle()
+    assert not training.is_open
+    inference[1].fall_idle()
     node.settle()
     assert training.is_open
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.model.share import Share
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
 
@@ -59,6 +61,26 @@ def test_a_turn_is_as_long_as_the_handoff_is_costly(node: SimulatedNode) -> None
     wants(node, first)
     assert revoked(node.tick(8.9)) == []
     assert revoked(node.tick(0.2)) == [second.number]
+
+
+def test_a_quantum_is_the_length_of_a_turn_whatever_the_handoff_cost(node: SimulatedNode) -> None:
+    first, second = node.start({0: [60]}), node.start({0: [60]})
+    node.feed(ev.ShareSet(second.number, Share(quantum_s=0.2)))
+    node.feed(ev.SettingsSet(replace(node.settings, quantum_s=0.05)))
+    assert revoked(node.tick(0.045)) == []
+    assert revoked(node.tick(0.01)) == [first.number]  # the turn that had begun is as short
+    node.now_s += 1.0
+    node.settle()
+    wants(node, first)
+    assert revoked(node.tick(0.15)) == []
+    assert revoked(node.tick(0.06)) == [second.number]
+    node.settle()
+    node.feed(ev.ShareSet(first.number, Share(quantum_s=3.0)))
+    wants(node, second)
+    assert revoked(node.tick(2.9)) == []
+    node.feed(ev.ShareSet(first.number, Share()))
+    assert revoked(node.tick(0.0)) == []
+    assert revoked(node.told) == [first.number, second.number, first.number]
 
 
 def test_memory_asked_for_while_out_is_there_when_the_turn_begins(node: SimulatedNode) -> None:
@@ -131,12 +153,81 @@ def test_who_comes_later_passes_only_without_getting_in_the_way(node: SimulatedN
     node.tick(0.01)
     head = node.start({0: [70]})
     beside_both = node.start({0: [30]})
-    in_the_way = node.start({0: [5]})
+    in_the_way = node.start({0: [25]})
     assert first.is_open
     assert beside_both.is_open
     assert not head.is_open
     assert not in_the_way.is_open
     assert node.view(in_the_way).reason == "others are ahead in the queue"
+
+
+def test_who_fits_beside_the_holders_is_their_guest(node: SimulatedNode) -> None:
+    first = node.start({0: [50]})
+    node.tick(0.01)
+    head = node.start({0: [70]})
+    guest = node.start({0: [40]})
+    assert [t.is_open for t in (first, head, guest)] == [True, False, True]
+    assert revoked(node.tick(0.08)) == []
+    assert revoked(node.tick(0.011)) == [first.number, guest.number]
+    node.settle()
+    assert head.is_open
+
+
+def test_nobody_comes_as_a_guest_for_a_moment(node: SimulatedNode) -> None:
+    node.start({0: [50]})
+    node.start({0: [70]})
+    node.tick(0.085)
+    late = node.start({0: [40]})
+    assert node.view(late).reason == "others are ahead in the queue"
+
+
+def cohorts(node: SimulatedNode, tenants: list[SimulatedTenant], seconds: float) -> list[set[int]]:
+    """The sets that hold together, one after the other, while everybody always has work."""
+    found: list[set[int]] = []
+    node.told.clear()
+    for _ in range(int(seconds * 1000)):
+        for tenant in tenants:
+            tenant.touch()
+        node.settle()
+        holding = {tenant.number for tenant in tenants if tenant.is_open}
+        if not found or holding != found[-1]:
+            found.append(holding)
+        node.tick(0.001)
+    return found
+
+
+def test_those_who_fit_together_take_turns_together(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [50]}) for _ in range(4)]
+    found = cohorts(node, tenants, 2.0)[2:]
+    assert set(map(frozenset, found)) == {frozenset({1, 2}), frozenset({3, 4})}
+    assert len(revoked(node.told)) <= 42  # each of four once in 0.2 s, and not more often
+
+
+def test_cohorts_of_unequal_members_alternate(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [size]}) for size in (60, 40, 70, 30)]
+    found = cohorts(node, tenants, 4.0)[4:]
+    assert set(map(frozenset, found)) == {frozenset({1, 2}), frozenset({3, 4})}
+
+
+def test_cohorts_whose_members_drift_apart_do_not_cost_more_handoffs(node: SimulatedNode) -> None:
+    tenants = []
+    for _ in range(4):
+        tenants.append(node.start({0: [50]}))
+        cohorts(node, tenants, 0.037)
+    cohorts(node, tenants, 0.5)
+    found = cohorts(node, tenants, 4.0)
+    assert all(len(each) == 2 for each in found)  # no room is ever left unused
+    assert len(revoked(node.told)) <= 82
+    times = [node.view(tenant).held_s for tenant in tenants]
+    assert max(times) - min(times) < 0.25
+
+
+def test_with_room_for_two_of_three_two_always_hold(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [50]}) for _ in range(3)]
+    found = cohorts(node, tenants, 3.0)
+    assert all(len(each) == 2 for each in found)
+    times = [node.view(tenant).held_s for tenant in tenants]
+    assert max(times) - min(times) < 0.25
 
 
 def test_several_gpus_are_taken_together(node: SimulatedNode) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.model.share import Share
 from moiety.top.look import Look, Rates
 from moiety.top.rows import ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar, why
 
@@ -95,7 +96,12 @@ def test_cells_stand_under_their_titles() -> None:
     shown = dict(zip(TITLES, cells(waiting, Rates()), strict=True))
     assert shown["GPU"] == shown["MOVED/S"] == "-"
     assert shown["WAITED"] == "2 s"
+    assert shown["SHARE"] == "-"
     assert shown["WHY"] == "tenant 1 holds the GPU (for 1.3 s)"
+    shown = dict(
+        zip(TITLES, cells(row(share=Share(0.3, 0.5), received=0.284), Rates()), strict=True)
+    )
+    assert (shown["SHARE"], shown["RECEIVED"]) == ("30 %, <= 50 %", "28 %")
     assert why(row(pinned="cuMemAllocAsync")) == "cannot leave the GPU (cuMemAllocAsync)"
 
 

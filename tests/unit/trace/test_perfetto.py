@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.agent.requests import GpuName, Named, Sample, Span
-from moiety.trace.perfetto import nested, trace
+from moiety.testing.chrome_trace import check, load
+from moiety.trace.perfetto import gaps, nested, trace
 from moiety.trace.recording import Recording
 
 
@@ -32,7 +34,7 @@ def events(made: Recording, phase: str) -> list[dict[str, Any]]:
 
 def test_a_span_is_a_complete_event_in_microseconds() -> None:
     made = recording(Span("joined", 1, 1, 2.0, 2.0), Span("evicting", 1, 1, 3.0, 3.5, 64))
-    (event,) = events(made, "X")
+    (event,) = [e for e in events(made, "X") if e["name"] != "idle"]
     assert event == {
         "ph": "X",
         "name": "evicting",
@@ -91,7 +93,7 @@ times = st.integers(0, 20)
 some_spans = st.lists(
     st.builds(
         lambda kind, tenant, gpu, begin, length: Span(kind, tenant, gpu, begin, begin + length),
-        st.sampled_from(["held", "draining", "evicting", "restoring", "waiting"]),
+        st.sampled_from(["held", "draining", "evicting", "waiting", "growing", "joined"]),
         st.integers(1, 3),
         st.integers(0, 1),
         times,
@@ -104,26 +106,60 @@ some_spans = st.lists(
 @given(some_spans, st.lists(st.builds(Sample, times, st.integers(1, 3), st.just(0), times)))
 def test_whatever_happened_a_viewer_can_read_it(spans: list[Span], samples: list[Sample]) -> None:
     samples.sort(key=lambda s: s.at_s)
-    document = trace(recording(*spans, samples=tuple(samples), end_s=30), wall_s=1e9)
-    last = 0.0
-    stacks: dict[tuple[int, int], list[float]] = {}
-    length = 0.0
-    for event in document["traceEvents"]:
-        assert event["ph"] in "MXiC"
-        assert event["name"]
-        assert event["pid"] > 0
-        if event["ph"] == "M":
-            continue
-        assert event["ts"] >= last >= 0
-        last = event["ts"]
-        if event["ph"] != "X":
-            continue
-        end = event["ts"] + event["dur"]
-        assert event["dur"] > 0
-        stack = stacks.setdefault((event["pid"], event["tid"]), [])
-        while stack and stack[-1] <= event["ts"]:
-            stack.pop()
-        assert not stack or end <= stack[-1], "crosses the end of the one it began in"
-        stack.append(end)
-        length += event["dur"]
+    document = load(json.dumps(trace(recording(*spans, samples=tuple(samples), end_s=30), 1e9)))
+    found = [event for event in check(document) if event["ph"] == "X"]
+    length = sum(event["dur"] for event in found if event["name"] != "idle")
     assert round(length) == sum(s.end_s - s.begin_s for s in spans) * 1e6
+
+
+def test_who_wants_nothing_is_idle_until_it_leaves() -> None:
+    made = recording(
+        Span("joined", 1, 0, 1, 1),
+        Span("held", 1, 0, 2, 4),
+        Span("evicting", 1, 0, 4, 5),
+        Span("left", 1, 0, 8, 8),
+        Span("joined", 2, 0, 9, 9),
+    )
+    found = [(s.tenant, s.begin_s, s.end_s) for s in gaps(made)]
+    assert found == [(1, 1, 2), (1, 5, 8), (2, 9, 10)]
+
+
+BROKEN: list[dict[str, Any]] = [
+    {"ts": -1.0},
+    {"ts": float("inf")},
+    {"ts": 0.0005},
+    {"dur": 0},
+    {"dur": None},
+    {"ph": "B"},
+    {"pid": "GPU 0"},
+    {"tid": 0},
+    {"tid": 1 << 32},
+    {"tid": 4713},
+    {"name": ""},
+    {"args": []},
+    {"tts": 1},
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_the_check_finds_what_viewers_would_drop(broken: dict[str, Any]) -> None:
+    document = trace(recording(Span("held", 1, 0, 2, 4), Span("waiting", 1, 0, 3, 4)), 1e9)
+    check(document)
+    index = next(i for i, e in enumerate(document["traceEvents"]) if e["ph"] == "X")
+    document["traceEvents"][index] |= broken
+    with pytest.raises((AssertionError, KeyError)):
+        check(document)
+
+
+def test_the_check_finds_slices_that_cross_and_counters_that_contradict_each_other() -> None:
+    document = trace(recording(Span("held", 1, 0, 2, 4), Span("held", 1, 0, 4, 6)), 1e9)
+    slices = [e for e in document["traceEvents"] if e["ph"] == "X"]
+    slices[0]["dur"] += 1
+    with pytest.raises(AssertionError, match="crosses"):
+        check(document)
+    document = trace(recording(samples=(Sample(1, 1, 0, 5),)), 1e9)
+    document["traceEvents"].append(document["traceEvents"][-1])
+    with pytest.raises(AssertionError, match="resident"):
+        check(document)
+    with pytest.raises(AssertionError, match="no JSON"):
+        load('{"traceEvents": [NaN]}')

@@ -60,6 +60,37 @@ def test_nothing_is_said_as_nothing() -> None:
     ]
 
 
+def test_messages_are_what_is_neither_work_nor_moving() -> None:
+    told = (
+        Span("held", 1, 0, 0, 4),
+        Span("telling", 1, 0, 4, 4.25),
+        Span("draining", 1, 0, 4.25, 4.5),
+        Span("telling", 1, 0, 4.5, 4.6),
+        Span("evicting", 1, 0, 4.6, 5.5, 1),
+        Span("restoring", 2, 0, 5.0, 6.5, 1),
+        Span("held", 2, 0, 6.5, 10),
+    )
+    time = gpu_times(recording(*told))[0]
+    assert (time.drain_s, time.idle_s) == (0.25, 0)
+    assert time.messages_s == pytest.approx(0.35)
+    assert time.move_s == pytest.approx(1.9)
+
+
+def test_a_holder_that_waits_for_more_memory_does_not_count_as_holding() -> None:
+    grows = (
+        Span("held", 1, 0, 0, 10),
+        Span("growing", 1, 0, 2, 6),
+        Span("held", 2, 0, 0, 3),
+        Span("draining", 2, 0, 3, 4),
+        Span("evicting", 2, 0, 4, 5, 1),
+    )
+    made = recording(*grows)
+    time = gpu_times(made)[0]
+    assert (time.held_s, time.drain_s, time.move_s, time.messages_s) == (7, 1, 1, 1)
+    (wait,) = waits(made)
+    assert (wait.tenant, wait.waited_s, wait.behind) == (1, 4, {2: 2})
+
+
 def test_only_the_time_asked_for_counts() -> None:
     part = recording(*HAND_OFF, begin_s=3.0, end_s=6.5)
     time = gpu_times(part)[0]
@@ -71,7 +102,9 @@ def test_only_the_time_asked_for_counts() -> None:
 spans = st.lists(
     st.builds(
         lambda kind, tenant, begin, length: Span(kind, tenant, 0, begin, begin + length),
-        st.sampled_from(["held", "draining", "evicting", "restoring", "waiting", "joined"]),
+        st.sampled_from(
+            ["held", "draining", "evicting", "restoring", "waiting", "joined", "growing", "telling"]
+        ),
         st.integers(1, 4),
         st.integers(0, 20),
         st.integers(0, 9),

@@ -1,0 +1,15 @@
+/* Blocks of managed memory: the driver moves their pages when they are touched, we move nothing. */
+#ifndef MOIETY_SHIM_MANAGED_H
+#define MOIETY_SHIM_MANAGED_H
+
+#include "shim/blocks.h"
+
+#define MANAGED_PAGE (64ull << 10) /* what it is charged in */
+
+/* A block of `bytes` as managed memory of the current context, with the driver's own flag; not in
+ * the table yet. It is used through the open gate like any other. */
+CUresult managed_make(struct block **block, struct device *device, uint64_t bytes, unsigned attach);
+/* Frees its memory and the block; what uses it has ended. */
+void managed_release(struct block *block);
+
+#endif

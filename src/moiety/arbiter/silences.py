@@ -1,0 +1,69 @@
+"""How long to wait for a holder that fell silent, from how long its last silences were.
+
+Whoever waits for a silence to end loses the time; whoever ends the turn pays for moving memory
+out and back. A wait as long as that costs, and no longer, is never worse than twice what one who
+knows the future would pay (the ski-rental bound; Karlin et al., 1988). But many programs are no
+puzzle: a phase without the GPU is long every time, and a data loader's pause is short every time.
+So the wait is the one that would have cost least over the last silences. It is never longer than
+the bound's, hence never worse in a single silence than the hand-off itself; newer silences count
+for more, so that a program that changes is believed after four silences of its new kind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+KNOWN = 16
+"""how many silences are remembered"""
+_ENOUGH = 3
+"""fewer teach nothing"""
+_FADES = 0.8
+"""weight of a silence over that of the next one"""
+_MARGIN = 1.5
+"""the next silence of a kind may be so much longer than one that was seen"""
+
+
+class Silences:
+    """The last silences of one tenant that lasted longer than a moment."""
+
+    def __init__(self) -> None:
+        """None is known."""
+        self._lengths_s: deque[float] = deque(maxlen=KNOWN)
+        self._asked: tuple[float, float] = (0.0, 0.0)
+        self._answer_s: float | None = None
+
+    def add(self, length_s: float) -> None:
+        """One more has ended, after `length_s` in all."""
+        self._lengths_s.append(length_s)
+        self._answer_s = None
+
+    def patience_s(self, least_s: float, move_s: float) -> float:
+        """How long to wait for the end of a silence before memory moves.
+
+        Between `least_s` and `move_s`: what moving out and back costs.
+        """
+        if move_s <= least_s:
+            return least_s
+        if len(self._lengths_s) < _ENOUGH:
+            return move_s
+        if self._answer_s is None or self._asked != (least_s, move_s):
+            self._asked = (least_s, move_s)
+            self._answer_s = self._cheapest_s(least_s, move_s)
+        return self._answer_s
+
+    def _cheapest_s(self, least_s: float, move_s: float) -> float:
+        """The longest of those that would have cost least, newer silences counting for more."""
+        seen = {_MARGIN * length_s for length_s in self._lengths_s}
+        choices = sorted({least_s, move_s} | {s for s in seen if least_s < s < move_s})
+        return min(reversed(choices), key=lambda patience_s: self._cost_s(patience_s, move_s))
+
+    def _cost_s(self, patience_s: float, move_s: float) -> float:
+        total_s = 0.0
+        for length_s in self._lengths_s:
+            total_s = total_s * _FADES + cost_s(length_s, patience_s, move_s)
+        return total_s
+
+
+def cost_s(length_s: float, patience_s: float, move_s: float) -> float:
+    """What a silence of this length costs those who wait, with this patience."""
+    return length_s if length_s < patience_s else patience_s + move_s
