@@ -200,8 +200,6 @@ class SimulatedTenant:
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
-        elif isinstance(told, do.Pace):
-            self.queue_s = told.queue_s
 
     def _admitted(self, told: do.Admitted) -> None:
         if told.serial in self.attaching:
@@ -316,7 +314,7 @@ class SimulatedNode:
         self.feed(ev.Left(tenant.number))
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
-        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        """Tell the arbiter and carry out what it wants: lease words and bounds change at once."""
         told = self.arbiter.step(self.now_s, event)
         for instruction in told:
             tenant = self.tenants[instruction.tenant]
@@ -324,7 +322,9 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue | do.Look):
+            elif isinstance(instruction, do.Pace):
+                tenant.queue_s = instruction.queue_s
+            if not isinstance(instruction, do.Overdue | do.Look | do.Pace):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.Look)]:

@@ -322,12 +322,10 @@ class Anything(RuleBasedStateMachine):
             if not tenant.is_open:
                 continue
             others = [v for v in views if v is not view and v.gpus.keys() & view.gpus.keys()]
-            told = [i.queue_s for i in tenant.inbox if isinstance(i, do.Pace)]
-            bound_s = told[-1] if told else tenant.queue_s
             if view.gpus and (others or view.share.gpu_limit < 1):
-                assert 0 < bound_s <= self.node.settings.queue_shared_s
+                assert 0 < tenant.queue_s <= self.node.settings.queue_shared_s
             else:
-                assert bound_s == 0
+                assert tenant.queue_s == 0
 
     @invariant()
     def the_ledger_never_says_less(self) -> None:
