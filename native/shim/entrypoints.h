@@ -75,12 +75,6 @@
 #define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
-#define CLASS_cuStreamBatchMemOp GATED
-#define CLASS_cuStreamBatchMemOp_v2 GATED
-#define CLASS_cuStreamWaitValue32 GATED
-#define CLASS_cuStreamWaitValue32_v2 GATED
-#define CLASS_cuStreamWaitValue64 GATED
-#define CLASS_cuStreamWaitValue64_v2 GATED
 #define CLASS_cuStreamWriteValue32 GATED
 #define CLASS_cuStreamWriteValue32_v2 GATED
 #define CLASS_cuStreamWriteValue64 GATED
@@ -128,6 +122,14 @@
 #define CLASS_cuMemsetD2D8_v2 DEFAULT
 #define CLASS_cuMemsetD32_v2 DEFAULT
 #define CLASS_cuMemsetD8_v2 DEFAULT
+
+/* Gated, and what comes behind them may wait for what their own thread does later. */
+#define CLASS_cuStreamBatchMemOp AWAIT
+#define CLASS_cuStreamBatchMemOp_v2 AWAIT
+#define CLASS_cuStreamWaitValue32 AWAIT
+#define CLASS_cuStreamWaitValue32_v2 AWAIT
+#define CLASS_cuStreamWaitValue64 AWAIT
+#define CLASS_cuStreamWaitValue64_v2 AWAIT
 
 /* Gated, and pin their caller: they make or expose memory that the shim cannot move. */
 #define CLASS_cuCtxEnablePeerAccess PIN

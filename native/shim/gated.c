@@ -44,6 +44,15 @@
 #define WRAP_DEFAULT(name, parameters, arguments, flavour)           \
     WRAP_PACED(name, parameters, arguments, flavour((CUstream)NULL), \
                pace_count(flavour((CUstream)NULL)))
+#define WRAP_AWAIT(name, parameters, arguments, flavour) \
+    CUresult name parameters                             \
+    {                                                    \
+        struct mw_slot *slot = gate_enter();             \
+        pace_be_impatient();                             \
+        CUresult result = REAL(name) arguments;          \
+        gate_leave(slot);                                \
+        return result;                                   \
+    }
 #define WRAP_PIN(name, parameters, arguments, flavour) \
     CUresult name parameters                           \
     {                                                  \

@@ -20,6 +20,8 @@
  * than this, or than a few times what was ever seen, and each that was in vain lets more pass. */
 #define PATIENCE_NS (100000 * US)
 #define PATIENCE_MAX_NS (1000000 * US)
+/* And this is the limit for programs that are known to submit such work. */
+#define IMPATIENCE_NS (5000 * US)
 
 uint64_t pace_bound_ns;
 __thread struct pace_here pace_here __attribute__((tls_model("initial-exec")));
@@ -34,6 +36,10 @@ void pace_set(uint64_t queue_us)
 {
     __atomic_store_n(&pace_bound_ns, queue_us * US, __ATOMIC_RELAXED);
 }
+
+static _Atomic bool impatient;
+
+void pace_be_impatient(void) { atomic_store_explicit(&impatient, true, memory_order_relaxed); }
 
 static uint64_t bound_now(void) { return __atomic_load_n(&pace_bound_ns, __ATOMIC_RELAXED); }
 
@@ -143,6 +149,9 @@ static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns)
 
 static bool is_patient(const struct track *track, uint64_t waited_ns)
 {
+    if (atomic_load_explicit(&impatient, memory_order_relaxed)) {
+        return waited_ns < IMPATIENCE_NS;
+    }
     uint64_t patience = min_of(max_of(4 * track->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
     return waited_ns < patience * (track->given_up + 1);
 }

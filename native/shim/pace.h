@@ -34,6 +34,8 @@ extern __thread struct pace_here pace_here __attribute__((tls_model("initial-exe
 void pace_set(uint64_t queue_us);
 /* The slow halves of pace_count and pace_count_long. */
 bool pace_turn(CUstream stream, const void *key);
+/* From now on work of this process may wait for what its threads do later. */
+void pace_be_impatient(void);
 /* Behind the submission that filled a batch, inside the gate, with what the driver said of it. */
 void pace_mark(CUstream stream, CUresult result);
 /* About to be destroyed, or gone. */

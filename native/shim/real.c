@@ -34,6 +34,7 @@ static const char *const names[ENTRY_COUNT] = {
 #define OURS_GRAPH(name) (void *)name,
 #define OURS_COPY(name) (void *)name,
 #define OURS_DEFAULT(name) (void *)name,
+#define OURS_AWAIT(name) (void *)name,
 #define OURS_PIN(name) (void *)name,
 #define OURS_SYNC(name) (void *)name,
 #define OURS_QUERY(name) (void *)name,

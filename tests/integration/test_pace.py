@@ -13,6 +13,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
+from moiety.wire.messages import LeaseNote
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_US = 2000
@@ -166,12 +167,13 @@ def test_a_revoke_finds_little_to_wait_for(submit: Callable[..., Submitter]) -> 
     assert agent.page is not None
     for _ in range(20):
         agent.page.close(agent.epoch)
+        agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
         _, begun = program.look()
         while program.outstanding():
             pass
         submitted, _ = program.look()
         assert submitted - begun <= SLACK * FITS + 10
-        agent.page.open(agent.epoch)
+        agent.grant()
         while program.look()[0] <= submitted + FITS:
             pass
     program.end()
