@@ -277,12 +277,52 @@ static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
     return true;
 }
 
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = REAL(cuStreamIsCapturing)(stream, &status);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        return false;
+    }
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* While a capture is open somewhere, the driver is asked nothing that could end it: whoever does not
+ * capture waits for as long as its batch is known to take. */
+static void count_in_capture(CUstream stream, const void *key)
+{
+    struct pace_here *here = &pace_here;
+    struct track *track = here->track;
+    if (!track || here->stream != stream) {
+        return;
+    }
+    uint64_t batch_ns = long_ns(key);
+    if (!key) {
+        if (here->left > 1) {
+            here->left--;
+            return;
+        }
+        batch_ns = kernels_ns(track);
+        here->left = track->granted = track->batch;
+    }
+    if (batch_ns && !is_capturing(stream)) {
+        struct timespec nap = {0, (long)min_of(batch_ns, LONG_NAP_NS)};
+        struct mw_slot *slot = gate_block();
+        nanosleep(&nap, NULL);
+        gate_unblock(slot);
+    }
+}
+
 static bool turn(CUstream stream, const void *key)
 {
     struct pace_here *here = &pace_here;
     uint64_t bound = bound_now();
-    if (!bound || gate_in_capture() || (gate_slot && gate_slot->depth)) {
-        return false; /* the last: the driver calls itself, inside our gate */
+    if (!bound || (gate_slot && gate_slot->depth)) {
+        return false; /* the driver calls itself, inside our gate */
+    }
+    if (gate_in_capture()) {
+        count_in_capture(stream, key);
+        return false;
     }
     struct track *track = enter(stream);
     here->bound_ns = bound;
@@ -313,16 +353,6 @@ bool pace_turn(CUstream stream, const void *key)
 }
 
 /* ---- marking, inside the gate ---- */
-
-static bool is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result = REAL(cuStreamIsCapturing)(stream, &status);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
-        return false;
-    }
-    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 static void record(struct track *track, CUstream stream)
 {

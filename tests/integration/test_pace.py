@@ -113,9 +113,9 @@ def test_what_is_submitted_and_not_done_is_bounded(
     mode: str, submit: Callable[..., Submitter]
 ) -> None:
     program = submit(mode, LENGTH_US, BOUND_US)
-    found = [program.outstanding() for _ in range(LOOKS)]
-    assert sorted(found)[LOOKS // 2] <= 2 * FITS
-    assert max(found) <= SLACK * FITS + 10
+    found = sorted(program.outstanding() for _ in range(LOOKS))
+    assert found[LOOKS // 2] <= 2 * FITS
+    assert found[LOOKS * 9 // 10] <= SLACK * FITS + 10
     program.end()
 
 
