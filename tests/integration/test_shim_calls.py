@@ -163,7 +163,7 @@ def test_a_destroyed_context_frees_what_was_allocated_in_it(play: Callable[[str]
     program = play("contexts")
     assert program.end() == "gone\n"
     freed = [m.bytes for m in program.agent.heard if isinstance(m, Free)]
-    assert sorted(freed) == [2 * MIB, 2 * MIB, 6 * MIB]
+    assert sorted(freed) == [2 * MIB, 2 * MIB, 6 * MIB, 6 * MIB]
     assert program.agent.heard[-1].type == Type.DETACH
 
 

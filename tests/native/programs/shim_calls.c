@@ -192,6 +192,9 @@ static void contexts(void)
     OK(cuMemAlloc_v2(&at, 6 * MIB));
     OK(cuMemAlloc_v2(&at, 100));
     OK(cuCtxDestroy_v2(own));
+    OK(cuCtxCreate_v2(&own, 0, device));
+    OK(cuMemAlloc_v2(&at, 6 * MIB));
+    OK(cuCtxDestroy(own)); /* which a driver may well carry out by way of the other */
     OK(cuCtxSetCurrent(context));
     OK(cuMemcpyDtoH_v2(&byte, kept + MIB, 1));
     EXPECT(byte == 5);
