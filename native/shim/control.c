@@ -137,7 +137,7 @@ static void answer(const union link_message *message)
         }
         return;
     }
-    if (message->header.type == MW_ALLOCATED) {
+    if (message->header.type == MW_ALLOCATED && request->message.header.type == MW_ALLOC) {
         const struct mw_alloc *asked = &request->message.alloc;
         memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }

@@ -10,6 +10,7 @@ import math
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.needs import forget
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
@@ -67,6 +68,8 @@ class Scene:
             if tenant.timed:
                 self.has_timed = True
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
+            if tenant.kept_until_s:
+                self._check_kept(tenant)
             if tenant.requests:
                 self.asking.append(tenant)
             if tenant.watched_s or tenant.silent_since_s is not None:
@@ -80,6 +83,19 @@ class Scene:
                     self.wake_at(tenant.stuck_until_s)
         if len(self.coming) > 1:
             self.coming.sort(key=lambda t: t.since_s)
+
+    def _check_kept(self, tenant: Tenant) -> None:
+        """Room for a driver is kept until it was measured, and not for ever; nor is it awaited so."""
+        if self.now_s < tenant.kept_until_s:
+            self.wake_at(tenant.kept_until_s)
+            return
+        for request in [r for r in tenant.requests if r.is_need]:
+            tenant.requests.remove(request)
+            text = f"room for the driver itself on GPU {request.gpu} could not be made in time"
+            self.out.append(
+                do.Refused(tenant.number, request.gpu, request.serial, "capacity", text)
+            )
+        forget(tenant)
 
     def _check_due(self, tenant: Tenant) -> None:
         """Report a tenant that has not carried out an order in time."""

@@ -17,6 +17,8 @@ class Request:
     gpu: int
     bytes: int
     is_context: bool = False
+    is_need: bool = False
+    """a driver's own, on top of its context"""
     pinned: bool = False
     managed: bool = False
 
@@ -38,6 +40,8 @@ class OnGpu:
     """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
+    needed_bytes: int = 0
+    """to be kept free for what its driver is about to take by itself"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
@@ -87,6 +91,8 @@ class Tenant:
     """when it was given the order that it has not carried out yet"""
     due_s: float = 0.0
     """when that is reported (again); 0: nothing is due"""
+    kept_until_s: float = 0.0
+    """how long room that its driver needed is kept free; 0: nothing is kept"""
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""
