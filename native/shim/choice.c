@@ -28,16 +28,12 @@ struct choice choose_leaving(const struct device *device, uint64_t bytes, bool c
         for (uint32_t i = 0; block->device == device && !block->leaves && i < block->chunk_count;
              i++) {
             struct chunk *chunk = &block->chunks[i];
-            if (!chunk->present || chunk->busy) {
+            bool seen = chunk->looked == device->turn;
+            unseen = unseen || (chunk->present && !seen);
+            if (!chunk->present || chunk->busy || (can_look && !seen)) {
                 continue;
             }
-            if (chunk->looked != device->turn) {
-                unseen = true;
-                if (can_look) {
-                    continue;
-                }
-                chunk->zeros = false;
-            }
+            chunk->zeros = chunk->zeros && seen;
             if (!best.block || leaves_before(block, chunk, &best, bytes)) {
                 best.block = block;
                 best.index = i;

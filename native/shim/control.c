@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/arena.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -18,6 +19,7 @@
 #include "shim/memory.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/segments.h"
 #include "shim/session.h"
 #include "shim/swap.h"
 #include "shim/trampoline.h"
@@ -108,10 +110,10 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .bytes = bytes,
         .resident_bytes = device->resident_bytes,
     };
-    link_send(&note, sizeof(note), MW_EVICTED);
     if (last) {
-        count_moves();
+        count_moves(); /* before the agent looks: the rest of its time were messages */
     }
+    link_send(&note, sizeof(note), MW_EVICTED);
 }
 
 /* Moves what can be moved now; in how many ns to come back. */
@@ -120,8 +122,8 @@ static uint64_t move_on(void)
     bool restored;
     uint64_t wait_ns = swap_step(&restored);
     if (restored) {
-        link_note(MW_RESTORED, session.epoch);
         count_moves();
+        link_note(MW_RESTORED, session.epoch);
     }
     return wait_ns;
 }
@@ -173,6 +175,12 @@ static void carry_out(const union link_message *message)
         break;
     case MW_MODE:
         memory_set_mode(message->mode.mode);
+        break;
+    case MW_ARENA:
+        segments_offer(&message->arena, link_take_fd());
+        break;
+    case MW_ARENA_BACK:
+        segments_back(message->arena.bytes);
         break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
@@ -251,6 +259,8 @@ static void in_forked_child(void)
     link_after_fork();
     gate_after_fork();
     memory_after_fork();
+    arena_after_fork();
+    segments_after_fork();
     swap_after_fork();
     device_after_fork();
     trampoline_after_fork();

@@ -23,6 +23,7 @@ union link_message {
     struct mw_lease_note note;
     struct mw_watch watch;
     struct mw_pinned pinned;
+    struct mw_arena arena;
     struct mw_mode mode;
     unsigned char bytes[512];
 };
@@ -57,6 +58,12 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
 /* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
  * a negative errno when the connection is gone. */
 int link_receive(union link_message *message, uint64_t timeout_ns);
+/* Control thread: the next message of this type; what else comes meanwhile is received later. */
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns);
+/* Control thread: the descriptor that the last message brought, now the caller's; -1 for none. */
+int link_take_fd(void);
+/* Whether the calling thread is the one that receives. */
+bool link_is_heard_here(void);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);

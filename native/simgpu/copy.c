@@ -4,6 +4,7 @@
 
 #include "simgpu/address.h"
 #include "simgpu/capture.h"
+#include "simgpu/inspect.h"
 #include "simgpu/stream.h"
 
 #define STAGED_BYTES (64u << 10) /* up to here the driver takes the bytes over in the call */
@@ -64,6 +65,31 @@ static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_
     return CUDA_SUCCESS;
 }
 
+/* ---- what a test has go wrong ---- */
+
+static struct {
+    _Atomic int64_t left; /* succeed, then so many below 0 fail */
+    int64_t count;
+    CUresult result;
+} failing[2];
+
+CUDA_EXPORT void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result)
+{
+    failing[to_gpu != 0].count = (int64_t)count;
+    failing[to_gpu != 0].result = (CUresult)result;
+    failing[to_gpu != 0].left = (int64_t)after;
+}
+
+static CUresult failure_of(enum sg_direction direction)
+{
+    if (direction != SG_H2D && direction != SG_D2H) {
+        return CUDA_SUCCESS;
+    }
+    int way = direction == SG_H2D;
+    int64_t left = failing[way].count ? --failing[way].left : 0;
+    return left < 0 && -left <= failing[way].count ? failing[way].result : CUDA_SUCCESS;
+}
+
 static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_side, CUstream handle,
                        enum when when)
 {
@@ -73,6 +99,7 @@ static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_si
         return CUDA_SUCCESS;
     }
     SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu));
+    SG_TRY(failure_of(copy.direction));
 
     /* Copies inside a GPU do not keep the host waiting, whatever they are called. */
     int wait = when == SYNC && copy.direction != SG_D2D && copy.direction != SG_P2P;

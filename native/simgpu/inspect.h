@@ -1,4 +1,5 @@
-/* What a test may ask the stand-in driver about the calling process, beside the driver API.
+/* What a test may ask the stand-in driver about the calling process, beside the driver API, and what
+ * it may have go wrong there.
  *
  *   int (*simgpu_counters)(struct simgpu_counters *) = dlsym(driver, "simgpu_counters");
  */
@@ -24,5 +25,9 @@ struct simgpu_counters {
 
 /* 0, or -1 before cuInit. */
 int simgpu_counters(struct simgpu_counters *out);
+
+/* From now on the calling process' next `after` copies in one direction (to the GPU, or from it to
+ * the host) succeed, and the `count` that follow return `result` and copy nothing. */
+void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result);
 
 #endif

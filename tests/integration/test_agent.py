@@ -378,14 +378,14 @@ def test_a_stopped_process_that_holds_the_gpu_has_a_state_with_a_name(
         waiter.attach(uuid_of(0))
         waiter.alloc(0, 12 * GIB)
 
-        until(lambda: agent.ps()[0].state == "overdue (stopped)", "the report")
+        until(lambda: agent.ps()[0].state == "stopped", "the report")
         assert "does not give the GPU back" in agent.log()
 
 
 def test_an_overdue_process_is_killed_if_the_agent_was_told_so(
     tmp_path: Path, pretended: Path, shims: Shims, others: Others
 ) -> None:
-    arguments = [*ARGUMENTS, "--revoke-deadline", "50ms", "--overdue-kill"]
+    arguments = [*ARGUMENTS, "--revoke-deadline", "50ms", "--overdue", "kill"]
     with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
         other = others(agent.workload())
         other.do("shim.attach(uuid_of(0))")

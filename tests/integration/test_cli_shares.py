@@ -140,7 +140,7 @@ def test_everything_is_changed_live(cli: Cli, start: Start) -> None:
 
 
 def test_the_settings_of_the_agent_are_changed_live(cli: Cli, agent: AgentProcess) -> None:
-    found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue-kill")
+    found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue", "kill")
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
     assert "250ms" in agent.directory.log.read_text()
 
@@ -155,16 +155,16 @@ def started(agent: AgentProcess, *arguments: str) -> dict[str, Any]:
 
 
 def test_what_was_set_outlives_the_agent(cli: Cli, agent: AgentProcess) -> None:
-    cli("set", "--agent", "--turn-min", "250ms", "--quantum", "200ms", "--overdue-kill")
+    cli("set", "--agent", "--turn-min", "250ms", "--quantum", "200ms", "--overdue", "kill")
     cli("set", "--agent", "--turn-factor", "4")
     agent.kill()
     found = started(agent)
-    changed = ("turn_min_s", "quantum_s", "turn_factor", "overdue_kill")
-    assert [found[name] for name in changed] == [0.25, 0.2, 4, True]
+    changed = ("turn_min_s", "quantum_s", "turn_factor", "overdue")
+    assert [found[name] for name in changed] == [0.25, 0.2, 4, "kill"]
 
     agent.signal(signal.SIGTERM)
     found = started(agent, "--turn-min", "1s")  # what the command line says is newer
-    assert [found[name] for name in changed] == [1, 0.2, 4, True]
+    assert [found[name] for name in changed] == [1, 0.2, 4, "kill"]
     cli("set", "--agent", "--turn-min", "2s")
     agent.kill()
     assert started(agent, "--turn-min", "1s")["turn_min_s"] == 2  # and older than this
@@ -173,7 +173,7 @@ def test_what_was_set_outlives_the_agent(cli: Cli, agent: AgentProcess) -> None:
     assert not agent.directory.settings.exists()
     agent.kill()
     found = started(agent)
-    assert [found[name] for name in changed] == [0.1, 0, 9, False]
+    assert [found[name] for name in changed] == [0.1, 0, 9, "report"]
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b'{"settings": {"turn_min_s": "soon"}}', b"[1]"])

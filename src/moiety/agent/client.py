@@ -44,8 +44,6 @@ class Client:
     """the GPUs where it is known what its context alone takes"""
     limits: dict[int, int] = field(default_factory=dict)
     """by GPU: what it was told that it may allocate"""
-    overdue_s: float | None = None
-    """how long it had not drained when that was last reported"""
 
     def __str__(self) -> str:
         return f"{self.program} (pid {self.pid})"

@@ -167,7 +167,7 @@ class Control:
 
     def _set_agent(self, request: requests.SetAgent) -> requests.Done:
         before = kept.Kept() if request.defaults else self.changed
-        changed = before.and_then(request.settings, request.overdue_kill)
+        changed = before.and_then(request.settings)
         as_started = self.options.settings_over(self.node.settings)
         try:
             found = changed.over(as_started)
@@ -176,11 +176,12 @@ class Control:
         kept.write(self.directory, changed, self.options)
         self.changed = changed
         self.node.set_settings(found)
-        self.node.log.info("settings", changed=changed.settings, overdue_kill=found.overdue_kill)
+        self.node.log.info("settings", changed=changed.settings)
         return requests.Done()
 
     async def _status(self) -> requests.NodeStatus:
         loop = asyncio.get_running_loop()
+        arena = self.node.arena
         usages: dict[int, Usage] = {}
         driver = ""
         try:
@@ -196,7 +197,9 @@ class Control:
             up_s=loop.time() - self.began_s,
             settled=self.node.settled,
             simulated=is_simulated(),
-            arena_bytes=self.node.settings.arena_bytes,
+            arena_bytes=arena.size_bytes if arena else 0,
+            arena_ready_bytes=arena.ready_bytes if arena else 0,
+            arena_used_bytes=arena.used_bytes() if arena else 0,
             workloads=len(self.workloads.by_id),
             tenants=len(self.node.clients),
             gpus=gpu_rows(self.node, usages),

@@ -114,17 +114,22 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
 
 
 def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
-    client.overdue_s = wanted.waited_s
     node.timeline.overdue(client.number, wanted.waited_s)
     node.log.warning(
         "does not give the GPU back",
         client=str(client),
         waited_s=round(wanted.waited_s, 3),
-        stopped=processes.is_stopped(client.pid),
+        state=wanted.state,
         kill=wanted.kill,
     )
     if wanted.kill:
         processes.kill(client.pidfd)
+
+
+def _look(node: Node, client: Client, wanted: do.Look) -> None:
+    """What is found is an event of its own, after what else this one brought about."""
+    del wanted
+    node.loop.call_at(node.loop.time(), node.look, client)
 
 
 _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
@@ -136,4 +141,5 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Evict: _evict,
     do.Watch: _watch,
     do.Overdue: _overdue,
+    do.Look: _look,
 }

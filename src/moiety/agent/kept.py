@@ -17,19 +17,17 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """settings.json: what was typed, by field of the arbiter's settings."""
 
     settings: dict[str, str] = {}
-    overdue_kill: bool | None = None
     beside: dict[str, Any] = {}
     """what the command line said of them then: an agent that was killed comes back with the same
     one, and was told otherwise since"""
 
     def over(self, settings: Settings) -> Settings:
         """These settings with the changes made to them; raises ValueError with a sentence."""
-        return changed_settings(settings, self.settings, self.overdue_kill)
+        return changed_settings(settings, self.settings)
 
-    def and_then(self, settings: dict[str, str], overdue_kill: bool | None) -> Kept:
+    def and_then(self, settings: dict[str, str]) -> Kept:
         """These changes, and then others."""
-        kill = self.overdue_kill if overdue_kill is None else overdue_kill
-        return Kept(self.settings | settings, kill, self.beside)
+        return Kept(self.settings | settings, self.beside)
 
 
 def write(directory: Directory, kept: Kept, options: Options | None) -> None:
@@ -39,7 +37,7 @@ def write(directory: Directory, kept: Kept, options: Options | None) -> None:
     next command line says is newer.
     """
     kept = msgspec.structs.replace(kept, beside=options.settings if options else {})
-    if not kept.settings and kept.overdue_kill is None:
+    if not kept.settings:
         directory.settings.unlink(missing_ok=True)
     else:
         write_whole(directory.settings, msgspec.json.encode(kept) + b"\n")
@@ -62,7 +60,7 @@ def read(directory: Directory, options: Options, log: Any) -> Kept:
         return Kept()
     newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
     named = {field: text for field, text in kept.settings.items() if field not in newer}
-    return Kept(named, None if "overdue_kill" in newer else kept.overdue_kill, kept.beside)
+    return Kept(named, kept.beside)
 
 
 def _set_aside(path: Path) -> str:

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from moiety.agent import hands
+from moiety.agent import hands, processes
+from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -88,6 +89,9 @@ class Node:
         self.clients: dict[int, Client] = {}
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
+        self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.arena: Arena | None = None
+        """host memory that is made ready, where it is"""
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -113,6 +117,8 @@ class Node:
         now_s = self.timeline.now_s = self.loop.time()
         for instruction in self.arbiter.step(now_s, event):
             hands.carry_out(self, instruction)
+        for call in self.on_fed:
+            call(event)
         deadline_s = self.arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
@@ -206,6 +212,11 @@ class Node:
         if not self._expected:
             self._settle("everybody is back")
 
+    def look(self, client: Client) -> None:
+        """Tell the arbiter whether a process that is slow to answer is stopped."""
+        if client.number in self.clients:
+            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
+
     # GPUs are measured
 
     def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
@@ -292,6 +303,8 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        if self.arena:
+            self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)
 
     def _settle(self, reason: str) -> None:

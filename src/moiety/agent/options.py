@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.arbiter.settings import Settings
+from moiety.agent.host import available_bytes
+from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.share import check_quantum
 from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
+ARENA_MOST: Final = 0.95
+"""of the same; no arena can be asked for that takes more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Options:
 
     capacity_bytes: int | None = None
     arena_bytes: int | None = None
+    arena_ready_bytes: int | None = None
+    """the most of it that is prepared before it is needed; None: whatever could be"""
     gpus: tuple[int, ...] | None = None
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
@@ -91,9 +96,24 @@ def parse_quantum(text: str) -> float:
     return check_quantum(value) if (value := parse_duration(text)) else value
 
 
+def parse_overdue(text: str) -> Overdue:
+    """What is done about who does not give a GPU back in time; raises ValueError."""
+    try:
+        return Overdue(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
+
+
 FLAGS: Final = (
     Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
     Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
+    Flag(
+        "--arena-ready",
+        "arena_ready_bytes",
+        parse_bytes,
+        "SIZE",
+        "prepare at most so much of it ahead of need",
+    ),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
     Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
     Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
@@ -106,9 +126,8 @@ FLAGS: Final = (
     ),
     Flag("--link", "link_bytes_per_s", parse_speed, "SIZE", "assumed speed of the link", True),
     Flag("--revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", True),
+    Flag("--overdue", "overdue", parse_overdue, "WHAT", "then also: report, fence or kill", True),
 )
-KILL_FLAG: Final = "--overdue-kill"
-KILL_HELP: Final = "kill a program that does not give the GPU back in time"
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -116,7 +135,6 @@ def parse(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
     for flag in FLAGS:
         parser.add_argument(flag.name, dest=flag.field)
-    parser.add_argument(KILL_FLAG, dest="overdue_kill", action="store_true")
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
     try:
         given, rest = parser.parse_known_args(list(arguments))
@@ -139,27 +157,13 @@ def from_values(values: dict[str, Any]) -> Options:
             except ValueError as error:
                 raise ValueError(f"{flag.name}: {error}") from None
             (settings if flag.of_arbiter else own)[flag.field] = value
-    if values.get("overdue_kill"):
-        settings["overdue_kill"] = True
     return Options(settings=settings, **own)
 
 
-def changed_settings(settings: Settings, texts: dict[str, str], kill: bool | None) -> Settings:
+def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
     """Settings with what was typed for some fields; raises ValueError with a sentence."""
     known = {flag.field: flag for flag in FLAGS if flag.of_arbiter}
     unknown = [field for field in texts if field not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} cannot be changed while the agent runs")
-    found = from_values({**texts, "overdue_kill": False}).settings
-    if kill is not None:
-        found["overdue_kill"] = kill
-    return dataclasses.replace(settings, **found)
-
-
-def available_bytes() -> int:
-    """Host memory that could be used now without swapping."""
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return dataclasses.replace(settings, **from_values(texts).settings)

@@ -56,9 +56,9 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped it: then it cannot give anything back."""
+    """Whether a signal, a debugger or a freezer stopped it: then it cannot give anything back."""
     fields = _stat(pid)
-    return fields is not None and fields[0] in ("T", "t")
+    return fields is not None and (fields[0] in ("T", "t") or _is_frozen(pid))
 
 
 def name_of(pid: int) -> str:
@@ -76,6 +76,17 @@ def kill(pidfd: int) -> None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def _is_frozen(pid: int) -> bool:
+    """Whether its control group is frozen (a paused container); cgroup v2 only."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            own = next(line[3:].strip() for line in file if line.startswith("0::"))
+        with open(f"/sys/fs/cgroup{own}/cgroup.events") as file:
+            return "frozen 1" in file.read()
+    except (OSError, StopIteration):
+        return False
 
 
 def _stat(pid: int) -> list[str] | None:

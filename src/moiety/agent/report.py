@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from moiety.agent import processes
 from moiety.agent.client import Client
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
@@ -89,8 +88,10 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
 
 
 def _state(client: Client, view: TenantView) -> str:
-    if client.overdue_s is not None:
-        return "overdue (stopped)" if processes.is_stopped(client.pid) else "overdue"
+    if view.is_stopped:
+        return "stopped"
+    if view.is_overdue and view.state != "fenced":
+        return "overdue"
     if client.connection.closed:
         return "unconnected"
     return view.state

@@ -72,7 +72,6 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
 
     settings: dict[str, str]
     """by field of the arbiter's settings, as typed"""
-    overdue_kill: bool | None = None
     defaults: bool = False
     """forget first what was changed before"""
 
@@ -171,6 +170,10 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     gpus: list[GpuRow]
     settings: dict[str, float | int | str | bool] = {}
     """how the arbiter decides, by field"""
+    arena_ready_bytes: int = 0
+    """of `arena_bytes`: its pages are there"""
+    arena_used_bytes: int = 0
+    """of `arena_bytes`: evicted data is in it"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

@@ -26,7 +26,10 @@ KINDS: Final = {
     State.WAITING: "waiting",
     State.COMING: "restoring",
     State.HOLDING: "held",
+    State.UNDRAINABLE: "held",
     State.DRAINING: "draining",
+    State.STOPPED: "draining",
+    State.FENCED: "draining",
 }
 
 SpanRecord = tuple[str, int, int, float, float, int, str]

@@ -26,6 +26,7 @@ LEFT_OVER = 0.02
 """for those who ask nothing, together, when the whole GPU was promised to others"""
 EXACT_S = 1e-6
 """less does not matter"""
+_USES_NOTHING = frozenset({State.OUT, State.WAITING, State.STOPPED})
 _LAG_TURNS = 4
 _FADES_S = 2.0
 """after so long a sleep, a third of a lag is left"""
@@ -153,7 +154,7 @@ class Accounts:
         for tenant in self._ledger.tenants.values():
             tenant.rate = 0.0
             state = tenant.state
-            waits = state is State.OUT or state is State.WAITING
+            waits = state in _USES_NOTHING
             for gpu, on in tenant.gpus.items():
                 on.rate = 0.0
                 if waits:

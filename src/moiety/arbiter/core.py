@@ -23,7 +23,8 @@ from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.settings import GpuSpec, Settings
-from moiety.arbiter.states import Cause, State
+from moiety.arbiter.spill import needs
+from moiety.arbiter.states import REVOKED, Cause, State
 from moiety.arbiter.tenant import OnGpu, Request, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.arbiter.views import GpuView, TenantView, view_gpu, view_tenant
@@ -103,6 +104,10 @@ class Arbiter:
         entry = self._ledger.entry(tenant, gpu)
         return entry.charged_bytes if entry else 0
 
+    def host_needs(self) -> dict[int, int]:
+        """Bytes of host memory that each tenant's data could need at one time."""
+        return needs(self._ledger)
+
     def managed_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU that the driver pages; 0 if it is not there."""
         entry = self._ledger.entry(tenant, gpu)
@@ -114,6 +119,7 @@ class Arbiter:
         self._leave(event.tenant)
         tenant = Tenant(
             event.tenant,
+            event.name,
             epoch=event.epoch,
             resumed=event.resumed or event.holding or event.epoch > 0,
             pinned=event.pinned,
@@ -162,7 +168,7 @@ class Arbiter:
             self._refuse(event, "capacity", taken[0])
             return
         self._ledger.parts_changed = True
-        holding = tenant.state is State.HOLDING
+        holding = tenant.holds
         tenant.gpus[event.gpu] = OnGpu(
             residue_bytes=event.residue_bytes,
             limit_bytes=event.limit_bytes,
@@ -189,6 +195,7 @@ class Arbiter:
         if tenant := self._ledger.tenants.get(event.tenant):
             had_orders = tenant.has_orders
             self._ledger.parts_changed = True
+            tenant.counted.pop(event.gpu, None)
             if event.gpu in tenant.gpus:
                 self._ledger.on_change(tenant, (event.gpu,), self._now_s)
                 del tenant.gpus[event.gpu]
@@ -245,7 +252,7 @@ class Arbiter:
             return
         request = Request(event.serial, event.gpu, 0, is_context=True, is_need=True)
         tenant.requests.append(request)
-        tenant.kept_until_s = self._now_s + self._settings.revoke_deadline_s
+        tenant.needs_until_s = self._now_s + self._settings.revoke_deadline_s
 
     def _freed(self, event: ev.Freed) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
@@ -259,11 +266,13 @@ class Arbiter:
         if event.managed:
             entry.managed_bytes = max(0, entry.managed_bytes - event.bytes)
         entry.charged_bytes = max(0, entry.charged_bytes - event.resident_bytes)
+        if event.gpu in tenant.counted:
+            tenant.counted[event.gpu] -= event.resident_bytes
         tenant.trim(event.gpu)
 
     def _wanted(self, event: ev.Wanted) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
-            if tenant.state is State.HOLDING:
+            if tenant.holds:
                 tenant.wants_again = True  # it may have crossed the grant, or not: better twice
             self._want(tenant)
 
@@ -272,8 +281,9 @@ class Arbiter:
         if tenant.state is State.OUT:
             self._accounts.wake(tenant)
             self._ledger.move(tenant, Cause.WANTED, self._now_s)
-        elif tenant.state is State.DRAINING:
+        elif tenant.state in REVOKED and not tenant.wants_again:
             tenant.wants_again = True
+            tenant.wants_since_s = self._now_s
 
     # What they have done
 
@@ -286,16 +296,22 @@ class Arbiter:
     def _residency(self, event: ev.Residency) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         entry = self._ledger.entry(event.tenant, event.gpu)
-        if tenant and entry and tenant.state is State.DRAINING:
-            entry.charged_bytes = event.resident_bytes
-            tenant.trim(event.gpu)
+        if tenant and entry and tenant.state in REVOKED:
+            tenant.counted[event.gpu] = event.resident_bytes
 
     def _drained(self, event: ev.Drained) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
-        if tenant is None or tenant.state is not State.DRAINING or event.epoch != tenant.epoch:
+        if tenant is None:
             return
+        counted, tenant.counted = tenant.counted, {}
+        if tenant.state not in REVOKED or event.epoch != tenant.epoch:
+            return  # it was reopened meanwhile, so that what was counted is not true any more
+        for gpu, resident in counted.items():
+            tenant.gpus[gpu].charged_bytes = max(0, resident)
+            tenant.trim(gpu)
         self._answered(tenant)
-        again = tenant.wants_again or any(not r.is_context for r in tenant.requests)
+        tenant.reopens = tenant.gave_up = 0
+        again = tenant.stands_at_gate
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
 
     def _evicted(self, event: ev.Evicted) -> None:
@@ -319,15 +335,28 @@ class Arbiter:
         if tenant.has_orders:
             tenant.told_s = self._now_s
             tenant.due_s = self._now_s + self._settings.revoke_deadline_s
+            tenant.look_s = self._now_s + self._settings.look_after_s
 
     def _answered(self, tenant: Tenant) -> None:
         """It did what it was told, or some of it."""
-        tenant.silent = False
+        tenant.silent = tenant.stopped = False
         tenant.due_s = 0.0
+
+    def _looked(self, event: ev.Looked) -> None:
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is None or tenant.stopped == event.stopped:
+            return
+        if event.stopped and not tenant.due_s:
+            return  # it has answered meanwhile
+        tenant.stopped = tenant.silent = event.stopped
+        if event.stopped and tenant.state is State.DRAINING:
+            self._ledger.move(tenant, Cause.STOPPED, self._now_s)
+        elif not event.stopped and tenant.state is State.STOPPED:
+            self._ledger.move(tenant, Cause.CONTINUED, self._now_s)
 
     def _idled(self, event: ev.Idle) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
-        if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
+        if tenant and tenant.holds and tenant.epoch == event.epoch:
             tenant.silent_since_s = self._now_s - tenant.watched_s
             tenant.watched_s = 0.0
 
@@ -368,6 +397,10 @@ class Arbiter:
         for tenant in self._ledger.tenants.values():
             self._set_turn(tenant)
 
+    def _arena_set(self, event: ev.ArenaSet) -> None:
+        self._ledger.arena_bytes = event.arena_bytes
+        self._ledger.arena_reason = event.reason
+
     def _ticked(self, event: ev.Tick) -> None:
         del event
 
@@ -399,8 +432,10 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Idle: Arbiter._idled,
     ev.Busy: Arbiter._busied,
     ev.Pinned: Arbiter._pinned,
+    ev.Looked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,
+    ev.ArenaSet: Arbiter._arena_set,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,
 }

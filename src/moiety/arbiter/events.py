@@ -26,6 +26,8 @@ class Joined:
     pinned: bool = False
     resumed: bool = False
     share: Share = NOTHING_ASKED
+    name: str = ""
+    """how people know it; for sentences"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,14 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """The answer to `Look`: whether a signal, a debugger or a freezer stopped the process."""
+
+    tenant: int
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShareSet:
     """What a process is promised has changed; `Arbiter.refuse_share` said that it can be."""
 
@@ -194,6 +204,14 @@ class SettingsSet:
     """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
 
     settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaSet:
+    """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
+
+    arena_bytes: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +241,10 @@ Event = (
     | Idle
     | Busy
     | Pinned
+    | Looked
     | ShareSet
     | SettingsSet
+    | ArenaSet
     | Tick
     | Settled
 )

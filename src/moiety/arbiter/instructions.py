@@ -89,12 +89,20 @@ class Overdue:
     """The process did not do what it was told within the deadline: report it, kill it if `kill`.
 
     It was told to drain, or to move memory out, or there is room and it does not restore.
-    Repeated every deadline until it answers.
+    Repeated every deadline until it answers. `state` is the tenant's as of now.
     """
 
     tenant: int
     waited_s: float
-    kill: bool
+    state: str
+    kill: bool = False
 
 
-Instruction = Admitted | Refused | Room | Grant | Revoke | Evict | Watch | Overdue
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Find out whether the process is stopped, and tell with `Looked`: it is slow to answer."""
+
+    tenant: int
+
+
+Instruction = Admitted | Refused | Room | Grant | Revoke | Evict | Watch | Overdue | Look

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.states import Cause, State, after
+from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
 from moiety.arbiter.tenant import OnGpu, Tenant
 
 Change = Callable[[Tenant, Iterable[int], float], None]
@@ -53,6 +53,8 @@ class Ledger:
     ) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
         self.arena_bytes = arena_bytes
+        self.arena_reason = ""
+        """why that is less than was wanted, if it is"""
         self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
         self.queue: list[int] = []
@@ -80,7 +82,7 @@ class Ledger:
             self.parts_changed = True
         if before is State.WAITING:
             self.queue.remove(tenant.number)
-        elif before is State.HOLDING or before is State.DRAINING:
+        elif before in WITH_LEASE or before is State.DRAINING:
             tenant.held_s += now_s - tenant.since_s
         if tenant.state is State.WAITING:
             if cause is Cause.POSTPONED:
@@ -88,7 +90,7 @@ class Ledger:
             else:
                 self.queue.append(tenant.number)
                 tenant.waits_since_s = now_s
-        if before is not State.HOLDING:
+        if tenant.state not in REVOKED:
             tenant.wants_again = False
         tenant.since_s = now_s
         tenant.watched_s = 0.0
@@ -101,7 +103,7 @@ class Ledger:
         balances = {gpu: Balance() for gpu in self.specs}
         for tenant in self.tenants.values():
             state = tenant.state
-            stays = state is State.HOLDING or state is State.COMING
+            stays = state is State.COMING or state in WITH_LEASE
             is_firm = tenant.pinned or tenant.silent or tenant.stuck_until_s > 0
             for gpu, on in tenant.gpus.items():
                 balance = balances[gpu]

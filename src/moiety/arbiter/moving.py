@@ -49,9 +49,7 @@ def _evict(scene: Scene, gpu: int, short: int) -> None:
 
 def _order(scene: Scene, victim: Tenant, gpu: int, amount: int) -> None:
     if not victim.has_orders:
-        victim.told_s = scene.now_s
-        victim.due_s = scene.now_s + scene.settings.revoke_deadline_s
-        scene.wake_at(victim.due_s)
+        scene.expect(victim, scene.settings.revoke_deadline_s)
     victim.gpus[gpu].orders.append(amount)
     scene.balances[gpu].leaving_bytes += amount
     scene.out.append(do.Evict(victim.number, gpu, amount))
@@ -76,9 +74,7 @@ def give_room(scene: Scene) -> None:
             tenant.room_given = True
             if not tenant.restored and not scene.misses(tenant):
                 longest_s = 4 * scene.turns.move_s(tenant.coming_bytes)
-                tenant.told_s = scene.now_s
-                tenant.due_s = scene.now_s + scene.settings.revoke_deadline_s + longest_s
-                scene.wake_at(tenant.due_s)
+                scene.expect(tenant, scene.settings.revoke_deadline_s + longest_s)
 
 
 def finish_coming(scene: Scene) -> bool:
@@ -99,9 +95,10 @@ def finish_coming(scene: Scene) -> bool:
         tenant.turns += 1
         tenant.coming_bytes = 0
         tenant.room_given = tenant.restored = False
-        tenant.stuck_until_s = tenant.due_s = 0.0
+        tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
         tenant.round_s = scene.accounts.round_s(tenant)
-        tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
+        turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
+        tenant.turn_ends_s = scene.now_s + turn_s
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)
@@ -136,14 +133,14 @@ def _answer(scene: Scene, tenant: Tenant) -> None:
         if request.is_context:
             ready = balance.free_bytes >= 0
             if ready and request.is_need:
-                tenant.kept_until_s = scene.now_s + KEPT_S
-                scene.wake_at(tenant.kept_until_s)
+                tenant.needs_until_s = scene.now_s + KEPT_S
+                scene.wake_at(tenant.needs_until_s)
             if not ready:
                 tenant.blocked_by = "room for its context is being made"
         else:
             settled = balance.staying_bytes - balance.pending_bytes
             left = balance.capacity_bytes - max(settled, balance.charged_bytes)
-            ready = tenant.state is State.HOLDING and left >= request.bytes
+            ready = tenant.holds and left >= request.bytes
         if not ready:
             waiting.append(request)
             continue

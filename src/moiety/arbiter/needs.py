@@ -52,6 +52,6 @@ def reserve(
 
 def forget(tenant: Tenant) -> None:
     """Keep room for it no longer."""
-    tenant.kept_until_s = 0.0
+    tenant.needs_until_s = 0.0
     for on in tenant.gpus.values():
         on.needed_bytes = 0

@@ -9,10 +9,11 @@ import math
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
+from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
 from moiety.arbiter.settings import Settings
-from moiety.arbiter.states import Cause, State
+from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.model.units import format_bytes
@@ -50,32 +51,32 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
-        self.has_timed = False
+        self.has_rivals = False
         self.has_limited = False
         self._look()
         self.balances = ledger.balances()
 
     def _look(self) -> None:
-        """Sort the tenants by what they do, and report who is overdue."""
+        """Sort the tenants by what they do, and look after those who are late."""
         for tenant in self.ledger.tenants.values():
+            if tenant.due_s or tenant.stopped:
+                self.wake_at(look_after(self, tenant))
             state = tenant.state
-            if state is State.HOLDING:
+            if state in WITH_LEASE:
                 self.holding.append(tenant)
             elif state is State.COMING:
                 self.coming.append(tenant)
             elif state is State.DRAINING:
                 self.draining.append(tenant)
-            if tenant.timed:
-                self.has_timed = True
+            if tenant.timed or tenant.share.latency:
+                self.has_rivals = True
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
-            if tenant.kept_until_s:
-                self._check_kept(tenant)
+            if tenant.needs_until_s:
+                self._check_needs(tenant)
             if tenant.requests:
                 self.asking.append(tenant)
             if tenant.watched_s or tenant.silent_since_s is not None:
                 self.watched.append(tenant)
-            if tenant.due_s:
-                self._check_due(tenant)
             if tenant.stuck_until_s:
                 if self.now_s >= tenant.stuck_until_s:
                     tenant.stuck_until_s = 0.0
@@ -84,10 +85,10 @@ class Scene:
         if len(self.coming) > 1:
             self.coming.sort(key=lambda t: t.since_s)
 
-    def _check_kept(self, tenant: Tenant) -> None:
-        """Room for a driver is kept until it was measured, and not for ever; nor is it awaited so."""
-        if self.now_s < tenant.kept_until_s:
-            self.wake_at(tenant.kept_until_s)
+    def _check_needs(self, tenant: Tenant) -> None:
+        """Room for a driver is neither kept for ever nor awaited so."""
+        if self.now_s < tenant.needs_until_s:
+            self.wake_at(tenant.needs_until_s)
             return
         for request in [r for r in tenant.requests if r.is_need]:
             tenant.requests.remove(request)
@@ -97,15 +98,12 @@ class Scene:
             )
         forget(tenant)
 
-    def _check_due(self, tenant: Tenant) -> None:
-        """Report a tenant that has not carried out an order in time."""
-        if self.now_s >= tenant.due_s:
-            waited_s = self.now_s - tenant.told_s
-            kill = self.settings.overdue_kill
-            self.out.append(do.Overdue(tenant.number, waited_s, kill=kill))
-            tenant.silent = tenant.state is State.DRAINING or tenant.has_orders
-            tenant.due_s = self.now_s + self.settings.revoke_deadline_s
-        self.wake_at(tenant.due_s)
+    def expect(self, tenant: Tenant, within_s: float) -> None:
+        """It was told to do something just now: note when that becomes late."""
+        tenant.told_s = self.now_s
+        tenant.due_s = self.now_s + within_s
+        tenant.look_s = self.now_s + self.settings.look_after_s
+        self.wake_at(min(tenant.due_s, tenant.look_s))
 
     def wake_at(self, when_s: float) -> None:
         """Have the next round no later than this."""
@@ -128,20 +126,30 @@ class Scene:
             tenant
         )
 
+    def spare_bytes(self, gpu: int) -> int:
+        """What is free on a GPU beyond what those who come and grow still miss."""
+        spare = self.balances[gpu].free_bytes
+        for tenant in self.coming:
+            if on := tenant.gpus.get(gpu):
+                spare -= on.allocated_bytes - on.charged_bytes
+        return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
+
     def rivals(self, tenant: Tenant) -> list[Tenant]:
         """Those who hold or come and must not hold together with it, though memory may suffice."""
-        if not self.has_timed:
+        if not self.has_rivals:
             return []
         return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
 
     def is_drained_for(self, tenant: Tenant) -> bool:
         """Whether no rival's last work is still finishing."""
-        return not self.has_timed or not any(
+        return not self.has_rivals or not any(
             are_rivals(other, tenant) and not other.silent for other in self.draining
         )
 
     def why_never(self, tenant: Tenant) -> str:
         """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
+        if tenant.stopped:
+            return "it is stopped; it goes on once it is continued (kill -CONT)"
         if tenant.silent:
             return "it does not move its memory out as it was told"
         for gpu, on in tenant.gpus.items():
@@ -154,13 +162,20 @@ class Scene:
         """Name what stands in the way of a tenant, in words and numbers."""
         need = format_bytes(tenant.gpus[gpu].allocated_bytes)
         room = format_bytes(self.balances[gpu].capacity_bytes)
-        why = [
-            f"tenant {other.number}'s {format_bytes(stays)} {_why_firm(other)}"
+        others = [
+            (other, stays)
             for other, on in self.ledger.on(gpu)
             if other is not tenant and (stays := other.staying_bytes(on)) > 0
         ]
+        why = [
+            f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others
+        ]
+        late = [
+            f"{other.label}, which {found}" for other, _ in others if (found := why_late(other))
+        ]
+        waits = f"waits for {' and '.join(late)}: " if late else ""
         beside = f" beside {', '.join(why)}" if why else ""
-        return f"its {need} do not fit into the {room} of GPU {gpu}{beside}"
+        return f"{waits}its {need} do not fit into the {room} of GPU {gpu}{beside}"
 
     def gives(self, holder: Tenant, gpu: int) -> int:
         """What a holder's going makes room for."""
@@ -186,6 +201,8 @@ class Scene:
         A higher class need not wait, a lower one waits for silence. Within a class, if a part of
         the time was asked for, a turn goes on as long as its holder is further behind.
         """
+        if self.now_s < tenant.kept_until_s:
+            return False
         move_bytes = self.move_bytes(waiting) if waiting else 0
         if self.now_s >= self.idle_at_s(tenant, move_bytes):
             return True
@@ -212,10 +229,16 @@ class Scene:
         """Take a lease back."""
         self.holding.remove(tenant)
         self.draining.append(tenant)
+        began_s = tenant.told_s
+        settings = self.settings
         self.move(tenant, Cause.REVOKED)
-        tenant.told_s = self.now_s
-        tenant.due_s = self.now_s + self.settings.revoke_deadline_s
-        self.wake_at(tenant.due_s)
+        self.expect(tenant, settings.revoke_deadline_s)
+        self.wake_at(self.now_s + settings.reopen_after_s)
+        if self.now_s > tenant.kept_until_s + settings.reopen_after_s:
+            tenant.reopens = 0
+        if tenant.reopens and not tenant.gave_up:  # the same hand-off goes on
+            tenant.told_s = began_s
+            tenant.due_s = began_s + settings.revoke_deadline_s
         self.out.append(do.Revoke(tenant.number, tenant.epoch))
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
@@ -268,14 +291,19 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
     Equals need no more than the order of their turns; and who holds and grows does not fall
     behind meanwhile.
     """
-    return (holder.timed or waiting.timed) and waiting.state is not State.HOLDING
+    return (holder.timed or waiting.timed) and not waiting.holds
 
 
 def are_rivals(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants must take turns even if both fit: one's share of time is promised."""
+    """Whether two tenants must take turns even if both fit.
+
+    A part of the time was promised to one, or one goes first at once: what the other has queued
+    would be in its way.
+    """
     return (
-        (one.timed or other.timed)
+        (one.timed or other.timed or one.share.latency != other.share.latency)
         and one is not other
+        and not (one.is_beyond or other.is_beyond)
         and not one.gpus.keys().isdisjoint(other.gpus.keys())
     )
 
@@ -286,6 +314,10 @@ def movable_bytes(tenant: Tenant, on: OnGpu) -> int:
 
 
 def _why_firm(tenant: Tenant) -> str:
+    if tenant.stopped:
+        return "(it is stopped)"
+    if tenant.is_beyond:
+        return "(it cannot be drained)"
     if tenant.silent:
         return "(it does not answer)"
     if tenant.stuck_until_s > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,17 @@ class GpuSpec:
     gpu: int
     total_bytes: int
     capacity_bytes: int
+
+
+class Overdue(StrEnum):
+    """What is done about a tenant that does not give a GPU back by the deadline."""
+
+    REPORT = "report"
+    """it is named, and who fits beside it goes on"""
+    FENCE = "fence"
+    """and it gets no lease any more until it has answered, also if it waits for one"""
+    KILL = "kill"
+    """its process is killed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +56,18 @@ class Settings:
     """assumed until hand-offs were measured"""
     revoke_deadline_s: float = 10.0
     """a drain that takes longer is reported, and so is a move that makes no progress for so long"""
-    overdue_kill: bool = False
-    """and its process is killed"""
+    overdue: Overdue = Overdue.REPORT
+    """and what else is done then"""
+    reopen_after_s: float = 0.25
+    """a drain that takes longer while a thread stands at the gate gets its lease back for a
+    moment; twice as long for each time before in the same hand-off, since what seems stuck may
+    only be a long kernel"""
+    reopen_for_s: float = 0.05
+    reopen_most: int = 5
+    """so often in one hand-off"""
+    retry_min_s: float = 1.0
+    """who could not be drained is not revoked again for so long; longer each time"""
+    retry_max_s: float = 60.0
+    look_after_s: float = 0.1
+    """an order that is not carried out for so long may have been given to a stopped process"""
+    look_every_s: float = 0.25

@@ -1,15 +1,23 @@
 """The states of a tenant, with every transition there is.
 
                  wanted                chosen               ready
-      +-----+ ---------> +---------+ ---------> +--------+ ------> +---------+
-      | OUT |            | WAITING |            | COMING |         | HOLDING |
-      +-----+ <--+  +--> +---------+ <--------- +--------+         +---------+
-                 |  |                 postponed                         |
-         drained |  | drained, and wanted again                         | revoked
-                 |  |                                                   v
+      +-----+ ---------> +---------+ ---------> +--------+ ------> +---------+ reopened
+      | OUT |            | WAITING |            | COMING |         | HOLDING | <---------+
+      +-----+ <--+  +--> +---------+ <--------- +--------+         +---------+           |
+                 |  |                 postponed                         | revoked        |
+         drained |  | drained, and wanted again                         v                |
+                 |  |                                             +----------+           |
+                 +--+-------------------------------------------- | DRAINING | ----------+
                  |  |                                             +----------+
-                 +--+---------------------------------------------| DRAINING |
-                                                                  +----------+
+                 |  |                          stopped, continued  |  |  | ^
+                 |  |          +---------+ <-----------------------+  |  | | revoked
+                 +--+--------- | STOPPED | ---> DRAINING              |  | |
+                 |  |          +---------+               fenced       |  | |
+                 |  |          +--------+ <---------------------------+  | |
+                 +--+--------- | FENCED |                               v | gave up
+                               +--------+                         +-------------+
+                                                                  | UNDRAINABLE |
+                                                                  +-------------+
 
 A tenant that leaves does so from any state, and its bytes are free at once.
 """
@@ -33,6 +41,12 @@ class State(Enum):
     """has the lease; every byte is resident"""
     DRAINING = "draining"
     """revoked: its last work is finishing"""
+    UNDRAINABLE = "undrainable"
+    """has its lease back, because its last work waits for threads of its own that need one"""
+    STOPPED = "stopped"
+    """revoked, and its process is stopped, so that it cannot answer"""
+    FENCED = "fenced"
+    """revoked, and so late that it gets no lease and nobody waits for it until it answers"""
 
 
 class Cause(Enum):
@@ -46,6 +60,13 @@ class Cause(Enum):
     REVOKED = "revoked"
     DRAINED = "drained"
     DRAINED_WANTING = "drained, and wanted again"
+    REOPENED = "reopened"
+    """its drain makes no progress while a thread stands at the gate: for a moment it goes on"""
+    GAVE_UP = "gave up"
+    """and that did not help, as often as it was done"""
+    STOPPED = "stopped"
+    CONTINUED = "continued"
+    FENCED = "fenced"
 
 
 TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
@@ -56,7 +77,22 @@ TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
     (State.HOLDING, Cause.REVOKED): State.DRAINING,
     (State.DRAINING, Cause.DRAINED): State.OUT,
     (State.DRAINING, Cause.DRAINED_WANTING): State.WAITING,
+    (State.DRAINING, Cause.REOPENED): State.HOLDING,
+    (State.DRAINING, Cause.GAVE_UP): State.UNDRAINABLE,
+    (State.UNDRAINABLE, Cause.REVOKED): State.DRAINING,
+    (State.DRAINING, Cause.STOPPED): State.STOPPED,
+    (State.STOPPED, Cause.CONTINUED): State.DRAINING,
+    (State.STOPPED, Cause.DRAINED): State.OUT,
+    (State.STOPPED, Cause.DRAINED_WANTING): State.WAITING,
+    (State.DRAINING, Cause.FENCED): State.FENCED,
+    (State.FENCED, Cause.DRAINED): State.OUT,
+    (State.FENCED, Cause.DRAINED_WANTING): State.WAITING,
 }
+
+WITH_LEASE: Final = frozenset({State.HOLDING, State.UNDRAINABLE})
+"""its lease word is open"""
+REVOKED: Final = frozenset({State.DRAINING, State.STOPPED, State.FENCED})
+"""its lease word was closed, and it has not answered"""
 
 
 def after(state: State, cause: Cause) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
-from moiety.arbiter.states import State
+from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
 
@@ -55,6 +55,8 @@ class Tenant:
     """One process."""
 
     number: int
+    name: str = ""
+    """how people know it: program and pid"""
     state: State = State.OUT
     epoch: int = 0
     resumed: bool = False
@@ -66,7 +68,11 @@ class Tenant:
     """its last eviction failed: no victim until then, or until it held a lease again"""
     silent: bool = False
     """it has not answered an order for too long: its memory counts as unable to leave"""
+    stopped: bool = False
+    """and that is why: its process is stopped (SIGSTOP, a frozen container)"""
     wants_again: bool = False
+    wants_since_s: float = 0.0
+    """when it said so, or asked for memory, after its lease was taken back"""
     gpus: dict[int, OnGpu] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     since_s: float = 0.0
@@ -74,6 +80,8 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
+    is_guest: bool = False
+    """it passed others in the queue, and leaves as soon as one of them could come"""
     silent_since_s: float | None = None
     """it has submitted nothing since then; None: nobody knows of that"""
     silences: Silences = field(default_factory=Silences)
@@ -91,7 +99,17 @@ class Tenant:
     """when it was given the order that it has not carried out yet"""
     due_s: float = 0.0
     """when that is reported (again); 0: nothing is due"""
+    look_s: float = 0.0
+    """when to look whether its process is stopped"""
+    reopens: int = 0
+    """how often its lease was given back in this hand-off, so that its last work can end"""
+    gave_up: int = 0
+    """how often in a row it could not be drained"""
     kept_until_s: float = 0.0
+    """its lease was given back and is not revoked before that"""
+    counted: dict[int, int] = field(default_factory=dict)
+    """what it said is resident, for each GPU, and counts once it has drained"""
+    needs_until_s: float = 0.0
     """how long room that its driver needed is kept free; 0: nothing is kept"""
     turns: int = 0
     held_s: float = 0.0
@@ -122,6 +140,16 @@ class Tenant:
     """no pause begins before that: what was moved in is used first"""
 
     @property
+    def label(self) -> str:
+        """How it is called in sentences."""
+        return self.name or f"tenant {self.number}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether its lease word is open."""
+        return self.state in WITH_LEASE
+
+    @property
     def lag_s(self) -> float:
         """GPU time that it is behind what it should have received; negative: ahead."""
         if len(self.gpus) == 1:
@@ -132,7 +160,17 @@ class Tenant:
     @property
     def stays(self) -> bool:
         """Whether its memory is on the GPU to stay: it holds, or is about to."""
-        return self.state is State.HOLDING or self.state is State.COMING
+        return self.state is State.COMING or self.state in WITH_LEASE
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether nobody can have it drained for now."""
+        return self.state is State.UNDRAINABLE and self.stuck_until_s > 0
+
+    @property
+    def stands_at_gate(self) -> bool:
+        """Whether a thread of it waits for the lease, or for memory that only holders get."""
+        return self.wants_again or any(not r.is_context for r in self.requests)
 
     @property
     def is_firm(self) -> bool:
@@ -147,7 +185,7 @@ class Tenant:
     @property
     def is_growing(self) -> bool:
         """Whether it holds a lease and waits for more memory."""
-        return self.state is State.HOLDING and any(not r.is_context for r in self.requests)
+        return self.holds and any(not r.is_context for r in self.requests)
 
     @property
     def has_orders(self) -> bool:

@@ -11,6 +11,8 @@ from moiety.arbiter.tenant import Tenant
 from moiety.arbiter.windows import postpone, wait_for_window
 
 _BEHIND = "others are ahead in the queue"
+_VISIT_S = 0.02
+"""nobody comes for less"""
 
 
 def refuse_outgrown(scene: Scene) -> None:
@@ -51,7 +53,7 @@ def make_fit(scene: Scene) -> None:
             if scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
                 postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
-        holding.sort(key=lambda t: t.kept_until_s > 0)  # not who needs the room, if others can go
+        holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
         for tenant in holding:
             if scene.over_bytes(gpu) <= 0:
                 break
@@ -66,33 +68,55 @@ def make_fit(scene: Scene) -> None:
 def take_turns(scene: Scene) -> None:
     """Choose whoever fits, in the order of _demands; revoke for the first who does not.
 
-    Who comes later may pass only where that cannot make those ahead wait any longer.
+    Who comes later may pass only where that cannot make those ahead wait any longer: for good, or
+    as a guest, who leaves as soon as one of them could come.
     """
     ahead: dict[int, int] = {}
+    begun: set[int] = set()
     for tenant in _demands(scene):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
         if tenant.paused and tenant.state is State.WAITING and tenant.gpus:
             wait_for_window(scene, tenant)
             continue
-        if ahead and _is_plainly_behind(scene, tenant, ahead):
+        if ahead and not scene.fits(tenant) and _is_plainly_behind(scene, tenant, ahead):
             tenant.blocked_by = _BEHIND
             continue
         behind = not tenant.gpus.keys().isdisjoint(ahead)
         if never := scene.why_never(tenant):
             tenant.blocked_by = never
         elif behind and not _may_pass(scene, tenant, ahead):
-            tenant.blocked_by = _BEHIND
-            _line_up(scene, tenant, ahead)
+            if _may_visit(scene, tenant):
+                tenant.is_guest = True
+                _choose(scene, tenant)
+            else:
+                tenant.blocked_by = _BEHIND
+                _line_up(scene, tenant, ahead)
         elif scene.fits(tenant) or (not behind and _revoke_for(scene, tenant)):
             tenant.blocked_by = ""
             if tenant.state is State.WAITING:
-                scene.move(tenant, Cause.CHOSEN)
-                scene.coming.append(tenant)
+                tenant.is_guest = False
+                _choose(scene, tenant)
+                begun |= tenant.gpus.keys()
                 for gpu in ahead.keys() & tenant.gpus.keys():
                     ahead[gpu] -= movable_bytes(tenant, tenant.gpus[gpu])
         else:
             _line_up(scene, tenant, ahead)
+    if begun:
+        _renew_turns(scene, begun - ahead.keys())
+
+
+def _renew_turns(scene: Scene, gpus: set[int]) -> None:
+    """Where nobody waits any more, those who were let off begin another turn with those who come.
+
+    Otherwise whoever just left could have one of them revoked in exchange for itself.
+    """
+    for tenant in scene.holding:
+        if not tenant.gpus.keys().isdisjoint(gpus):
+            turn_s = scene.turns.turn_s(tenant)
+            if tenant.turn_ends_s < scene.now_s + turn_s / 2:
+                tenant.is_guest = False
+                tenant.turn_ends_s = scene.now_s + turn_s
 
 
 def _demands(scene: Scene) -> list[Tenant]:
@@ -107,8 +131,10 @@ def _demands(scene: Scene) -> list[Tenant]:
     if len(demands) < 2:
         return demands
 
+    is_exact = any(tenant.timed for tenant in demands)
+
     def urgency(tenant: Tenant) -> tuple[int, bool, int]:
-        step_s = EXACT_S if scene.has_timed else 2 * scene.turns.turn_s(tenant)
+        step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
         return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
@@ -141,24 +167,50 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
         if gpu not in ahead:
             balance = scene.balances[gpu]
             ahead[gpu] = balance.capacity_bytes - balance.firm_bytes
-            if tenant.state is State.HOLDING:
+            if tenant.holds:
                 ahead[gpu] = 0
             for other in scene.holding + scene.coming:
-                if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
+                if (
+                    other.since_s >= tenant.waits_since_s
+                    and gpu in other.gpus
+                    and not other.is_guest
+                ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= movable_bytes(tenant, on)
-        if tenant.timed:  # it waits for the whole GPU
+        if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
 def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
-    if tenant.state is State.HOLDING:
+    if tenant.holds:
         return False
     return all(
         movable_bytes(tenant, on) <= max(0, ahead[gpu])
         for gpu, on in tenant.gpus.items()
         if gpu in ahead
     ) and scene.fits(tenant)
+
+
+def _may_visit(scene: Scene, tenant: Tenant) -> bool:
+    """Whether it is worth while to join those who hold until one of those ahead could come.
+
+    It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
+    enough for what has to move in.
+    """
+    if tenant.state is not State.WAITING or not scene.fits(tenant):
+        return False
+    for gpu, on in tenant.gpus.items():
+        if on.allocated_bytes - on.charged_bytes > max(0, scene.spare_bytes(gpu)):
+            return False
+    holders = [t for t in scene.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
+    left_s = min((t.turn_ends_s for t in holders), default=0.0) - scene.now_s
+    return left_s >= max(_VISIT_S, scene.turns.visit_s(scene.move_bytes(tenant)))
+
+
+def _choose(scene: Scene, tenant: Tenant) -> None:
+    tenant.blocked_by = ""
+    scene.move(tenant, Cause.CHOSEN)
+    scene.coming.append(tenant)
 
 
 def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
@@ -178,7 +230,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
-    if all(t.state is State.HOLDING and scene.turn_is_over(t, tenant) for t in rivals):
+    if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
         still = dict(gaps)
         for rival in rivals:
             for gpu in still:

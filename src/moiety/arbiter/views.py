@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from moiety.arbiter.accounts import RECENT_S
+from moiety.arbiter.late import why_late
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.states import State
+from moiety.arbiter.states import WITH_LEASE, State
 from moiety.arbiter.tenant import Tenant
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -44,6 +45,10 @@ class TenantView:
     handoffs_s: float = 0.0
     evicted_bytes: int = 0
     lag_s: float = 0.0
+    is_stopped: bool = False
+    """its process is, and something is expected of it"""
+    is_overdue: bool = False
+    """it did not do what it was told by the deadline"""
     paused: bool = False
     """whether its limit is used up for the moment"""
     since_s: float = 0.0
@@ -67,12 +72,14 @@ class GpuView:
 
 def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
     """A picture of one tenant at `now_s`."""
-    held = tenant.state in (State.HOLDING, State.DRAINING)
+    held = tenant.holds or tenant.state is State.DRAINING
     waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
     reason = tenant.blocked_by if waits else ""
     if tenant.state is State.COMING:
         lacks = any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
         reason = "room is being made for it" if lacks else "its memory is being restored"
+    if late := why_late(tenant):
+        reason = f"it {late}"
     return TenantView(
         tenant=tenant.number,
         state=tenant.state.value,
@@ -88,6 +95,8 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
         handoffs_s=tenant.handoffs_s,
         evicted_bytes=tenant.evicted_bytes,
         lag_s=tenant.lag_s,
+        is_stopped=tenant.stopped,
+        is_overdue=tenant.silent,
         paused=tenant.paused,
         since_s=tenant.since_s,
         gpus={
@@ -120,6 +129,6 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         allocated_bytes=sum(e.allocated_bytes for _, e in on),
         free_bytes=balance.free_bytes,
         residue_bytes=balance.residue_bytes,
-        holders=tuple(t.number for t, _ in on if t.state is State.HOLDING),
+        holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
     )

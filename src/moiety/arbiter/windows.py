@@ -17,11 +17,20 @@ def separate(scene: Scene) -> None:
     together = scene.holding + scene.coming
     if len(together) < 2:
         return
-    together.sort(key=lambda t: (-t.rank, t.state is State.COMING, -t.lag_s, t.since_s))
+    together.sort(
+        key=lambda t: (
+            scene.now_s >= t.kept_until_s,
+            t.state is State.UNDRAINABLE,
+            -t.rank,
+            t.state is State.COMING,
+            -t.lag_s,
+            t.since_s,
+        )
+    )
     for tenant in together:
         if not any(are_rivals(tenant, other) for other in staying):
             staying.append(tenant)
-        elif tenant.state is State.HOLDING:
+        elif tenant.holds:
             scene.revoke(tenant)
         else:
             postpone(scene, tenant)

@@ -13,7 +13,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call, arguments_from_environment, call
 from moiety.agent.caller import start as start_agent
 from moiety.agent.directory import find
-from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP, parse
+from moiety.agent.options import FLAGS, parse
 from moiety.cli.show import emit_json, output_option
 from moiety.cli.status import agent_line
 from moiety.model import errors
@@ -29,7 +29,6 @@ def agent() -> None:
 
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that an agent knows, from its own table."""
-    command = click.option(KILL_FLAG, is_flag=True, help=KILL_HELP)(command)
     for flag in reversed(FLAGS):
         command = click.option(flag.name, flag.field, metavar=flag.metavar, help=flag.help)(command)
     return command
@@ -38,15 +37,13 @@ def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @agent.command()
 @click.option("--foreground", is_flag=True, help="Stay in this terminal; Ctrl-C ends it.")
 @agent_options
-def start(foreground: bool, overdue_kill: bool, **given: str | None) -> None:
+def start(foreground: bool, **given: str | None) -> None:
     """Start the agent of this user, in the background unless told otherwise."""
     arguments = arguments_from_environment()
     for flag in FLAGS:
         text = given[flag.field]
         if text is not None:
             arguments += [flag.name, text]
-    if overdue_kill:
-        arguments.append(KILL_FLAG)
     try:
         parse(arguments)
     except ValueError as error:

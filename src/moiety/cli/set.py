@@ -11,7 +11,7 @@ import msgspec
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.agent.options import FLAGS, KILL_FLAG, KILL_HELP
+from moiety.agent.options import FLAGS
 from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.model import errors
 from moiety.model.format import format_bytes
@@ -37,7 +37,6 @@ class OrNone(click.ParamType[Any]):
 
 def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arbiter's settings, from the agent's own table."""
-    command = click.option(f"{KILL_FLAG}/--no-overdue-kill", default=None, help=KILL_HELP)(command)
     for flag in reversed(_OF_AGENT):
         text = f"With --agent: {flag.help}"
         command = click.option(flag.name, flag.field, metavar=flag.metavar, help=text)(command)
@@ -61,7 +60,6 @@ def set(  # noqa: A001 - the command's own name
     target: str | None,
     of_agent: bool,
     defaults: bool,
-    overdue_kill: bool | None,
     **given: Any,
 ) -> None:
     """Change what a program is promised, or with --agent how turns are made, while all runs on.
@@ -78,14 +76,14 @@ def set(  # noqa: A001 - the command's own name
         quantum_s = share.pop("quantum_s", None)
         if quantum_s is not None:
             settings["quantum_s"] = "0" if quantum_s == NONE else f"{quantum_s!r}s"
-        if share or not (settings or overdue_kill is not None or defaults):
+        if share or not (settings or defaults):
             raise errors.BadArgument(
                 "--agent takes settings of the agent, at least one", "--turn-min 200ms, say"
             )
         with call(find()) as agent:
-            agent.ask(requests.SetAgent(settings, overdue_kill, defaults), requests.Done)
+            agent.ask(requests.SetAgent(settings, defaults), requests.Done)
         return
-    if settings or overdue_kill is not None or defaults or not share:
+    if settings or defaults or not share:
         raise errors.BadArgument(
             "a program takes --gpu, --gpu-limit, --memory, --memory-limit, --priority, --latency, "
             "--quantum or --mode, at least one",

@@ -31,9 +31,12 @@ CHUNK_BYTES = 2 << 20
 class FakeAgent:
     """One socket, one program. Requests are granted at once; nothing else happens by itself."""
 
-    def __init__(self, path: Path, *, limit_bytes: int = 1 << 40) -> None:
+    def __init__(
+        self, path: Path, *, limit_bytes: int = 1 << 40, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self.path = path
         self.limit_bytes = limit_bytes
+        self.chunk_bytes = chunk_bytes
         self.heard: list[Message] = []
         self.epoch = 0
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -73,10 +76,10 @@ class FakeAgent:
         socket.send_fds(self.sock, [welcome.encode()], [self.page.fd])
         return hello
 
-    def send(self, message: Message) -> None:
-        """Say anything."""
+    def send(self, message: Message, *fds: int) -> None:
+        """Say anything, with any descriptors."""
         assert self.sock is not None
-        self.sock.send(message.encode())
+        socket.send_fds(self.sock, [message.encode()], fds)
 
     def hear(self, timeout_s: float) -> Message | None:
         """The next message, answered if it is a request; None when none came in time."""
@@ -93,7 +96,7 @@ class FakeAgent:
                 Attached(
                     serial=message.serial,
                     limit_bytes=self.limit_bytes,
-                    chunk_bytes=CHUNK_BYTES,
+                    chunk_bytes=self.chunk_bytes,
                 )
             )
         if isinstance(message, Alloc):

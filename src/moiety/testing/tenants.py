@@ -65,6 +65,12 @@ class SimulatedTenant:
         self.watched = False
         self.hung = False
         """it reads nothing any more"""
+        self.stopped = False
+        """nor runs anything: whoever looks sees why"""
+        self.depends = 0
+        """so often a thread must pass the gate until its work on the GPU can end"""
+        self.draining: int | None = None
+        """the epoch of the revoke that it will answer once its work has ended"""
         self.eviction_fails = False
         self.orders: deque[list[int]] = deque()
         """evictions under way: [gpu, bytes left]"""
@@ -115,6 +121,7 @@ class SimulatedTenant:
     def touch(self) -> None:
         """Use the GPU: pass the gate, or say once that it is closed."""
         if self.is_open:
+            self.depends = max(0, self.depends - 1)
             self.map()
             if self.told_idle:
                 self.told_idle = False
@@ -158,14 +165,18 @@ class SimulatedTenant:
     @property
     def has_work(self) -> bool:
         """Whether the next `work` does anything."""
-        return not self.hung and bool(self.inbox or self.orders or self._can_restore())
+        has_drained = self.draining is not None and not self.depends
+        can = self.inbox or self.orders or has_drained or self._can_restore()
+        return not self.hung and not self.stopped and bool(can)
 
     def work(self) -> None:
         """Do one thing: a step of an eviction, read a message, or restore a chunk."""
-        if self.hung:
+        if self.hung or self.stopped:
             return
         if self.orders:
             self._evict_one()
+        elif self.draining is not None and not self.depends:
+            self._drain(self.draining)
         elif self.inbox:
             self._read(self.inbox.popleft())
         else:
@@ -188,9 +199,14 @@ class SimulatedTenant:
             self.orders.append([told.gpu, told.bytes])
         elif isinstance(told, do.Grant):
             self.epoch = told.epoch
-            self.wanted = False
+            stood, self.wanted = self.wanted, False
+            self.draining = None
+            if stood and self.depends:
+                self.touch()  # the thread at the gate goes on, or says again that it stands there
         elif isinstance(told, do.Revoke):
-            self._drain(told.epoch)
+            self.draining = told.epoch
+            if not self.depends:
+                self._drain(told.epoch)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
@@ -205,6 +221,7 @@ class SimulatedTenant:
                 block.admitted = True
 
     def _drain(self, epoch: int) -> None:
+        self.draining = None
         self.credit.clear()
         self.restoring = self.watched = self.told_idle = False
         for gpu in self.contexts:
@@ -316,9 +333,11 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue):
+            if not isinstance(instruction, do.Overdue | do.Look):
                 tenant.inbox.append(instruction)
         self.told += told
+        for each in [i.tenant for i in told if isinstance(i, do.Look)]:
+            told = told + self.feed(ev.Looked(each, self.tenants[each].stopped))
         return told
 
     def hear(self, tenant: SimulatedTenant) -> list[do.Instruction]:
@@ -365,6 +384,7 @@ class SimulatedNode:
             tenant.orders.clear()
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
+            tenant.draining = None
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""

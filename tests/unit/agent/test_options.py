@@ -6,7 +6,7 @@ import pytest
 
 from moiety.agent.caller import arguments_from_environment
 from moiety.agent.options import FLAGS, Options, parse
-from moiety.arbiter.settings import Settings
+from moiety.arbiter.settings import Overdue, Settings
 from moiety.model.errors import BadArgument
 
 
@@ -43,7 +43,8 @@ def test_every_knob_reaches_its_place() -> None:
             "1GB",
             "--revoke-deadline",
             "3s",
-            "--overdue-kill",
+            "--overdue",
+            "kill",
             "--ready-fd",
             "9",
         ]
@@ -58,7 +59,7 @@ def test_every_knob_reaches_its_place() -> None:
         idle_free_s=0.002,
         link_bytes_per_s=1e9,
         revoke_deadline_s=3,
-        overdue_kill=True,
+        overdue=Overdue.KILL,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.settings import GpuSpec, Overdue, Settings
 from moiety.model.share import NOTHING_ASKED, Priority, Share
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 CAPACITY = 10
 TOTAL = 12
 GPUS = 2
+NEVER = 1 << 40
 PROCESSES = 5
 DEADLINE_S = 10.0
 SHARES = [
@@ -159,9 +160,9 @@ class Anything(RuleBasedStateMachine):
         self.pick(data, [t for t in self.known if t.watched]).fall_idle()
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), rare=st.integers(0, 3))
+    @rule(data=st.data(), rare=st.integers(0, 5))
     def misbehave(self, data: Chance, rare: int) -> None:
-        """A process is pinned, stopped, continued, or cannot move its memory."""
+        """A process is pinned, hangs, is stopped or continued, or cannot move its memory."""
         tenant = self.some(data)
         if rare == 0:
             tenant.pin("cuIpcGetMemHandle")
@@ -169,6 +170,23 @@ class Anything(RuleBasedStateMachine):
             tenant.hung = not tenant.hung
         elif rare == 2:
             tenant.eviction_fails = not tenant.eviction_fails
+        elif rare == 4:
+            tenant.stopped = not tenant.stopped
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), times=st.sampled_from([0, 1, 3, NEVER]))
+    def depend(self, data: Chance, times: int) -> None:
+        """What runs on the GPU waits for threads to pass the gate, or for ever."""
+        tenant = self.some(data)
+        if tenant.is_open or not times:
+            tenant.depends = times
+
+    @precondition(lambda self: self.known and self.unsettled is None)
+    @rule(policy=st.sampled_from([Overdue.REPORT, Overdue.FENCE]))
+    def decide_otherwise(self, policy: Overdue) -> None:
+        """What is done about late ones is changed."""
+        settings = replace(self.node.settings, overdue=policy)
+        self.check(self.node.feed(ev.SettingsSet(settings)))
 
     @precondition(lambda self: self.known and self.unsettled is None)
     @rule(data=st.data())
@@ -249,12 +267,12 @@ class Anything(RuleBasedStateMachine):
                 waiting = {v.tenant for v in views if v.state in ("waiting", "coming") or v.asks}
                 served = {i.tenant for i in told if isinstance(i, do.Grant | do.Admitted)}
                 view = next(v for v in views if v.tenant == instruction.tenant)
-                if view.share.gpu_limit == 1 and not self.rivals(view.tenant):
+                if view.share.gpu_limit == 1 and not self.rivals(view.tenant, undrainable=True):
                     assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
                 assert isinstance(instruction, do.Admitted)
 
-    def rivals(self, number: int) -> list[int]:
+    def rivals(self, number: int, *, undrainable: bool = False) -> list[int]:
         """Those with an open gate who must not hold together with this one."""
         views = {view.tenant: view for view in self.node.arbiter.tenants()}
         own = views[number]
@@ -262,14 +280,19 @@ class Anything(RuleBasedStateMachine):
             other.tenant
             for other in views.values()
             if other.tenant != number
+            and (undrainable or "undrainable" not in (own.state, other.state))
             and self.node.tenants[other.tenant].is_open
             and own.gpus.keys() & other.gpus.keys()
-            and (own.share.is_timed or other.share.is_timed)
+            and (
+                own.share.is_timed
+                or other.share.is_timed
+                or own.share.latency != other.share.latency
+            )
         ]
 
     @invariant()
     def rivals_never_hold_together(self) -> None:
-        """Whoever was promised a part of the time does not share it."""
+        """Whoever was promised a part of the time does not share it, and who goes first neither."""
         if self.unsettled is None:
             for tenant in self.node.tenants.values():
                 if tenant.is_open:
@@ -313,8 +336,19 @@ class Anything(RuleBasedStateMachine):
             self.come_back()
         if self.unsettled is not None:
             self.settle()
+        self.behave(stubborn=True)
+        self.serve("do not fit into", "cannot be drained")
         self.behave()
-        waiting = [t for t in self.node.tenants.values() if t.waits]
+        self.serve("do not fit into")
+        for tenant in list(self.node.tenants.values()):
+            self.node.kill(tenant)
+        for gpu in self.node.arbiter.gpus():
+            assert (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
+            assert gpu.free_bytes == gpu.capacity_bytes == CAPACITY
+
+    def serve(self, *expected: str) -> None:
+        """Every wait ends, or has one of these reasons."""
+        waiting = [t for t in self.node.tenants.values() if t.waits and not t.depends]
         for _ in range(20 * PROCESSES):
             self.node.settle()
             self.holders_have_every_byte()
@@ -325,17 +359,15 @@ class Anything(RuleBasedStateMachine):
         reasons = {v.tenant: v.reason for v in self.node.arbiter.tenants()}
         for tenant in waiting:
             if tenant.waits:
-                assert "do not fit into" in reasons[tenant.number], reasons
-        for tenant in list(self.node.tenants.values()):
-            self.node.kill(tenant)
-        for gpu in self.node.arbiter.gpus():
-            assert (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
-            assert gpu.free_bytes == gpu.capacity_bytes == CAPACITY
+                reason = reasons[tenant.number]
+                assert any(text in reason for text in expected), (tenant.number, reasons)
 
-    def behave(self) -> None:
+    def behave(self, *, stubborn: bool = False) -> None:
         """From now on everybody does what it is told, in time, and nobody is in a higher class."""
         for tenant in self.node.tenants.values():
-            tenant.hung = tenant.eviction_fails = False
+            tenant.hung = tenant.eviction_fails = tenant.stopped = False
+            if tenant.depends < NEVER or not stubborn:
+                tenant.depends = 0
             share = self.node.view(tenant).share
             share = replace(share, priority=Priority.NORMAL, latency=False)
             self.node.feed(ev.ShareSet(tenant.number, share))
@@ -362,7 +394,9 @@ WEIGHTS = {
     "detach": 0.3,
     "measure": 0.5,
     "fall_idle": 3.0,
-    "misbehave": 0.4,
+    "misbehave": 0.5,
+    "depend": 0.5,
+    "decide_otherwise": 0.1,
     "promise": 1.0,
     "die": 0.3,
     "work": 15.0,
@@ -396,7 +430,11 @@ def happen(day: Anything, what: str, dice: Random) -> None:
     elif what == "touch" and tenants:
         day.touch(dice)
     elif what == "misbehave" and tenants:
-        day.misbehave(dice, dice.randint(0, 2))
+        day.misbehave(dice, dice.choice([0, 1, 2, 4]))
+    elif what == "depend" and tenants:
+        day.depend(dice, dice.choice([0, 1, 1, 3, NEVER]))
+    elif what == "decide_otherwise" and tenants and day.unsettled is None:
+        day.decide_otherwise(dice.choice([Overdue.REPORT, Overdue.FENCE]))
     elif what == "promise" and tenants and day.unsettled is None:
         day.promise(dice)
     elif what == "die" and tenants:

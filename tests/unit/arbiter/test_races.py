@@ -127,7 +127,7 @@ def test_an_order_ends_with_its_gpu() -> None:
     talk.later()
     talk.say(ev.Residency(1, 0, 60))
     talk.say(ev.Drained(1, 1))
-    assert do.Overdue(1, 10.0, kill=False) in talk.later(10.0)
+    assert do.Overdue(1, 10.0, "out") in talk.later(10.0)
     talk.say(ev.Detached(1, 0))
     assert talk.say(ev.Wanted(1)) == [do.Grant(1, 2)]
 

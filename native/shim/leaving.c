@@ -1,0 +1,143 @@
+/* Chunks on their way out of the GPU. */
+#include <string.h>
+
+#include "shim/arena.h"
+#include "shim/mover.h"
+#include "shim/real.h"
+
+#define ZEROS_A_STEP 16u /* chunks that leave without a copy until messages are looked at */
+
+static void begin_look(struct mover *mover)
+{
+    struct zeros *zeros = &mover->lane.zeros;
+    uint32_t count = choose_unseen(mover->device, mover->looks, ZEROS_AT_ONCE);
+    for (uint32_t i = 0; i < count; i++) {
+        struct choice *look = &mover->looks[i];
+        zeros_ask(zeros, i, block_at(look->block, look->index),
+                  look->block->chunks[look->index].bytes);
+    }
+    if (!count) {
+        return;
+    }
+    if (zeros_look(zeros, count, mover->lane.in) != CUDA_SUCCESS ||
+        REAL(cuEventRecord)(mover->lane.looked, mover->lane.in) != CUDA_SUCCESS) {
+        REAL(cuStreamSynchronize)(mover->lane.in);
+        zeros->function = NULL; /* then everything is copied */
+        return;
+    }
+    mover->look_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        block_begin(mover->looks[i].block, mover->looks[i].index);
+    }
+}
+
+void leaving_end_look(struct mover *mover, bool succeeded)
+{
+    for (uint32_t i = 0; i < mover->look_count; i++) {
+        struct choice *look = &mover->looks[i];
+        struct chunk *chunk = &look->block->chunks[look->index];
+        chunk->looked = mover->device->turn;
+        chunk->zeros = succeeded && zeros_found(&mover->lane.zeros, i);
+        block_end(look->block, look->index);
+    }
+    mover->look_count = 0;
+}
+
+void leaving_end_order(struct mover *mover, uint64_t bytes)
+{
+    bool failed = mover->failed;
+    mover->failed = false;
+    mover->order_count--;
+    memmove(mover->orders, mover->orders + 1, mover->order_count * sizeof(mover->orders[0]));
+    mover->report(mover->device, bytes, true, failed);
+}
+
+static bool begin_leaving(struct mover *mover, struct block *block, uint32_t index)
+{
+    struct lane *lane = &mover->lane;
+    struct chunk *chunk = &block->chunks[index];
+    CUevent done;
+    void *host = arena_take(chunk->bytes);
+    if (!host) {
+        return false;
+    }
+    struct move *move = mover_begin(&mover->out, lane->out_done, &done);
+    CUresult result =
+        REAL(cuMemcpyDtoHAsync_v2)(host, block_at(block, index), chunk->bytes, lane->out);
+    if (result == CUDA_SUCCESS) {
+        result = REAL(cuEventRecord)(done, lane->out);
+    }
+    if (result != CUDA_SUCCESS) {
+        REAL(cuStreamSynchronize)(lane->out); /* the copy may be under way */
+        arena_give_back(host, chunk->bytes);
+        mover->out.count--;
+        return false;
+    }
+    move->block = block;
+    move->index = index;
+    move->host = host;
+    block_begin(block, index);
+    return true;
+}
+
+void leaving_end(struct mover *mover, bool succeeded)
+{
+    struct move move = mover->out.moves[mover->out.first];
+    struct chunk *chunk = &move.block->chunks[move.index];
+    mover_end(&mover->out, chunk->bytes, &mover_moved.evicted_ns);
+    if (!succeeded) {
+        arena_give_back(move.host, chunk->bytes);
+        mover->failed = true;
+        block_end(move.block, move.index);
+        return;
+    }
+    mover_take_off(mover, chunk, block_at(move.block, move.index));
+    chunk->host = move.host;
+    chunk->zeros = false;
+    mover_moved.evicted_bytes += chunk->bytes;
+    uint64_t bytes = chunk->bytes;
+    block_end(move.block, move.index);
+    if (mover->order_count && !mover->orders[0] && !mover->out.count) {
+        leaving_end_order(mover, bytes);
+    } else {
+        mover->report(mover->device, bytes, false, false);
+    }
+}
+
+void leaving_begin(struct mover *mover)
+{
+    uint64_t dropped = 0;
+    bool can_look = zeros_can_look(&mover->lane.zeros);
+    uint64_t *order = &mover->orders[0];
+    bool nobody = false;
+    for (uint32_t zeros = 0; zeros < ZEROS_A_STEP && *order && !mover->failed;) {
+        struct choice choice = choose_leaving(mover->device, *order, can_look);
+        if (can_look && choice.unseen && !mover->look_count) {
+            begin_look(mover);
+            can_look = mover->lane.zeros.function;
+            continue;
+        }
+        struct chunk *chunk = choice.block ? &choice.block->chunks[choice.index] : NULL;
+        if (!chunk) {
+            nobody = !mover->look_count && !choice.unseen;
+            break;
+        }
+        if (chunk->zeros) {
+            mover_take_off(mover, chunk, block_at(choice.block, choice.index));
+            dropped += chunk->bytes;
+            zeros++;
+        } else if (mover->out.count == LANE_DEPTH) {
+            break;
+        } else if (!begin_leaving(mover, choice.block, choice.index)) {
+            mover->failed = true;
+            break;
+        }
+        *order -= chunk->bytes < *order ? chunk->bytes : *order;
+    }
+    mover_moved.zero_bytes += dropped;
+    if ((mover->failed || !*order || nobody) && !mover->out.count) {
+        leaving_end_order(mover, dropped);
+    } else if (dropped) {
+        mover->report(mover->device, dropped, false, false);
+    }
+}

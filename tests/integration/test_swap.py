@@ -1,0 +1,258 @@
+"""Memory that moves: what is copied, what goes on meanwhile, and every byte right afterwards."""
+
+from __future__ import annotations
+
+import random
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.agent import FakeAgent
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node
+from moiety.wire.layout import EvictedFlag, Type
+from moiety.wire.messages import Alloc, Amount, Evicted, Free
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+ALL = 1 << 40
+DEADLINE_S = 60.0
+GPU = "A100-80:memory=256MiB,residue=1MiB"
+SLOW = "A100-80:memory=256MiB,residue=1MiB,link=20MB/s"
+
+
+class Play:
+    """One program, and the agent that the test plays for it."""
+
+    def __init__(self, agent: FakeAgent, process: subprocess.Popen[str]) -> None:
+        self.agent = agent
+        self.process = process
+
+    def until_said(self, line: str) -> None:
+        """Answer the program until it says this."""
+        assert self.process.stdout is not None
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not select.select([self.process.stdout], [], [], 0)[0]:
+            assert time.monotonic() < deadline_s, f"the program never said {line}"
+            self.agent.hear(0.01)
+        said = self.process.stdout.readline()
+        assert said == f"{line}\n", self.process.communicate()[1]
+
+    def go_on(self) -> None:
+        """Let it pass the point where it waits."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def order(self, bytes_: int) -> None:
+        self.agent.send(Amount(Type.EVICT, 0, 0, bytes_))
+
+    def evict(self, bytes_: int) -> tuple[int, Evicted]:
+        """What left, and the last word on it."""
+        self.order(bytes_)
+        return self.until_evicted()
+
+    def until_evicted(self) -> tuple[int, Evicted]:
+        left = 0
+        while True:
+            step = self.agent.until(Type.EVICTED)
+            assert isinstance(step, Evicted)
+            left += step.bytes
+            if step.flags & EvictedFlag.LAST:
+                return left, step
+
+    def restore(self) -> None:
+        """Bring everything back."""
+        self.agent.send(Amount(Type.ROOM, 0, 0, ALL))
+        self.agent.until(Type.RESTORED)
+
+    def end(self) -> str:
+        """Its output, once it has ended with exit code 0."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        try:
+            while self.process.poll() is None:
+                assert time.monotonic() < deadline_s, "the program hangs"
+                self.agent.hear(0.01)
+        except (EOFError, ConnectionError):
+            pass
+        out, err = self.process.communicate(timeout=DEADLINE_S)
+        assert self.process.returncode == 0, err
+        return out
+
+
+Start = Callable[..., Play]
+
+
+@pytest.fixture
+def start(
+    make_node: Callable[[str], Node], kernels: Path, native: Path, tmp_path: Path
+) -> Iterator[Start]:
+    program = tmp_path / "shim_swap"
+    compile_c(
+        [ROOT / "tests" / "native" / "programs" / "shim_swap.c"],
+        program,
+        flags=(
+            f"-I{ROOT / 'native'}",
+            str(native / "simgpu" / "libcuda.so.1"),
+            "-ldl",
+            "-lpthread",
+        ),
+    )
+    agents: list[FakeAgent] = []
+
+    def begin(word: str, gpu: str = GPU, chunk_bytes: int = 2 * MIB) -> Play:
+        node = make_node(gpu)
+        path = node.directory / "shim.sock"
+        agents.append(FakeAgent(path, chunk_bytes=chunk_bytes))
+        process = node.start(
+            [str(program), word, str(kernels)],
+            stdin=True,
+            env={
+                "LD_LIBRARY_PATH": str(native / "simgpu"),
+                "LD_PRELOAD": str(native / "libmoiety.so"),
+                "MOIETY_SOCKET": str(path),
+                "MOIETY_SIMGPU_POISON": "1",
+            },
+        )
+        agents[-1].accept()
+        play = Play(agents[-1], process)
+        play.until_said("ready")
+        return play
+
+    yield begin
+    for agent in agents:
+        agent.__exit__(None, None, None)
+
+
+def test_chunks_of_zeros_leave_without_being_copied_and_come_back_as_zeros(start: Start) -> None:
+    play = start("zeros")
+    play.agent.revoke()
+    left, _ = play.evict(ALL)
+    assert left == 24 * MIB
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    copied = int(play.end())
+    assert copied == 2 * (2 * MIB + 2 * MIB), "two chunks hold data: out, and in again"
+
+
+def test_chunks_of_zeros_leave_before_all_others(start: Start) -> None:
+    play = start("zeros")
+    play.agent.revoke()
+    left, _ = play.evict(20 * MIB)
+    assert left == 20 * MIB
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    assert int(play.end()) == 0
+
+
+def test_a_program_allocates_and_frees_while_its_memory_leaves(start: Start) -> None:
+    play = start("meanwhile", SLOW)
+    resident = 36 * MIB + 2 * MIB
+    play.agent.revoke()
+    play.order(ALL)
+    first = play.agent.until(Type.EVICTED)
+    assert isinstance(first, Evicted)
+    assert not first.flags & EvictedFlag.LAST
+    play.go_on()
+    play.until_said("done")
+    steps = [m for m in play.agent.heard if isinstance(m, Evicted)]
+    assert not any(step.flags & EvictedFlag.LAST for step in steps), "it waited for all of it"
+    play.until_evicted()
+    steps = [m for m in play.agent.heard if isinstance(m, Evicted)]
+    freed = [m for m in play.agent.heard if isinstance(m, Free)]
+    assert steps[-1].resident_bytes == 0
+    assert sum(m.bytes for m in freed) == 20 * MIB
+    accounted = sum(s.bytes for s in steps) + sum(m.resident_bytes for m in freed)
+    assert accounted == resident
+    play.restore()
+    play.agent.grant()
+    play.end()
+
+
+def test_a_copy_out_that_fails_leaves_everything_where_it_was(start: Start) -> None:
+    play = start("failing-out")
+    play.agent.revoke()
+    left, last = play.evict(ALL)
+    assert last.flags & EvictedFlag.FAILED
+    assert left == 6 * MIB
+    assert last.resident_bytes == 10 * MIB
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    play.end()
+
+
+def test_a_copy_in_that_fails_keeps_the_bytes_and_is_tried_again(start: Start) -> None:
+    play = start("failing-in")
+    play.agent.revoke()
+    left, last = play.evict(ALL)
+    assert (left, last.resident_bytes) == (16 * MIB, 0)
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    play.end()
+
+
+@pytest.mark.parametrize("deficit", [2, 4, 6, 10, 26, 64, 74])
+def test_no_more_leaves_than_has_to(start: Start, deficit: int) -> None:
+    play = start("sizes", chunk_bytes=16 * MIB)
+    play.agent.revoke()
+    left, last = play.evict(deficit * MIB)
+    assert left == deficit * MIB
+    assert last.resident_bytes == (74 - deficit) * MIB
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    play.end()
+
+
+def test_room_is_used_as_it_comes(start: Start) -> None:
+    play = start("sizes", chunk_bytes=16 * MIB)
+    play.agent.revoke()
+    play.evict(ALL)
+    for _ in range(74 // 2):
+        play.agent.send(Amount(Type.ROOM, 0, 0, 2 * MIB))
+    play.agent.until(Type.RESTORED)
+    play.agent.grant()
+    play.go_on()
+    play.end()
+
+
+def test_an_order_ends_what_was_coming(start: Start) -> None:
+    play = start("sizes", SLOW)
+    play.agent.revoke()
+    play.evict(ALL)
+    play.agent.send(Amount(Type.ROOM, 0, 0, ALL))
+    left, last = play.evict(ALL)
+    assert last.resident_bytes == 0
+    assert left <= 8 * MIB, "more came than was under way when the order arrived"
+    assert not any(m.type == Type.RESTORED for m in play.agent.heard)
+    play.process.kill()
+
+
+@pytest.mark.slow
+def test_every_byte_is_right_after_hundreds_of_moves_of_random_sizes(start: Start) -> None:
+    play = start("churn", "A100-80:memory=1GiB,residue=1MiB", chunk_bytes=8 * MIB)
+    randomly = random.Random(4)
+    for _ in range(150):
+        play.agent.revoke()
+        for _ in range(randomly.choice((1, 1, 2))):
+            play.evict(randomly.choice((ALL, randomly.randrange(1, 200) * MIB)))
+        if randomly.random() < 0.3:  # room, and then an order after all
+            play.agent.send(Amount(Type.ROOM, 0, 0, randomly.randrange(1, 100) * MIB))
+            play.evict(randomly.randrange(1, 60) * MIB)
+        play.restore()
+        play.agent.grant()
+        before = len([m for m in play.agent.heard if isinstance(m, Alloc)])
+        deadline_s = time.monotonic() + DEADLINE_S
+        while len([m for m in play.agent.heard if isinstance(m, Alloc)]) < before + 2:
+            assert time.monotonic() < deadline_s, "the program does nothing any more"
+            play.agent.hear(0.01)
+    play.go_on()
+    play.end()
