@@ -72,7 +72,7 @@ def test_code_that_would_shut_somebody_out_is_refused(
     answer = go_on(loading)
     count, code = (int(word) for word in answer.removeprefix("loaded ").split(", then "))
     assert code == OUT_OF_MEMORY
-    assert 12 <= count <= 17
+    assert 12 <= count <= 16
     for program in (idle, loading):
         assert go_on(program) == "0 words wrong"
         assert program.wait() == 0

@@ -46,6 +46,7 @@ def reserve(
                 f"{format_bytes(o.allocated_bytes)}; give it a --memory-limit"
             )
         possible = min(possible, left)
+    possible -= possible % least  # a piece more would leave whole, and be taken without asking
     on.needed_bytes = max(on.needed_bytes, max(0, balance.free_bytes) + possible)
     return None
 
