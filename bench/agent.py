@@ -1,7 +1,7 @@
 """What the agent itself costs: its memory and its processor time, with 64 tenants that do nothing.
 
-The tenants are processes of their own, each in a workload of its own, with a context and 1 MiB on one
-simulated GPU on which all fit. The baseline is the same agent before the first of them came.
+The tenants are processes of their own, each in a workload of its own, with a context and 1 MiB on
+one simulated GPU on which all fit. The baseline is the same agent before the first of them came.
 """
 
 from __future__ import annotations
