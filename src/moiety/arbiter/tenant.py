@@ -85,6 +85,8 @@ class Tenant:
     spells: Spells = field(default_factory=Spells)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    queue_s: float = 0.0
+    """the bound on unfinished work that it was told; 0: none"""
     handoff_s: float = 0.0
     """how long its coming takes, after the last few"""
     coming_bytes: int = 0
