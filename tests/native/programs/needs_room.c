@@ -35,6 +35,9 @@ int main(int argc, char **argv)
         return 2;
     }
     size_t bytes = strtoul(argv[2], NULL, 10) * MIB;
+    if (bytes > 4096 * MIB) {
+        return 2;
+    }
     int modules = atoi(argv[3]);
     int loaded = 0;
     CUresult result = CUDA_SUCCESS;
