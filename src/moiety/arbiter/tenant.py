@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
+
+_COSTS = 5
 
 
 @dataclass(slots=True)
@@ -83,8 +86,10 @@ class Tenant:
     silences: Silences = field(default_factory=Silences)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
+    """what its last comings cost"""
     handoff_s: float = 0.0
-    """how long its coming takes, after the last few"""
+    """their median: one that a busy machine held up says nothing of the next"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
+
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.tenant import Tenant
 
 _SMOOTHING = 0.3
-"""weight of the newest measurement"""
+"""weight of the newest measurement of the link"""
 _MEASURABLE_BYTES = 16 << 20
 """smaller moves say more about messages than about the link"""
 
@@ -32,8 +34,9 @@ class Turns:
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
         # What the driver pages it moves in the turn itself, and somebody else's out for it first.
         cost_s = took_s + 2 * self.move_s(paged)
-        known_s = tenant.handoff_s
-        tenant.handoff_s = known_s + _SMOOTHING * (cost_s - known_s) if known_s else cost_s
+        if cost_s > 0:  # it did not come to a GPU that nobody used
+            tenant.costs_s.append(cost_s)
+            tenant.handoff_s = statistics.median_low(tenant.costs_s)
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: as was set for it, or its part of a round.
