@@ -158,9 +158,7 @@ static void carry_out(const union link_message *message)
         break;
     case MW_ROOM:
         device = device_of_gpu(message->amount.gpu);
-        if (device) {
-            swap_credit(device, message->amount.bytes);
-        }
+        swap_credit(device, message->amount.bytes);
         break;
     case MW_EVICT:
         device = device_of_gpu(message->amount.gpu);
