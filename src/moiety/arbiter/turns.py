@@ -15,6 +15,9 @@ _MEASURABLE_BYTES = 16 << 20
 _LEAST_FACTOR = 3.0
 """the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
 
+_ROUND_S = 2.0
+"""no round is longer only because turns have a shortest length"""
+
 
 class Turns:
     """Learns the rate of hand-offs and derives turn lengths from it."""
@@ -43,7 +46,8 @@ class Turns:
 
         Once round, everybody has come once and had its part of the time. A round is as long as
         makes all those hand-offs a small part of it; so who is promised little has short turns,
-        rather than others long waits. But a turn is longer than the hand-off it costs.
+        rather than others long waits. But a turn is longer than the hand-off it costs, and than
+        the shortest turn, unless that alone would make a round of seconds.
         """
         if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
             return quantum_s
@@ -51,7 +55,8 @@ class Turns:
         factor = self.settings.turn_factor
         whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
         least_s = min(factor, _LEAST_FACTOR) * handoff_s
-        return max(self.settings.turn_min_s, min(max(whole_s, least_s), self.settings.turn_max_s))
+        shortest_s = min(self.settings.turn_min_s, tenant.part * _ROUND_S)
+        return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
     def worthwhile_s(self, tenant: Tenant) -> float:
         """How long it has to run until its hand-off was a small part of it."""
