@@ -87,9 +87,11 @@ class Tenant:
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
-    """what its last comings cost"""
-    handoff_s: float = 0.0
-    """their median: one that a busy machine held up says nothing of the next"""
+    """what its last comings cost for which memory moved"""
+    cost_s: float = 0.0
+    """their median; 0 where nothing moved lately"""
+    is_moving: bool = False
+    """memory moves for its coming, its own or others'"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
