@@ -8,16 +8,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import jain, latency, makespan, overhead, shares, swap
+from bench import arena, fit, jain, latency, makespan, makespan_big, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
     "overhead": overhead.measure,
     "makespan": makespan.measure,
     "shares": shares.measure,
+    "fit": fit.measure,
+    "makespan_big": makespan_big.measure,
     "latency": latency.measure,
     "jain": jain.measure,
     "swap": swap.measure,
+    "arena": arena.measure,
 }
 
 

@@ -6,7 +6,7 @@
 #define WINDOW_NS 500000ull /* what is measured over less says little */
 #define FADING 0.98         /* of the best rate seen, from window to window */
 
-#define AHEAD_NS 2e6 /* of copying, that is begun before the oldest has ended */
+#define AHEAD_NS 8e6 /* of copying begun ahead: this thread may get a CPU as late as that */
 
 struct swap_moved mover_moved;
 

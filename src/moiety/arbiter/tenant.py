@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
+from moiety.arbiter.spells import Spells
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -84,6 +85,7 @@ class Tenant:
     silent_since_s: float | None = None
     """it has submitted nothing since then; None: nobody knows of that"""
     silences: Silences = field(default_factory=Silences)
+    spells: Spells = field(default_factory=Spells)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))

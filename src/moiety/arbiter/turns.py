@@ -78,6 +78,10 @@ class Turns:
         shortest_s = min(self.settings.turn_min_s, tenant.part * _ROUND_S)
         return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
+    def has_quantum(self, tenant: Tenant) -> bool:
+        """Whether somebody said how long its turns are."""
+        return bool(tenant.share.quantum_s or self.settings.quantum_s)
+
     def worthwhile_s(self, tenant: Tenant) -> float:
         """How long it has to run until its hand-off was a small part of it."""
         return min(self.settings.turn_factor * self.handoff_s(tenant), self.settings.turn_max_s)
