@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-STEP_BYTES: Final = 8 << 20
+STEP_BYTES: Final = 4 << 20
 MADV_POPULATE_WRITE: Final = 23
 """Linux 5.14"""
 SYS_MBIND: Final = 237

@@ -50,6 +50,8 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
+        self.gives_way_s: dict[int, float] = {}
+        """when a holder whose turn goes on may have to give way to somebody who waits"""
         self.has_rivals = False
         self.has_limited = False
         self._look()
@@ -255,6 +257,9 @@ class Scene:
                 ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
         if self.now_s < ends_s:
             self.wake_at(ends_s)
+        if waiting is None or waiting.rank >= holder.rank:  # else only once it is idle
+            first_s = self.gives_way_s.get(holder.number, ends_s)
+            self.gives_way_s[holder.number] = min(ends_s, first_s)
         self.wanted_watches.add(holder.number)
         if holder.silent_since_s is not None:
             if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:

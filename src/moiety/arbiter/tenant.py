@@ -94,6 +94,8 @@ class Tenant:
     """their median; 0 where nothing moved lately"""
     is_moving: bool = False
     """memory moves for its coming, its own or others'"""
+    queue_s: float = 0.0
+    """the bound on unfinished work that it was told; 0: none"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
