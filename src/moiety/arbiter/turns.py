@@ -17,8 +17,8 @@ _LEAST_FACTOR = 3.0
 """the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
 
 _COSTS = 9
-_ROUND_S = 2.0
-"""no round is longer only because turns have a shortest length"""
+_ROUND_TURNS = 20
+"""no round takes as long as more of the shortest turns only because there is a shortest"""
 
 
 class Turns:
@@ -67,7 +67,7 @@ class Turns:
         Once round, everybody has come once and had its part of the time. A round is as long as
         makes all those hand-offs a small part of it; so who is promised little has short turns,
         rather than others long waits. But a turn is longer than the hand-off it costs, and than
-        the shortest turn, unless that alone would make a round of seconds.
+        the shortest turn, unless so many take turns that this alone made the round long.
         """
         if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
             return quantum_s
@@ -75,7 +75,7 @@ class Turns:
         factor = self.settings.turn_factor
         whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
         least_s = min(factor, _LEAST_FACTOR) * handoff_s
-        shortest_s = min(self.settings.turn_min_s, tenant.part * _ROUND_S)
+        shortest_s = self.settings.turn_min_s * min(1.0, tenant.part * _ROUND_TURNS)
         return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
     def has_quantum(self, tenant: Tenant) -> bool:
