@@ -197,6 +197,16 @@ int link_receive(union link_message *message, uint64_t timeout_ns)
     return 1;
 }
 
+int link_peek(void)
+{
+    struct mw_header header;
+    ssize_t got = recv(fd, &header, sizeof(header), MSG_DONTWAIT | MSG_PEEK);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    }
+    return got == (ssize_t)sizeof(header) ? header.type : -ECONNRESET;
+}
+
 struct link_request *link_take(uint32_t serial)
 {
     LOCK_SCOPE(&lock);

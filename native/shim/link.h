@@ -57,6 +57,9 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
 /* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
  * a negative errno when the connection is gone. */
 int link_receive(union link_message *message, uint64_t timeout_ns);
+/* Control thread, or whoever hears in its place: the type of the next message, which stays where it
+ * is; 0 when there is none, or a negative errno. */
+int link_peek(void);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);
