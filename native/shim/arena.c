@@ -1,28 +1,117 @@
 #include "shim/arena.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "shim/lock.h"
 #include "shim/real.h"
+#include "shim/segments.h"
 
 #define UNIT (2ull << 20)
-#define SEGMENT_BYTES (256ull << 20)
+#define OWN_BYTES (256ull << 20)
 
-struct segment {
-    struct segment *next;
+/* Registered with one call: no copy may reach over its end. */
+struct piece {
+    struct piece *next;
     unsigned char *base;
+    uint64_t segment; /* 0: the shim's own memory */
     uint64_t units;
     uint64_t free_units;
     unsigned char taken[]; /* one for each unit */
 };
 
-static struct segment *segments;
+static struct lock lock; /* a leaf: nothing is called with it held */
+static struct piece *pieces;
 static uint64_t total;
 
-static struct segment *add_segment(uint64_t bytes)
+int arena_add(void *base, uint64_t bytes, uint64_t segment)
 {
-    uint64_t span = bytes > SEGMENT_BYTES ? bytes : SEGMENT_BYTES;
+    struct piece *made = calloc(1, sizeof(*made) + bytes / UNIT);
+    if (!made) {
+        return -ENOMEM;
+    }
+    *made = (struct piece){NULL, base, segment, bytes / UNIT, bytes / UNIT};
+    LOCK_SCOPE(&lock);
+    struct piece **end = &pieces;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = made; /* what came first is used first, so that later segments stay empty */
+    total += bytes;
+    return 0;
+}
+
+static bool is_in_use(uint64_t segment)
+{
+    for (const struct piece *p = pieces; p; p = p->next) {
+        if (p->segment == segment && p->free_units < p->units) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool arena_uses(uint64_t segment)
+{
+    LOCK_SCOPE(&lock);
+    return is_in_use(segment);
+}
+
+bool arena_remove(uint64_t segment)
+{
+    LOCK_SCOPE(&lock);
+    if (is_in_use(segment)) {
+        return false;
+    }
+    for (struct piece **at = &pieces; *at;) {
+        struct piece *piece = *at;
+        if (piece->segment == segment) {
+            *at = piece->next;
+            total -= piece->units * UNIT;
+            free(piece);
+        } else {
+            at = &piece->next;
+        }
+    }
+    return true;
+}
+
+static void *take_from(struct piece *piece, uint64_t units)
+{
+    uint64_t run = 0;
+    if (piece->free_units < units) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < piece->units; i++) {
+        run = piece->taken[i] ? 0 : run + 1;
+        if (run == units) {
+            uint64_t first = i + 1 - units;
+            memset(piece->taken + first, 1, units);
+            piece->free_units -= units;
+            return piece->base + first * UNIT;
+        }
+    }
+    return NULL;
+}
+
+static void *take(uint64_t units)
+{
+    LOCK_SCOPE(&lock);
+    for (struct piece *p = pieces; p; p = p->next) {
+        void *at = take_from(p, units);
+        if (at) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Memory of this process, where the agent has none for us: slow to come by, and charged here. */
+static bool add_own(uint64_t bytes)
+{
+    uint64_t span = bytes > OWN_BYTES ? bytes : OWN_BYTES;
     void *base = MAP_FAILED;
     for (; base == MAP_FAILED && span >= bytes; span /= 2) {
         base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,62 +120,43 @@ static struct segment *add_segment(uint64_t bytes)
         }
     }
     if (base == MAP_FAILED) {
-        return NULL;
-    }
-    struct segment *made = calloc(1, sizeof(*made) + span / UNIT);
-    if (!made) {
-        munmap(base, span);
-        return NULL;
+        return false;
     }
     madvise(base, span, MADV_HUGEPAGE);
     madvise(base, span, MADV_DONTFORK);
     /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
     REAL(cuMemHostRegister_v2)(base, span, CU_MEMHOSTREGISTER_PORTABLE);
-    *made = (struct segment){segments, base, span / UNIT, span / UNIT};
-    segments = made;
-    total += span;
-    return made;
-}
-
-static void *take_from(struct segment *segment, uint64_t units)
-{
-    uint64_t run = 0;
-    if (segment->free_units < units) {
-        return NULL;
+    if (arena_add(base, span, 0) != 0) {
+        REAL(cuMemHostUnregister)(base);
+        munmap(base, span);
+        return false;
     }
-    for (uint64_t i = 0; i < segment->units; i++) {
-        run = segment->taken[i] ? 0 : run + 1;
-        if (run == units) {
-            uint64_t first = i + 1 - units;
-            memset(segment->taken + first, 1, units);
-            segment->free_units -= units;
-            return segment->base + first * UNIT;
-        }
-    }
-    return NULL;
+    return true;
 }
 
 void *arena_take(uint64_t bytes)
 {
     uint64_t units = (bytes + UNIT - 1) / UNIT;
-    for (struct segment *s = segments; s; s = s->next) {
-        void *at = take_from(s, units);
-        if (at) {
-            return at;
-        }
+    void *at = take(units);
+    while (!at && units * UNIT <= SEGMENT_PIECE_BYTES &&
+           (segments_register_one() || segments_ask(units * UNIT))) {
+        at = take(units);
     }
-    struct segment *made = add_segment(units * UNIT);
-    return made ? take_from(made, units) : NULL;
+    if (!at && add_own(units * UNIT)) {
+        at = take(units);
+    }
+    return at;
 }
 
 void arena_give_back(void *at, uint64_t bytes)
 {
     uint64_t units = (bytes + UNIT - 1) / UNIT;
-    for (struct segment *s = segments; s; s = s->next) {
-        uint64_t offset = (uint64_t)((unsigned char *)at - s->base);
-        if ((unsigned char *)at >= s->base && offset < s->units * UNIT) {
-            memset(s->taken + offset / UNIT, 0, units);
-            s->free_units += units;
+    LOCK_SCOPE(&lock);
+    for (struct piece *p = pieces; p; p = p->next) {
+        uint64_t offset = (uint64_t)((unsigned char *)at - p->base);
+        if ((unsigned char *)at >= p->base && offset < p->units * UNIT) {
+            memset(p->taken + offset / UNIT, 0, units);
+            p->free_units += units;
             return;
         }
     }
@@ -96,6 +166,7 @@ uint64_t arena_bytes(void) { return total; }
 
 void arena_after_fork(void)
 {
-    segments = NULL; /* MADV_DONTFORK: nothing of it is mapped here */
+    pieces = NULL; /* MADV_DONTFORK: nothing of it is mapped here */
     total = 0;
+    atomic_store(&lock.word, 0);
 }

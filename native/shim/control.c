@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/arena.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
@@ -19,6 +20,7 @@
 #include "shim/memory.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/segments.h"
 #include "shim/session.h"
 #include "shim/swap.h"
 #include "shim/trampoline.h"
@@ -209,6 +211,12 @@ static void carry_out(const union link_message *message)
     case MW_MODE:
         memory_set_mode(message->mode.mode);
         break;
+    case MW_ARENA:
+        segments_offer(&message->arena, link_take_fd());
+        break;
+    case MW_ARENA_BACK:
+        segments_back(message->arena.bytes);
+        break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
         break;
@@ -288,6 +296,8 @@ static void in_forked_child(void)
     link_after_fork();
     gate_after_fork();
     memory_after_fork();
+    arena_after_fork();
+    segments_after_fork();
     swap_after_fork();
     deputy_after_fork();
     device_after_fork();

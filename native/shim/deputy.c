@@ -25,18 +25,22 @@ static deputy_hear *hear;
 static int timer = -1;
 static bool started;
 
-static bool may_hear(enum mw_type type) { return type != MW_ROOM && type != MW_EVICT; }
+/* Not what is about memory that moves, nor what brings a descriptor. */
+static bool may_hear(int type)
+{
+    return type == MW_GRANT || type == MW_REVOKE || type == MW_WATCH || type == MW_LIMIT ||
+           type == MW_ATTACHED || type == MW_ALLOCATED || type == MW_REFUSED;
+}
 
-/* The next message, if it is one that needs no memory to move. False: pause before the next try. */
+/* The next message, if it is one of those. False: pause before the next try. */
 static bool hear_one(void)
 {
-    union link_message message;
+    union link_message message = {0};
     LOCK_SCOPE(&hearing);
     if (!atomic_load(&waiting)) {
         return true;
     }
-    int type = link_peek();
-    if (type <= 0 || !may_hear((enum mw_type)type) || link_receive(&message, 0) <= 0) {
+    if (!may_hear(link_peek()) || link_receive(&message, 0) <= 0) {
         return false; /* the control thread comes to it, or to a new connection */
     }
     hear(&message);
@@ -52,7 +56,7 @@ static void *deputy_main(void *unused)
         while (atomic_load(&waiting)) {
             struct pollfd ready = {.fd = link_fd(), .events = POLLIN};
             int n = poll(&ready, 1, LISTEN_MS);
-            if (n > 0 && !hear_one()) {
+            if (!hear_one() && n > 0) {
                 nanosleep(&pause, NULL);
             }
         }

@@ -15,7 +15,7 @@
 typedef void deputy_hear(const union link_message *message);
 
 /* Control thread: from here to deputy_end it waits, and touches nothing that `hear` touches.
- * Messages about moving memory stay where they are: they are the control thread's. */
+ * Messages about memory that moves stay where they are: they are the control thread's. */
 void deputy_begin(deputy_hear *hear);
 void deputy_end(void);
 void deputy_after_fork(void);

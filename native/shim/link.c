@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,6 +17,19 @@ static struct lock lock;
 static int fd = -1;
 static uint32_t last_serial;
 static struct link_request *queue;
+
+/* Messages that came while one of another type was awaited. Control thread only, as all that
+ * receives is. */
+struct late {
+    struct late *next;
+    union link_message message;
+    int fd;
+};
+static struct late *late;
+static int received_fd = -1;
+static __thread bool receives;
+
+#define FDS_MAX 8 /* of one message: more than one is a mistake, and closed */
 
 static int receive_welcome(int socket, union link_message *answer, int *lease_fd)
 {
@@ -102,6 +116,14 @@ void link_close(void)
         close(fd);
         fd = -1;
     }
+    while (late) {
+        struct late *next = late->next;
+        if (late->fd >= 0) {
+            close(late->fd);
+        }
+        free(late);
+        late = next;
+    }
 }
 
 int link_fd(void) { return fd; }
@@ -178,7 +200,42 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
-int link_receive(union link_message *message, uint64_t timeout_ns)
+/* Keeps the first descriptor of an MW_ARENA, and none that was not to be expected. */
+static void take_fds(struct msghdr *packet, enum mw_type type)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int got;
+            memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (type == MW_ARENA && received_fd < 0) {
+                received_fd = got;
+            } else {
+                close(got);
+            }
+        }
+    }
+}
+
+int link_take_fd(void)
+{
+    int taken = received_fd;
+    received_fd = -1;
+    return taken;
+}
+
+static void close_fd(void)
+{
+    int left = link_take_fd();
+    if (left >= 0) {
+        close(left);
+    }
+}
+
+static int receive(union link_message *message, uint64_t timeout_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
@@ -187,11 +244,22 @@ int link_receive(union link_message *message, uint64_t timeout_ns)
         return n < 0 && errno != EINTR ? -errno : 0;
     }
     memset(message, 0, sizeof(*message));
-    ssize_t got = recv(ready.fd, message, sizeof(*message), MSG_DONTWAIT);
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec part = {message, sizeof(*message)};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof(control)};
+    ssize_t got = recvmsg(ready.fd, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     }
+    take_fds(&packet, got < (ssize_t)sizeof(struct mw_header) ? 0 : message->header.type);
     if (got < (ssize_t)sizeof(struct mw_header) || message->header.bytes != got) {
+        close_fd();
         return -ECONNRESET;
     }
     return 1;
@@ -200,12 +268,53 @@ int link_receive(union link_message *message, uint64_t timeout_ns)
 int link_peek(void)
 {
     struct mw_header header;
+    if (late) {
+        return late->message.header.type;
+    }
     ssize_t got = recv(fd, &header, sizeof(header), MSG_DONTWAIT | MSG_PEEK);
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     }
     return got == (ssize_t)sizeof(header) ? header.type : -ECONNRESET;
 }
+
+int link_receive(union link_message *message, uint64_t timeout_ns)
+{
+    struct late *first = late;
+    receives = true;
+    close_fd();
+    if (!first) {
+        return receive(message, timeout_ns);
+    }
+    late = first->next;
+    *message = first->message;
+    received_fd = first->fd;
+    free(first);
+    return 1;
+}
+
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns)
+{
+    close_fd();
+    int got = receive(message, timeout_ns);
+    if (got <= 0 || message->header.type == type) {
+        return got;
+    }
+    struct late *made = malloc(sizeof(*made));
+    if (!made) {
+        shutdown(fd, SHUT_RDWR); /* a new agent is told all that this message was about */
+        return -ENOMEM;
+    }
+    *made = (struct late){NULL, *message, link_take_fd()};
+    struct late **end = &late;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = made;
+    return 0;
+}
+
+bool link_is_heard_here(void) { return receives && fd >= 0; }
 
 struct link_request *link_take(uint32_t serial)
 {
@@ -234,5 +343,8 @@ void link_after_fork(void)
     }
     fd = -1;
     queue = NULL;
+    late = NULL;
+    close_fd();
+    receives = false;
     atomic_store(&lock.word, 0);
 }

@@ -23,6 +23,7 @@ union link_message {
     struct mw_lease_note note;
     struct mw_watch watch;
     struct mw_pinned pinned;
+    struct mw_arena arena;
     struct mw_mode mode;
     unsigned char bytes[512];
 };
@@ -60,6 +61,12 @@ int link_receive(union link_message *message, uint64_t timeout_ns);
 /* Control thread, or whoever hears in its place: the type of the next message, which stays where it
  * is; 0 when there is none, or a negative errno. */
 int link_peek(void);
+/* Control thread: the next message of this type; what else comes meanwhile is received later. */
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns);
+/* Control thread: the descriptor that the last message brought, now the caller's; -1 for none. */
+int link_take_fd(void);
+/* Whether the calling thread is the one that receives. */
+bool link_is_heard_here(void);
 /* Control thread: takes the request with this serial out of the queue; NULL if there is none. */
 struct link_request *link_take(uint32_t serial);
 void link_answer(struct link_request *request, const union link_message *answer);

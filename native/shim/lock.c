@@ -32,6 +32,12 @@ void lock_take(struct lock *lock)
     }
 }
 
+bool lock_try(struct lock *lock)
+{
+    uint32_t seen = 0;
+    return atomic_compare_exchange_strong(&lock->word, &seen, 1);
+}
+
 void lock_drop(struct lock *lock)
 {
     if (atomic_exchange(&lock->word, 0) == 2) {

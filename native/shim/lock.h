@@ -16,6 +16,8 @@ struct lock {
 
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
+/* Takes it if nobody has it. */
+bool lock_try(struct lock *lock);
 /* Whether somebody waits for a lock that the caller holds. */
 static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock->word) == 2; }
 

@@ -15,6 +15,7 @@
 #include "shim/link.h"
 #include "shim/memory.h"
 #include "shim/say.h"
+#include "shim/segments.h"
 
 #define RETRY_NS 20000000L
 #define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
@@ -107,6 +108,7 @@ int session_open(struct session *session, const char *path)
         return error;
     }
     session->epoch = reply.welcome.epoch;
+    segments_agent(reply.welcome.flags);
     memory_set_mode(reply.welcome.mode);
     gate_init(session->counters);
     error = gate_map_lease(lease);
@@ -125,6 +127,7 @@ static void tell_state(int socket)
         device_tell(d, &states[count++]);
     }
     link_begin(socket, states, count);
+    segments_tell();
     memory_thaw();
 }
 
@@ -152,6 +155,7 @@ void session_reopen(struct session *session, bool holding)
         int socket = link_open(session->path, &hello, session->memfd, &reply, &lease);
         if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
+            segments_agent(reply.welcome.flags);
             memory_set_mode(reply.welcome.mode);
             gate_map_lease(lease);
             close(lease);

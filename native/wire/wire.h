@@ -54,11 +54,19 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
-    MW_BUSY = 28,     /* > after MW_IDLE: something was submitted again; this ends the watch */
-    MW_MODE = 29,     /* < how memory is allocated from now on */
-    MW_LIMIT = 30,    /* < from now on it may allocate no more than this on one GPU */
-    MW_NEED = 31,     /* > struct mw_alloc: the driver ran out by itself; make this much room */
+    MW_ARENA = 25,    /* < host memory for evicted bytes; carries its memfd, or: there is none */
+                      /* > a resumed client has this segment of an earlier agent mapped */
+    MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
+                        /* < unmap what is empty, up to so many bytes */
+    MW_ARENA_NEED = 27, /* > an order needs so many bytes more: answered by MW_ARENA */
+    MW_BUSY = 28,       /* > after MW_IDLE: something was submitted again; this ends the watch */
+    MW_MODE = 29,       /* < how memory is allocated from now on */
+    MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
+    MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
 };
+
+/* mw_welcome.flags */
+#define MW_WELCOME_ARENA 1u /* the agent prepares host memory: MW_ARENA_NEED asks for it */
 
 /* mw_hello.flags */
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
@@ -111,6 +119,7 @@ struct mw_welcome {
     uint32_t tenant; /* the agent's number for this process */
     uint32_t epoch;  /* of the lease page as it is now */
     uint32_t mode;   /* enum mw_memory_mode */
+    uint32_t flags;
 };
 
 struct mw_refused {
@@ -179,6 +188,14 @@ struct mw_lease_note {
 struct mw_watch {
     struct mw_header header;
     uint64_t idle_us;
+};
+
+/* MW_ARENA, MW_ARENA_BACK, MW_ARENA_NEED. A segment belongs to one client at a time, comes with
+ * its pages present and zero, and keeps its number for as long as its agent lives. */
+struct mw_arena {
+    struct mw_header header;
+    uint64_t segment; /* its number, or 0 */
+    uint64_t bytes;   /* of the segment, or wanted; MW_ARENA < with 0: nothing can be had */
 };
 
 struct mw_pinned {

@@ -213,8 +213,9 @@ def background(
 ) -> Iterator[AgentProcess]:
     """The surroundings of an agent that is not started yet; it is gone after the test."""
     template = AgentProcess(tmp_path / "a", pretended)
-    for name in ("MOIETY_DIR", "MOIETY_NATIVE", "MOIETY_SIMGPU", "MOIETY_SIMGPU_STATE"):
-        monkeypatch.setenv(name, template.environment[name])
+    for name, value in template.environment.items():
+        if name.startswith("MOIETY_"):
+            monkeypatch.setenv(name, value)
     yield template
 
     def gone() -> bool:

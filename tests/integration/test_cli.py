@@ -347,6 +347,11 @@ def test_an_agent_is_started_with_options_and_refuses_bad_ones(cli: Cli) -> None
         assert found.returncode == errors.NoGpu.exit_code
         assert "index 7 here" in found.stderr
 
+    found = cli("agent", "start", "--arena", "100GiB", MOIETY_HOST_MEMORY="24GiB")
+    assert found.returncode == errors.ArenaAboveHost.exit_code
+    assert "--arena 23347MiB or less" in found.stderr
+    assert not cli.is_served
+
     started = cli("agent", "start", "--arena", "3GiB", "--turn-min", "50ms", "--overdue", "kill")
     assert started.returncode == 0, started.stderr
     status = json.loads(cli("agent", "status", "-o", "json").stdout)

@@ -63,7 +63,7 @@ def test_work_that_waits_for_a_thread_at_the_gate_shares_the_gpu(
 def test_a_lease_is_given_back_to_a_drain_that_waits(
     make_node: MakeNode, programs: Path, kernels: Path, native: Path
 ) -> None:
-    """The shim's half: it hears the agent while it waits for the GPU, and answers the last revoke."""
+    """The shim's half: it hears the agent while it waits for the GPU."""
     node = make_node(GPU)
     path = node.directory / "gate.sock"
     with FakeAgent(path, limit_bytes=1 << 27) as agent:

@@ -39,7 +39,8 @@ class Connection:
         self._fd = sock.fileno()
         self._on_packet = on_packet
         self._on_end = on_end
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[tuple[bytes, int]] = deque()
+        """packets, each with a descriptor of its own or -1"""
         self._first = True
         self._closed = False
         self._last_words = False
@@ -58,22 +59,19 @@ class Connection:
             return
         if not self._queue:
             try:
-                if fd >= 0:
-                    socket.send_fds(self._sock, [packet], [fd])
-                else:
-                    self._sock.send(packet)
+                self._send_now(packet, fd)
                 return
             except BlockingIOError:
                 pass
             except OSError as error:
                 self._loop.call_soon(self._end, f"it cannot be written to: {error.strerror}")
                 return
-        if fd >= 0 or len(self._queue) >= QUEUE_MAX:
+        if len(self._queue) >= QUEUE_MAX:
             self._loop.call_soon(self._end, "it does not read what it is sent")
             return
         if not self._queue:
             self._loop.add_writer(self._fd, self._writable)
-        self._queue.append(packet)
+        self._queue.append((packet, os.dup(fd) if fd >= 0 else -1))
 
     def send_last(self, packet: bytes) -> None:
         """Send a refusal and hang up."""
@@ -88,7 +86,8 @@ class Connection:
         self._closed = True
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
-        self._queue.clear()
+        while self._queue:
+            _close(self._queue.popleft()[1])
         self._sock.close()
         if self.counters_fd >= 0:
             os.close(self.counters_fd)
@@ -134,19 +133,30 @@ class Connection:
     def _writable(self) -> None:
         while self._queue:
             try:
-                self._sock.send(self._queue[0])
+                self._send_now(*self._queue[0])
             except BlockingIOError:
                 return
             except OSError as error:
                 self._end(f"it cannot be written to: {error.strerror}")
                 return
-            self._queue.popleft()
+            _close(self._queue.popleft()[1])
         self._loop.remove_writer(self._fd)
+
+    def _send_now(self, packet: bytes, fd: int) -> None:
+        if fd >= 0:
+            socket.send_fds(self._sock, [packet], [fd])
+        else:
+            self._sock.send(packet)
 
     def _end(self, reason: str) -> None:
         if not self._closed:
             self.close()
             self._on_end(reason)
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
 
 
 def is_fit(fd: int) -> bool:

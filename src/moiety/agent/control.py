@@ -181,6 +181,7 @@ class Control:
 
     async def _status(self) -> requests.NodeStatus:
         loop = asyncio.get_running_loop()
+        arena = self.node.arena
         usages: dict[int, Usage] = {}
         driver = ""
         try:
@@ -196,7 +197,9 @@ class Control:
             up_s=loop.time() - self.began_s,
             settled=self.node.settled,
             simulated=is_simulated(),
-            arena_bytes=self.node.settings.arena_bytes,
+            arena_bytes=arena.size_bytes if arena else 0,
+            arena_ready_bytes=arena.ready_bytes if arena else 0,
+            arena_used_bytes=arena.used_bytes() if arena else 0,
             workloads=len(self.workloads.by_id),
             tenants=len(self.node.clients),
             gpus=gpu_rows(self.node, usages),

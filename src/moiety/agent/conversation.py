@@ -16,10 +16,11 @@ from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.share import Share
-from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type
+from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type, WelcomeFlag
 from moiety.wire.messages import (
     Alloc,
     Amount,
+    ArenaNote,
     Attach,
     Evicted,
     Free,
@@ -110,11 +111,13 @@ class Conversation:
         )
         self._client = client
         self._pidfd = -1
+        prepares = node.arena is not None and node.arena.prepares
         welcome = Welcome(
             serial=hello.serial,
             tenant=client.number,
             epoch=epoch,
             mode=hands.MODES[self._share.mode],
+            flags=int(WelcomeFlag.ARENA) if prepares else 0,
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
@@ -289,6 +292,23 @@ def _pinned(node: Node, client: Client, message: Pinned) -> None:
     node.feed(ev.Pinned(client.number, message.reason))
 
 
+def _arena(node: Node, client: Client, message: ArenaNote) -> None:
+    if not client.resumed:
+        raise ProtocolError("a new process cannot have a segment already")
+    if node.arena:
+        node.arena.adopt(client, message.segment, message.bytes)
+
+
+def _arena_back(node: Node, client: Client, message: ArenaNote) -> None:
+    if node.arena:
+        node.arena.back(client, message.segment)
+
+
+def _arena_need(node: Node, client: Client, message: ArenaNote) -> None:
+    if node.arena:
+        node.arena.need(client, message.bytes)
+
+
 def _know(client: Client, gpu: int) -> None:
     if gpu not in client.gpus:
         raise ProtocolError(f"GPU {gpu} is not attached")
@@ -316,4 +336,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.IDLE): _idle,
     int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
+    int(Type.ARENA): _arena,
+    int(Type.ARENA_BACK): _arena_back,
+    int(Type.ARENA_NEED): _arena_need,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from moiety.agent import hands, processes
+from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -88,6 +89,9 @@ class Node:
         self.clients: dict[int, Client] = {}
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
+        self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.arena: Arena | None = None
+        """host memory that is made ready, where it is"""
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -113,6 +117,8 @@ class Node:
         now_s = self.timeline.now_s = self.loop.time()
         for instruction in self.arbiter.step(now_s, event):
             hands.carry_out(self, instruction)
+        for call in self.on_fed:
+            call(event)
         deadline_s = self.arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
@@ -249,6 +255,8 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        if self.arena:
+            self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)
 
     def _settle(self, reason: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moiety.agent.host import available_bytes
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.share import check_quantum
@@ -15,6 +16,8 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
+ARENA_MOST: Final = 0.95
+"""of the same; no arena can be asked for that takes more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Options:
 
     capacity_bytes: int | None = None
     arena_bytes: int | None = None
+    arena_ready_bytes: int | None = None
+    """the most of it that is prepared before it is needed; None: whatever could be"""
     gpus: tuple[int, ...] | None = None
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
@@ -102,6 +107,13 @@ def parse_overdue(text: str) -> Overdue:
 FLAGS: Final = (
     Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
     Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
+    Flag(
+        "--arena-ready",
+        "arena_ready_bytes",
+        parse_bytes,
+        "SIZE",
+        "prepare at most so much of it ahead of need",
+    ),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
     Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
     Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
@@ -155,12 +167,3 @@ def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
     if unknown:
         raise ValueError(f"{unknown[0]!r} cannot be changed while the agent runs")
     return dataclasses.replace(settings, **from_values(texts).settings)
-
-
-def available_bytes() -> int:
-    """Host memory that could be used now without swapping."""
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -170,6 +170,10 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     gpus: list[GpuRow]
     settings: dict[str, float | int | str | bool] = {}
     """how the arbiter decides, by field"""
+    arena_ready_bytes: int = 0
+    """of `arena_bytes`: its pages are there"""
+    arena_used_bytes: int = 0
+    """of `arena_bytes`: evicted data is in it"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

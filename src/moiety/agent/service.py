@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from moiety.agent import kept, requests, workloads
+from moiety.agent.arena import Arena, Extent
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
+from moiety.agent.host import available_bytes
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
-from moiety.agent.options import Options, parse
+from moiety.agent.options import ARENA_MOST, Options, parse
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
 from moiety.devices.native import is_simulated, simgpu_state_dir
@@ -27,6 +29,7 @@ from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.devices.seam import Device, Devices
 from moiety.model.errors import (
     AgentAlreadyRunning,
+    ArenaAboveHost,
     BadArgument,
     CapacityAboveGpu,
     GpuOwned,
@@ -69,10 +72,14 @@ class Service:
             loop,
             devices,
             gpus,
-            changed.over(self._settings(bool(survivors))),
+            changed.over(self._settings(bool(records), [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
         )
+        extent = Extent.of(
+            self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
+        )
+        node.arena = Arena(node, extent)
         self._workloads = known = workloads.Workloads(
             self._directory,
             node,
@@ -126,9 +133,19 @@ class Service:
         if self._devices:
             self._devices.close()
 
-    def _settings(self, outlived: bool) -> Settings:
-        """The arbiter's; what survivors evicted before we came counts as memory that we gave."""
+    def _settings(self, outlived: bool, budgets: Sequence[Budget]) -> Settings:
+        """The arbiter's; what survivors evicted before we came counts as memory that we gave.
+
+        Raises ArenaAboveHost, unless somebody is there who needs this agent: it was possible then.
+        """
         settings = self._options.arbiter_settings()
+        possible = int(available_bytes() * ARENA_MOST)
+        if (
+            self._options.arena_bytes is not None
+            and not outlived
+            and settings.arena_bytes > possible
+        ):
+            raise ArenaAboveHost(settings.arena_bytes, possible)
         if outlived and self._options.arena_bytes is None:
             try:
                 arena_bytes = int(self._directory.arena.read_text())
@@ -137,7 +154,9 @@ class Service:
                 pass  # no record, or a damaged one: what is free now has to do
         with must_be_usable(self._directory):
             self._directory.arena.write_text(f"{settings.arena_bytes}\n")
-        return settings
+        self._arena_bytes = settings.arena_bytes
+        moving = sum(each.moving_bytes for each in budgets)
+        return dataclasses.replace(settings, arena_bytes=max(0, settings.arena_bytes - moving))
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
         """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""

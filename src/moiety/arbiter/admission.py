@@ -44,7 +44,7 @@ def refuse_bytes(
     if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
         return "capacity", (
             f"{asked} cannot be had: GPU and host memory for evicted data "
-            f"({format_bytes(ledger.arena_bytes)}) are full; end a program or raise --arena"
+            f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
         )
     return None
 
@@ -68,9 +68,15 @@ def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
     if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
         return "capacity", (
             f"{asked}: host memory for evicted data ({format_bytes(ledger.arena_bytes)}) is full; "
-            f"end a program or raise --arena"
+            f"{_instead(ledger)}"
         )
     return None
+
+
+def _instead(ledger: Ledger) -> str:
+    if ledger.arena_reason:
+        return f"{ledger.arena_reason}; end a program"
+    return "end a program or raise --arena"
 
 
 def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:

@@ -21,6 +21,7 @@ from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.spill import needs
 from moiety.arbiter.states import REVOKED, Cause, State
 from moiety.arbiter.tenant import OnGpu, Request, Tenant
 from moiety.arbiter.turns import Turns
@@ -100,6 +101,10 @@ class Arbiter:
         """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
         entry = self._ledger.entry(tenant, gpu)
         return entry.charged_bytes if entry else 0
+
+    def host_needs(self) -> dict[int, int]:
+        """Bytes of host memory that each tenant's data could need at one time."""
+        return needs(self._ledger)
 
     def managed_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU that the driver pages; 0 if it is not there."""
@@ -370,6 +375,10 @@ class Arbiter:
         for tenant in self._ledger.tenants.values():
             self._set_turn(tenant)
 
+    def _arena_set(self, event: ev.ArenaSet) -> None:
+        self._ledger.arena_bytes = event.arena_bytes
+        self._ledger.arena_reason = event.reason
+
     def _ticked(self, event: ev.Tick) -> None:
         del event
 
@@ -403,6 +412,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Looked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,
+    ev.ArenaSet: Arbiter._arena_set,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,
 }

@@ -191,6 +191,14 @@ class SettingsSet:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaSet:
+    """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
+
+    arena_bytes: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
@@ -219,6 +227,7 @@ Event = (
     | Looked
     | ShareSet
     | SettingsSet
+    | ArenaSet
     | Tick
     | Settled
 )

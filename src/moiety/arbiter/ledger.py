@@ -51,6 +51,8 @@ class Ledger:
     ) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
         self.arena_bytes = arena_bytes
+        self.arena_reason = ""
+        """why that is less than was wanted, if it is"""
         self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
         self.queue: list[int] = []

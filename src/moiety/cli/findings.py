@@ -18,8 +18,9 @@ import msgspec
 
 from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
+from moiety.agent.host import available_bytes
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
-from moiety.agent.options import ARENA_SHARE, available_bytes
+from moiety.agent.options import ARENA_SHARE
 from moiety.cli.driver import LIBRARY, is_library, missing
 from moiety.cli.loader import find_library
 from moiety.cli.show import count

@@ -52,7 +52,8 @@ def agent_line(found: requests.NodeStatus) -> str:
         f"agent {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
         f"driver {found.driver_version or 'unknown'}{simulated}; "
         f"{count(found.tenants, 'tenant')} in {count(found.workloads, 'workload')}; "
-        f"{size(found.arena_bytes)} of host memory for evicted data"
+        f"{size(found.arena_bytes)} of host memory for evicted data "
+        f"({size(found.arena_ready_bytes)} ready, {size(found.arena_used_bytes)} used)"
     )
 
 

@@ -30,6 +30,11 @@ class Budget:
     chunk_bytes: int
     """the largest piece that allocations are backed with"""
 
+    @property
+    def moving_bytes(self) -> int:
+        """What moves at one time, two chunks each way: the host needs that beside what is out."""
+        return 4 * self.chunk_bytes
+
 
 def budget(total_bytes: int, wanted_capacity_bytes: int | None = None) -> Budget:
     """The division of a card of this size; a capacity may be lowered, not raised."""

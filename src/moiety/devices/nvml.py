@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from moiety.devices.native import is_simulated, simgpu_dir
@@ -85,6 +86,7 @@ class Nvml:
             total_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
             exclusive=mode == self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
             mig=bool(mig and mig[0]),
+            numa_node=_numa_node(self._optional("nvmlDeviceGetPciInfo", handle)),
         )
 
     def _optional(self, call: str, handle: Any) -> Any:
@@ -117,6 +119,18 @@ def _load_stand_in() -> None:
         ctypes.CDLL(str(folder / LIBRARY), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise NvmlUnavailable(f"simgpu's NVML does not load: {error}") from None
+
+
+def _numa_node(pci: Any) -> int | None:
+    """What the kernel says of a card's place, by its bus id such as 00000000:65:00.0."""
+    if pci is None:
+        return None
+    try:
+        bus = _text(pci.busId).lower()[-12:]
+        found = int(Path(f"/sys/bus/pci/devices/{bus}/numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return found if found >= 0 else None
 
 
 def _text(value: str | bytes) -> str:

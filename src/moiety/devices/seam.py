@@ -18,6 +18,8 @@ class Device:
     """its compute mode admits one process only"""
     mig: bool = False
     """it is divided into hardware partitions"""
+    numa_node: int | None = None
+    """of the host's memory that is near it; None where there is but one, or nobody knows"""
 
     @property
     def uuid_bytes(self) -> bytes:

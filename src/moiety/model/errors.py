@@ -18,7 +18,8 @@
     │   ├── LimitAboveCapacity                    71
     │   ├── CapacityAboveGpu                      72
     │   ├── CapacityMismatch                      73   the agent already shares out another amount
-    │   └── ShareTaken                            77   others were promised too much of it
+    │   ├── ShareTaken                            77   others were promised too much of it
+    │   └── ArenaAboveHost                        87   --arena 100GiB on a small machine
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                  78
@@ -300,6 +301,19 @@ class ShareTaken(AmountError):
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem, hint)
+
+
+class ArenaAboveHost(AmountError):
+    """The host has not enough free memory for the arena that the agent was told to have."""
+
+    exit_code = 87
+
+    def __init__(self, arena: int, possible: int) -> None:
+        super().__init__(
+            f"{format_bytes(arena)} of host memory for evicted data cannot be had: "
+            f"{format_bytes(possible)} can, by what is free now and what this cgroup may use",
+            f"--arena {_flag(possible)} or less, or none for what seems fit",
+        )
 
 
 class ProtocolError(MoietyError):

@@ -76,10 +76,10 @@ class FakeAgent:
         socket.send_fds(self.sock, [welcome.encode()], [self.page.fd])
         return hello
 
-    def send(self, message: Message) -> None:
-        """Say anything."""
+    def send(self, message: Message, *fds: int) -> None:
+        """Say anything, with any descriptors."""
         assert self.sock is not None
-        self.sock.send(message.encode())
+        socket.send_fds(self.sock, [message.encode()], fds)
 
     def hear(self, timeout_s: float) -> Message | None:
         """The next message, answered if it is a request; None when none came in time."""

@@ -1,4 +1,7 @@
-"""A real agent in a process of its own, over GPUs that a few lines of C pretend to have."""
+"""A real agent in a process of its own, over GPUs that a few lines of C pretend to have.
+
+Its host memory is pretended too: tests that let it prepare some say so with --arena-ready.
+"""
 
 from __future__ import annotations
 
@@ -96,12 +99,13 @@ class AgentProcess:
 
     def __init__(self, folder: Path, native: Path, arguments: Sequence[str] = ()) -> None:
         self.directory = Directory(folder)
-        self.arguments = [*arguments]
+        self.arguments = ["--arena-ready", "0", *arguments]
         self.environment = dict(os.environ)
         self.environment |= {
             "MOIETY_DIR": str(folder),
             "MOIETY_NATIVE": str(native),
             "MOIETY_SIMGPU": "pretended",
+            "MOIETY_HOST_MEMORY": "128GiB",
             "MOIETY_SIMGPU_STATE": str(native / "state"),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }

@@ -15,6 +15,7 @@ from moiety.wire.layout import COUNTERS_BYTES, LEASE_BYTES, HelloFlag, Refusal, 
 from moiety.wire.messages import (
     Alloc,
     Amount,
+    ArenaNote,
     Attach,
     Attached,
     Evicted,
@@ -54,6 +55,8 @@ class Shim:
         fcntl.fcntl(self.counters, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         self.page: mmap.mmap | None = None
         self.page_fd = -1
+        self.segments: dict[int, int] = {}
+        """descriptors of host memory that came, by the segment's number"""
         if connect:
             self.connect()
 
@@ -200,8 +203,13 @@ class Shim:
 
     def receive(self, timeout_s: float = TIMEOUT_S) -> Message:
         """The next message; raises Hung, or Closed when the agent hung up."""
-        packet, _, _, _ = self._receive(timeout_s)
+        packet, fds, _, _ = self._receive(timeout_s)
         message = decode(packet)
+        for fd in fds:
+            if isinstance(message, ArenaNote) and message.segment not in self.segments:
+                self.segments[message.segment] = fd
+            else:
+                os.close(fd)
         if isinstance(message, LeaseNote) and message.type in (Type.GRANT, Type.REVOKE):
             self.epoch = message.epoch
         return message
@@ -250,10 +258,11 @@ class Shim:
         self.sock.close()
         if self.page is not None:
             self.page.close()
-        for fd in (self.page_fd, self.counters):
+        for fd in (self.page_fd, self.counters, *self.segments.values()):
             if fd >= 0:
                 os.close(fd)
         self.page_fd = self.counters = -1
+        self.segments.clear()
 
     def _find(self, fits: object, what: str, timeout_s: float) -> Message:
         assert callable(fits)

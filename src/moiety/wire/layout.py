@@ -47,10 +47,19 @@ class Type(IntEnum):
     IDLE = 21
     PINNED = 22
     LOOKUP = 23
+    ARENA = 25
+    ARENA_BACK = 26
+    ARENA_NEED = 27
     BUSY = 28
     MODE = 29
     LIMIT = 30
     NEED = 31
+
+
+class WelcomeFlag(IntFlag):
+    """`mw_welcome.flags`."""
+
+    ARENA = 1
 
 
 class HelloFlag(IntFlag):
@@ -114,6 +123,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("tenant", "I"),
         ("epoch", "I"),
         ("mode", "I"),
+        ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
@@ -150,6 +160,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
+    "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),

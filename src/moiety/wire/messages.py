@@ -96,6 +96,7 @@ class Welcome(Message, frozen=True):
     tenant: int = 0
     epoch: int = 0
     mode: int = 0
+    flags: int = 0
 
 
 class Refused(Message, frozen=True):
@@ -228,6 +229,16 @@ class Watch(Message, frozen=True):
     idle_us: int = 0
 
 
+class ArenaNote(Message, frozen=True):
+    """Something about a segment of host memory; what, is the type's."""
+
+    LAYOUT = "mw_arena"
+    TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
+
+    segment: int = 0
+    bytes: int = 0
+
+
 class Pinned(Message, frozen=True):
     """Nothing of this process can leave any more."""
 
@@ -263,6 +274,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Evicted,
     LeaseNote,
     Watch,
+    ArenaNote,
     Pinned,
     Mode,
 )

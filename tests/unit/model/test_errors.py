@@ -28,6 +28,7 @@ EXAMPLES = [
     errors.CapacityAboveGpu(capacity=100 << 30, gpu=0, total=80 << 30, possible=78 << 30),
     errors.CapacityMismatch(running=None, wanted=1 << 30),
     errors.ShareTaken("80 % are promised to others", "--gpu 0.2 or less"),
+    errors.ArenaAboveHost(arena=100 << 30, possible=20 << 30),
     errors.ProtocolError("type 99"),
     errors.NativeLibraryMissing("libmoiety.so"),
     errors.ScreenMissing(),

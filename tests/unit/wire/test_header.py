@@ -40,6 +40,7 @@ def python_constants() -> dict[str, int]:
     named.pop("MW_COUNTERS_BYTES")  # no constant of the header but a sizeof
     prefixes: dict[type[IntEnum | IntFlag], str] = {
         layout.Type: "MW_",
+        layout.WelcomeFlag: "MW_WELCOME_",
         layout.HelloFlag: "MW_HELLO_",
         layout.AllocFlag: "MW_ALLOC_",
         layout.MemoryMode: "MW_MEMORY_",

@@ -1,0 +1,274 @@
+"""The ledger of the arena's segments: who has which, and what should be made, given or dropped.
+
+It decides and does nothing itself: `plan` returns actions, and whoever carries them out (arena.py)
+tells the outcome. A segment is one memfd; it is made, then ready, then one tenant's, and scrubbed
+before it is ready again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+KEEP_S: Final = 30.0
+"""what was not needed for so long goes back to the system"""
+AT_ONCE: Final = 2
+"""segments that are made at one time, so that a change of mind finds few under way"""
+
+
+class State(Enum):
+    """Where a segment is in its life."""
+
+    MAKING = "making"
+    READY = "ready"
+    GIVEN = "given"
+    SCRUBBING = "scrubbing"
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment; `tenant` is 0 unless it is given."""
+
+    number: int
+    state: State
+    tenant: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Create and fault in a segment; answered by `made`. `tenant` is whom it is made for."""
+
+    number: int
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Send a segment to a tenant."""
+
+    number: int
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scrub:
+    """Zero a segment; answered by `made`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Let go of a segment."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskBack:
+    """Ask a tenant to give back empty segments, up to so many bytes."""
+
+    tenant: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Tell a tenant that waits for a segment that there is none for it."""
+
+    tenant: int
+
+
+Action = Make | Give | Scrub | Drop | AskBack | Deny
+
+
+@dataclass(slots=True)
+class Segments:
+    """All segments of one node. `limit_bytes` bounds them together, foreign ones included."""
+
+    segment_bytes: int
+    limit_bytes: int
+    next_number: int = 1
+    segments: dict[int, Segment] = field(default_factory=dict)
+    foreign: dict[int, dict[int, int]] = field(default_factory=dict)
+    """bytes by number by tenant: of an earlier agent, mapped by those who outlived it"""
+    needs: Mapping[int, int] = field(default_factory=dict)
+    urgent: dict[int, int] = field(default_factory=dict)
+    """bytes that a tenant waits to have in all"""
+    _asked: set[int] = field(default_factory=set)
+    """tenants that have not answered"""
+    _tried: set[int] = field(default_factory=set)
+    """tenants that were asked for the sake of those who wait"""
+    _surplus_since: dict[int, float] = field(default_factory=dict)
+    """by tenant, or 0 for those that nobody has"""
+    _later: list[Action] = field(default_factory=list)
+
+    # Sums
+
+    @property
+    def made_bytes(self) -> int:
+        """Those of segments that are ready, given or being scrubbed: pages are there."""
+        made = sum(s.state is not State.MAKING for s in self.segments.values())
+        return made * self.segment_bytes + self.foreign_bytes
+
+    @property
+    def foreign_bytes(self) -> int:
+        """What an earlier agent gave to those who outlived it."""
+        return sum(sum(each.values()) for each in self.foreign.values())
+
+    def held_bytes(self, tenant: int) -> int:
+        """What one tenant was given."""
+        own = sum(s.tenant == tenant for s in self.segments.values()) * self.segment_bytes
+        return own + sum(self.foreign.get(tenant, {}).values())
+
+    # What happened
+
+    def asked(self, tenant: int, more_bytes: int) -> None:
+        """A tenant waits for so much more than it has."""
+        self.urgent[tenant] = self.held_bytes(tenant) + max(1, more_bytes)
+
+    def made(self, number: int, *, well: bool) -> None:
+        """A segment was made, or scrubbed; not `well`: it does not exist (any more)."""
+        segment = self.segments.get(number)
+        if segment is None:
+            return
+        if well:
+            segment.state = State.READY
+        else:
+            del self.segments[number]
+
+    def returned(self, tenant: int, number: int) -> None:
+        """A tenant has unmapped a segment. One that it does not have changes nothing."""
+        foreign = self.foreign.get(tenant, {})
+        segment = self.segments.get(number)
+        if segment is not None and segment.tenant == tenant:
+            self._scrub(segment)
+        elif number in foreign:
+            del foreign[number]
+
+    def gave_all(self, tenant: int) -> None:
+        """A tenant that was asked for what is empty has nothing more."""
+        self._asked.discard(tenant)
+
+    def adopted(self, tenant: int, number: int, size: int) -> None:
+        """A tenant that outlived an earlier agent has this one's segment mapped."""
+        self.foreign.setdefault(tenant, {})[number] = size
+
+    def left(self, tenant: int, *, dead: bool) -> None:
+        """A tenant is gone. Unless it is dead it may still use its segments: they are its own."""
+        for segment in [s for s in self.segments.values() if s.tenant == tenant]:
+            if dead:
+                self._scrub(segment)
+            else:
+                self._drop(segment)
+        self.foreign.pop(tenant, None)
+        self.urgent.pop(tenant, None)
+        self._asked.discard(tenant)
+        self._surplus_since.pop(tenant, None)
+
+    def _scrub(self, segment: Segment) -> None:
+        segment.state = State.SCRUBBING
+        segment.tenant = 0
+        self._later.append(Scrub(segment.number))
+
+    def _drop(self, segment: Segment) -> None:
+        del self.segments[segment.number]
+        self._later.append(Drop(segment.number))
+
+    # What should be done
+
+    def plan(self, now_s: float, *, may_make: bool) -> list[Action]:
+        """What to do now, in order. `may_make` is false while the host has no memory to spare."""
+        actions, self._later = self._later, []
+        lacking = self._give(actions)
+        self._make(actions, lacking, may_make=may_make)
+        self._settle(actions, lacking)
+        self._shrink(actions, lacking, now_s)
+        actions += self._later
+        self._later = []
+        return actions
+
+    def _give(self, actions: list[Action]) -> dict[int, int]:
+        """Give what is ready to those who lack it; returns how many segments each still lacks."""
+        lacking: dict[int, int] = {}
+        ready = [s for s in self.segments.values() if s.state is State.READY]
+        for tenant in [*self.urgent, *(t for t in self.needs if t not in self.urgent)]:
+            wanted = max(self.needs.get(tenant, 0), self.urgent.get(tenant, 0))
+            short = -(-max(0, wanted - self.held_bytes(tenant)) // self.segment_bytes)
+            while short and ready:
+                segment = ready.pop(0)
+                segment.state = State.GIVEN
+                segment.tenant = tenant
+                actions.append(Give(segment.number, tenant))
+                short -= 1
+            if short:
+                lacking[tenant] = short
+            else:
+                self.urgent.pop(tenant, None)
+        return lacking
+
+    def _make(self, actions: list[Action], lacking: dict[int, int], *, may_make: bool) -> None:
+        coming = list(self._in(State.MAKING, State.SCRUBBING))
+        ready = sum(1 for _ in self._in(State.READY))
+        short = sum(lacking.values()) + bool(self.needs) - ready - len(coming)
+        making = sum(s.state is State.MAKING for s in coming)
+        total = len(self.segments) * self.segment_bytes + self.foreign_bytes
+        whom = next(iter(lacking or self.needs), 0)
+        while short > 0 and making < AT_ONCE and may_make:
+            total += self.segment_bytes
+            if total > self.limit_bytes:
+                return
+            segment = Segment(self.next_number, State.MAKING)
+            self.segments[segment.number] = segment
+            self.next_number += 1
+            actions.append(Make(segment.number, whom))
+            short -= 1
+            making += 1
+
+    def _settle(self, actions: list[Action], lacking: dict[int, int]) -> None:
+        """Whoever waits gets what others have empty, or is told that there is nothing."""
+        waiting = [tenant for tenant in self.urgent if tenant in lacking]
+        if not waiting:
+            self._tried.clear()
+        if not waiting or any(self._in(State.MAKING, State.SCRUBBING)):
+            return
+        short = sum(lacking[tenant] for tenant in waiting) * self.segment_bytes
+        for other in {s.tenant for s in self._in(State.GIVEN)} - {*waiting} - self._tried:
+            self._tried.add(other)
+            self._ask(actions, other, short)
+        if not self._asked:
+            self._tried.clear()
+            for tenant in waiting:
+                del self.urgent[tenant]
+                actions.append(Deny(tenant))
+
+    def _shrink(self, actions: list[Action], lacking: dict[int, int], now_s: float) -> None:
+        """Let go of what was not needed for long."""
+        ready = [] if lacking else list(self._in(State.READY))
+        spare = bool(self.needs)
+        if self._is_old(0, len(ready) > spare, now_s):
+            for segment in ready[spare:]:
+                self._drop(segment)
+        for tenant in {s.tenant for s in self._in(State.GIVEN)}:
+            held, need = self.held_bytes(tenant), self.needs.get(tenant, 0)
+            if self._is_old(tenant, held - need >= self.segment_bytes, now_s):
+                self._ask(actions, tenant, (held - need) // self.segment_bytes * self.segment_bytes)
+
+    def _is_old(self, tenant: int, surplus: bool, now_s: float) -> bool:
+        if not surplus:
+            self._surplus_since.pop(tenant, None)
+            return False
+        since_s = self._surplus_since.setdefault(tenant, now_s)
+        if now_s - since_s < KEEP_S:
+            return False
+        self._surplus_since[tenant] = now_s
+        return True
+
+    def _ask(self, actions: list[Action], tenant: int, size: int) -> None:
+        self._asked.add(tenant)
+        actions.append(AskBack(tenant, size))
+
+    def _in(self, *states: State) -> Iterator[Segment]:
+        return (s for s in self.segments.values() if s.state in states)

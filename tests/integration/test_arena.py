@@ -1,0 +1,271 @@
+"""Host memory that the agent prepares: who gets it, what is in it, and what becomes of it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.agent import FakeAgent
+from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.node import Node, finish, kill
+from moiety.testing.shim import Shim
+from moiety.wire.layout import Type
+from moiety.wire.messages import ArenaNote, LeaseNote
+
+MIB = 1 << 20
+CARD = 512 * MIB
+SEGMENT = 32 * MIB
+GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+QUICK = ("--turn-min", "3ms", "--turn-factor", "0.02", "--idle-min", "2ms", "--idle-free", "1ms")
+NAME = "moiety-arena"
+
+MakeNode = Callable[[str], Node]
+
+OTHER = """
+import mmap, sys
+from moiety.testing.shim import Shim
+from moiety.testing.foreground import uuid_of
+from moiety.wire.layout import Type
+shim = Shim(sys.argv[1])
+shim.hello("other")
+shim.attach(uuid_of(0))
+shim.alloc(0, int(sys.argv[2]))
+print("in", flush=True)
+while len(shim.segments) < int(sys.argv[3]):
+    shim.expect(Type.ARENA)
+for fd in shim.segments.values():
+    with mmap.mmap(fd, 0) as at:
+        at[:] = b"\\xab" * len(at)
+print(*shim.segments, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), CARD)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
+    arguments = ["--turn-min", "1ms", "--linger", "0", "--arena", "1GiB", "--arena-ready", "128MiB"]
+    with AgentProcess(tmp_path / "a", pretended, arguments) as running:
+        yield running
+
+
+@pytest.fixture
+def others() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that are gone after the test."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def other(path: str, size: int, segments: int) -> subprocess.Popen[str]:
+    """A process that allocates, and fills the segments that it gets with a pattern."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", OTHER, path, str(size), str(segments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "in\n"
+    return process
+
+
+def joined(agent: AgentProcess, size: int) -> Shim:
+    """A process, played here, that asks for so much."""
+    shim = Shim(agent.workload())
+    shim.hello()
+    shim.attach(uuid_of(0))
+    shim.alloc(0, size)
+    return shim
+
+
+def descriptors(pid: int, what: str) -> int:
+    """How many descriptors of a process lead to something with this name."""
+    found = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found += what in os.readlink(each)
+        except OSError:
+            continue  # it was closed just now
+    return found
+
+
+def mapped_bytes(pid: int) -> int:
+    """How much of the agent's host memory a process has mapped."""
+    total = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if NAME in line:
+            begin, end = line.split()[0].split("-")
+            total += int(end, 16) - int(begin, 16)
+    return total
+
+
+def pid_of(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> int:
+    assert process
+    return process.pid
+
+
+def test_a_segment_cannot_be_cut_short(agent: AgentProcess) -> None:
+    first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
+    note = first.expect(Type.ARENA)
+    assert isinstance(note, ArenaNote)
+    assert note.bytes == SEGMENT
+    for fd in first.segments.values():
+        assert os.fstat(fd).st_size == SEGMENT
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, 0)
+    first.close()
+    second.close()
+
+
+def test_what_a_killed_process_had_is_lent_to_the_next_all_zeros(
+    agent: AgentProcess, others: list[subprocess.Popen[str]]
+) -> None:
+    others.append(first := other(agent.workload(), 400 * MIB, 2))
+    others.append(other(agent.workload(), 80 * MIB, 2))
+    assert first.stdout
+    filled = {int(n) for n in first.stdout.readline().split()}
+    until(lambda: agent.status().arena_ready_bytes == 128 * MIB, "all that may be made")
+    kill(first)
+    shim = joined(agent, 400 * MIB)
+    while not shim.segments.keys() & filled:
+        shim.expect(Type.ARENA)
+    for fd in shim.segments.values():
+        with mmap.mmap(fd, 0) as at:
+            assert not any(at[:])
+    assert agent.status().arena_ready_bytes <= 128 * MIB
+    shim.close()
+
+
+def test_who_waits_for_more_than_there_is_gets_an_answer(agent: AgentProcess) -> None:
+    first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
+    until(lambda: agent.status().arena_ready_bytes == 128 * MIB, "all that may be made")
+    first.send(ArenaNote(Type.ARENA_NEED, 0, 0, 256 * MIB))
+    asked = second.expect(Type.ARENA_BACK)
+    assert isinstance(asked, ArenaNote)
+    assert asked.bytes > 0
+    second.send(ArenaNote(Type.ARENA_BACK))  # nothing of it is empty
+    until(
+        lambda: (
+            (note := first.expect(Type.ARENA)) and isinstance(note, ArenaNote) and not note.segment
+        ),
+        "a no",
+    )
+    first.close()
+    second.close()
+
+
+def test_segments_of_an_agent_that_was_killed_count_with_the_next(agent: AgentProcess) -> None:
+    shim = joined(agent, 400 * MIB)
+    shim.expect(Type.ALLOCATED)
+    agent.kill()
+    agent.start()
+    shim.resume(holding=True)
+    shim.attach(uuid_of(0), allocated=400 * MIB, resident=400 * MIB)
+    shim.send(ArenaNote(Type.ARENA, 0, 77, SEGMENT))
+    until(lambda: agent.status().arena_ready_bytes == SEGMENT, "it to be counted")
+    shim.send(ArenaNote(Type.ARENA_BACK, 0, 77, SEGMENT))
+    until(lambda: agent.status().arena_ready_bytes == 0, "it to be gone")
+    shim.close()
+
+
+def test_a_new_process_cannot_claim_a_segment(agent: AgentProcess) -> None:
+    shim = joined(agent, MIB)
+    shim.send(ArenaNote(Type.ARENA, 0, 77, SEGMENT))
+    assert shim.closed_by_agent()
+    shim.close()
+
+
+def test_no_descriptor_stays_open_for_those_who_are_gone(agent: AgentProcess) -> None:
+    pid = pid_of(agent.process)
+    for _ in range(3):
+        first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
+        first.expect(Type.ARENA)
+        first.close()
+        second.close()
+        until(lambda: agent.status().tenants == 0, "both to be gone", 30)
+        assert descriptors(pid, NAME) <= 4
+        assert descriptors(pid, "counters") == 0
+
+
+def test_programs_move_into_the_agents_memory_and_keep_no_descriptor(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK, "--arena", "512MiB")
+    command = [programs / "worker", kernels, str(60 * MIB), "60", "2", "0"]
+    running = [node.run([*command, str(seed)]) for seed in range(2)]
+    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    for process in running:
+        assert descriptors(process.pid, NAME) == 0
+    status = node.json("status")
+    assert status["arena_ready_bytes"] >= sum(mapped_bytes(p.pid) for p in running)
+    assert status["arena_bytes"] == 512 * MIB
+    for process in running:
+        assert finish(process)[:2] == (0, "0 words wrong\n")
+
+
+@pytest.mark.slow
+def test_evicted_bytes_outlive_the_agent_and_count_with_the_next(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    options = (*QUICK, "--arena", "512MiB")
+    agent = node.start_agent(*options)
+    command = [programs / "worker", kernels, str(60 * MIB), "150", "2", "0"]
+    running = [node.run([*command, str(seed)]) for seed in range(2)]
+    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    kill(agent)
+    had = sum(mapped_bytes(p.pid) for p in running)
+    node.start_agent(*options)
+    node.until(lambda: node.json("status")["arena_ready_bytes"] >= had, "they count")
+    for process in running:
+        assert finish(process)[:2] == (0, "0 words wrong\n")
+
+
+def test_descriptors_that_nobody_asked_for_are_closed(
+    make_node: MakeNode, programs: Path, kernels: Path, native: Path
+) -> None:
+    node = make_node("A100-80:memory=64MiB")
+    path = node.directory / "stranger.sock"
+    gift = os.memfd_create("gift")
+    os.ftruncate(gift, 4096)
+    with FakeAgent(path) as agent:
+        process = node.start(
+            [str(programs / "four_threads"), str(kernels)],
+            stdin=True,
+            env={
+                "LD_LIBRARY_PATH": str(native / "simgpu"),
+                "LD_PRELOAD": str(native / "libmoiety.so"),
+                "MOIETY_SOCKET": str(path),
+            },
+        )
+        agent.accept()
+        agent.until(Type.CONTEXT)
+        agent.send(LeaseNote(Type.GRANT, 0, agent.epoch), gift, gift, gift)
+        agent.send(ArenaNote(Type.ARENA, 0, 0, 0), gift, gift)
+        agent.send(ArenaNote(Type.ARENA, 0, 5, 8192), gift)  # it is shorter than that
+        back = agent.until(Type.ARENA_BACK)
+        assert isinstance(back, ArenaNote)
+        assert back.segment == 5
+        agent.send(ArenaNote(Type.ARENA_BACK, 0, 0, 4096))
+        agent.until(Type.ARENA_BACK)
+        assert descriptors(process.pid, "gift") == 0
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+    os.close(gift)

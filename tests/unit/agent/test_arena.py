@@ -1,0 +1,244 @@
+"""The arena with a real ledger and a real arbiter, over memory that exists on paper."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from moiety.agent import prefault
+from moiety.agent.arena import RESERVE_BYTES, Arena, Extent
+from moiety.agent.node import Node
+from moiety.arbiter import events as ev
+from moiety.arbiter.core import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.devices.budget import budget
+from moiety.wire.layout import Type
+from moiety.wire.messages import ArenaNote, decode
+
+MIB = 1 << 20
+GIB = 1 << 30
+SEGMENT = 16 * MIB
+
+
+@dataclass(eq=False)
+class Loop:
+    """Time that passes when it is told to."""
+
+    now_s: float = 0.0
+    calls: list[tuple[float, Callable[..., Any]]] = field(default_factory=list)
+    arrived: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, call: Callable[..., Any]) -> Loop:
+        self.calls = [(when_s, call)]
+        return self
+
+    def cancel(self) -> None:
+        self.calls = []
+
+    def call_soon_threadsafe(self, call: Callable[..., Any], *args: Any) -> None:
+        self.arrived.append((call, args))
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = [call for when_s, call in self.calls if when_s <= self.now_s]
+        self.calls = [each for each in self.calls if each[0] > self.now_s]
+        for call in due:
+            call()
+
+
+@dataclass(eq=False)
+class Client:
+    """A process that keeps what it is sent."""
+
+    number: int
+    pid: int = 0
+    started: int = 0
+    gpus: frozenset[int] = frozenset()
+    sent: list[ArenaNote] = field(default_factory=list)
+
+    @property
+    def connection(self) -> Client:
+        return self
+
+    def send(self, packet: bytes, fd: int = -1) -> None:
+        note = decode(packet)
+        assert isinstance(note, ArenaNote)
+        assert (fd >= 0) == bool(note.type == Type.ARENA and note.segment)
+        self.sent.append(note)
+
+
+class Paper:
+    """Memory operations without memory."""
+
+    def __init__(self) -> None:
+        self.done = threading.Semaphore(0)
+        self.scrubbed: list[int] = []
+        self.broken = False
+
+    def make(self, size: int, node: int | None, stopped: Callable[[], bool], /) -> int:
+        del node, stopped
+        if self.broken:
+            raise MemoryError("no pages")
+        assert size == SEGMENT
+        return os.memfd_create("paper")
+
+    def scrub(self, fd: int, size: int, stopped: Callable[[], bool], /) -> None:
+        del size, stopped
+        self.scrubbed.append(fd)
+
+
+class Setting:
+    """A node with one GPU of 100 MiB and an arena of `size`; `free` is what the host has left."""
+
+    def __init__(self, size: int = GIB, ready: int | None = None) -> None:
+        self.loop = Loop()
+        self.clients: dict[int, Client] = {}
+        self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.on_left: list[Callable[[Client], None]] = []
+        self.log = structlog.get_logger()
+        self.arbiter = Arbiter([GpuSpec(0, 100 * MIB, 100 * MIB)], Settings(arena_bytes=size))
+        self.free = 64 * GIB
+        self.paper = Paper()
+        self.arena = Arena(
+            cast("Node", self),
+            Extent(size, size if ready is None else ready, SEGMENT, 8 * MIB),
+            memory=self.paper,
+            available=lambda: self.free,
+        )
+
+    def feed(self, event: ev.Event) -> None:
+        self.arbiter.step(self.loop.time(), event)
+        for call in self.on_fed:
+            call(event)
+
+    def start(self, number: int, mebibytes: int) -> Client:
+        client = self.clients[number] = Client(number)
+        self.feed(ev.Joined(number))
+        self.feed(ev.Attached(number, 0, 1, 0, 100 * MIB))
+        self.feed(ev.Asked(number, 0, 2, mebibytes * MIB))
+        return client
+
+    def settle(self) -> None:
+        """Let a little time pass, and all that is made become ready."""
+        self.loop.pass_s(0.1)
+        worker = self.arena._worker
+        for _ in range(100):
+            worker.submit(lambda: None).result()
+            arrived, self.loop.arrived = self.loop.arrived, []
+            if not arrived:
+                return
+            for call, args in arrived:
+                call(*args)
+
+
+@pytest.fixture
+def setting() -> Any:
+    made: list[Setting] = []
+
+    def make(*args: Any, **kwargs: Any) -> Setting:
+        made.append(Setting(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.arena.stop()
+
+
+def test_segments_are_there_as_soon_as_two_have_too_much(setting: Any) -> None:
+    here = setting()
+    first = here.start(1, 80)
+    here.settle()
+    assert here.arena.ready_bytes == 0
+    second = here.start(2, 40)
+    here.settle()
+    assert [note.bytes for note in first.sent] == [SEGMENT, SEGMENT]  # 20 MiB may have to leave
+    assert [note.bytes for note in second.sent] == [SEGMENT, SEGMENT]
+    assert here.arena.ready_bytes == 5 * SEGMENT
+
+
+def test_an_arena_that_prepares_nothing_gives_nothing(setting: Any) -> None:
+    here = setting(ready=0)
+    assert not here.arena.prepares
+    here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    assert here.arena.ready_bytes == 0
+
+
+def test_nothing_is_made_where_the_host_has_no_memory_left(setting: Any) -> None:
+    here = setting()
+    here.free = RESERVE_BYTES + SEGMENT - 1
+    first = here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    assert here.arena.ready_bytes == 0
+    here.arena.need(first, SEGMENT)
+    assert [(note.type, note.bytes) for note in first.sent] == [(Type.ARENA, 0)]
+
+
+def test_what_cannot_be_made_is_an_answer_too(setting: Any) -> None:
+    here = setting()
+    here.paper.broken = True
+    first = here.start(1, 80)
+    here.start(2, 40)
+    here.arena.need(first, SEGMENT)
+    here.settle()
+    assert (Type.ARENA, 0) in [(note.type, note.bytes) for note in first.sent]
+
+
+def test_a_host_that_runs_short_lets_no_more_in(setting: Any) -> None:
+    here = setting()
+    here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    assert here.arena.size_bytes == GIB
+    here.free = RESERVE_BYTES + 128 * MIB
+    for _ in range(3):
+        here.loop.pass_s(1.1)
+        here.settle()
+    assert 5 * SEGMENT <= here.arena.size_bytes <= 128 * MIB + 5 * SEGMENT
+    here.free = 64 * GIB
+    here.loop.pass_s(1.1)
+    assert here.arena.size_bytes == GIB
+
+
+def test_the_segments_of_a_dead_process_are_scrubbed(setting: Any) -> None:
+    here = setting()
+    first = here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    del here.clients[1]
+    for call in here.on_left:
+        call(first)  # pid 0 is nobody's
+    here.feed(ev.Left(1))
+    here.settle()
+    assert len(here.paper.scrubbed) == 2
+
+
+def test_stopping_leaves_no_descriptor_open(setting: Any) -> None:
+    here = setting()
+    before = len(os.listdir("/proc/self/fd"))
+    here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    assert len(os.listdir("/proc/self/fd")) == before + 5
+    here.arena.stop()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_segments_suit_the_card() -> None:
+    assert Extent.of(GIB, None, [budget(96 * MIB)]).segment_bytes == 16 * MIB
+    assert Extent.of(GIB, None, [budget(2 * GIB)]).segment_bytes == 128 * MIB
+    big = Extent.of(200 * GIB, 50 * GIB, [budget(80 * GIB), budget(16 * GIB)])
+    assert (big.segment_bytes, big.ready_bytes) == (GIB, 50 * GIB)
+    assert big.moving_bytes == 2 * 4 * 64 * MIB
+    assert prefault.STEP_BYTES <= 16 * MIB

@@ -1,0 +1,53 @@
+"""Memory that is made ahead: all its pages are there and zero, and nobody can cut it short."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from moiety.agent import prefault
+
+SIZE = 8 << 20
+
+
+@pytest.fixture
+def made() -> Iterator[int]:
+    fd = prefault.make(SIZE, 0, lambda: False)
+    yield fd
+    os.close(fd)
+
+
+def test_every_page_is_there_before_anybody_looks(made: int) -> None:
+    assert os.fstat(made).st_blocks * 512 == SIZE
+
+
+def test_nobody_can_change_its_size(made: int) -> None:
+    for size in (0, 2 * SIZE):
+        with pytest.raises(PermissionError):
+            os.ftruncate(made, size)
+
+
+def test_nothing_is_left_of_what_was_written_once_it_is_scrubbed(made: int) -> None:
+    with mmap.mmap(made, SIZE) as seen:
+        seen[:] = b"\xab" * SIZE
+        prefault.scrub(made, SIZE, lambda: False)
+        assert seen[:] == bytes(SIZE)
+
+
+def test_it_ends_early_and_leaves_nothing_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InterruptedError):
+        prefault.make(SIZE, None, lambda: True)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_enough_memory_it_is_an_error_and_no_signal(
+    made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefault, "MADV_POPULATE_WRITE", 9999)  # as on a kernel before 5.14
+    prefault.scrub(made, SIZE, lambda: False)
+    with pytest.raises(OSError, match=r"[Cc]annot allocate|[Nn]o space|too large"):
+        prefault.make(1 << 60, None, lambda: False)
