@@ -8,13 +8,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import makespan, overhead, shares, swap
+from bench import jain, latency, makespan, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
     "overhead": overhead.measure,
     "makespan": makespan.measure,
     "shares": shares.measure,
+    "latency": latency.measure,
+    "jain": jain.measure,
     "swap": swap.measure,
 }
 

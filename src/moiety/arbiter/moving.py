@@ -96,7 +96,8 @@ def finish_coming(scene: Scene) -> bool:
         tenant.room_given = tenant.restored = False
         tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
         tenant.round_s = scene.accounts.round_s(tenant)
-        tenant.turn_ends_s = scene.now_s + scene.turns.turn_s(tenant)
+        turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
+        tenant.turn_ends_s = scene.now_s + turn_s
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)

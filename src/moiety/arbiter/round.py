@@ -16,7 +16,7 @@ def decide(scene: Scene) -> None:
     granted = True
     while granted:  # whoever got its lease may be in the way of those who wait
         make_fit(scene)
-        if scene.has_timed:
+        if scene.has_rivals:
             separate(scene)
         if scene.has_limited:
             end_windows(scene)

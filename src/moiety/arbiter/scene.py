@@ -50,7 +50,7 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
-        self.has_timed = False
+        self.has_rivals = False
         self.has_limited = False
         self._look()
         self.balances = ledger.balances()
@@ -67,8 +67,8 @@ class Scene:
                 self.coming.append(tenant)
             elif state is State.DRAINING:
                 self.draining.append(tenant)
-            if tenant.timed:
-                self.has_timed = True
+            if tenant.timed or tenant.share.latency:
+                self.has_rivals = True
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
             if tenant.requests:
                 self.asking.append(tenant)
@@ -110,15 +110,23 @@ class Scene:
             tenant
         )
 
+    def spare_bytes(self, gpu: int) -> int:
+        """What is free on a GPU beyond what those who come and grow still miss."""
+        spare = self.balances[gpu].free_bytes
+        for tenant in self.coming:
+            if on := tenant.gpus.get(gpu):
+                spare -= on.allocated_bytes - on.charged_bytes
+        return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
+
     def rivals(self, tenant: Tenant) -> list[Tenant]:
         """Those who hold or come and must not hold together with it, though memory may suffice."""
-        if not self.has_timed:
+        if not self.has_rivals:
             return []
         return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
 
     def is_drained_for(self, tenant: Tenant) -> bool:
         """Whether no rival's last work is still finishing."""
-        return not self.has_timed or not any(
+        return not self.has_rivals or not any(
             are_rivals(other, tenant) and not other.silent for other in self.draining
         )
 
@@ -271,9 +279,13 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
 
 
 def are_rivals(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants must take turns even if both fit: one's share of time is promised."""
+    """Whether two tenants must take turns even if both fit.
+
+    A part of the time was promised to one, or one goes first at once: what the other has queued
+    would be in its way.
+    """
     return (
-        (one.timed or other.timed)
+        (one.timed or other.timed or one.share.latency != other.share.latency)
         and one is not other
         and not (one.is_beyond or other.is_beyond)
         and not one.gpus.keys().isdisjoint(other.gpus.keys())

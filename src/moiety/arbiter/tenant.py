@@ -76,6 +76,8 @@ class Tenant:
     waits_since_s: float = 0.0
     """when it entered the queue"""
     turn_ends_s: float = 0.0
+    is_guest: bool = False
+    """it passed others in the queue, and leaves as soon as one of them could come"""
     silent_since_s: float | None = None
     """it has submitted nothing since then; None: nobody knows of that"""
     silences: Silences = field(default_factory=Silences)

@@ -11,6 +11,8 @@ from moiety.arbiter.tenant import Tenant
 from moiety.arbiter.windows import postpone, wait_for_window
 
 _BEHIND = "others are ahead in the queue"
+_VISIT_S = 0.02
+"""nobody comes for less"""
 
 
 def refuse_outgrown(scene: Scene) -> None:
@@ -65,33 +67,55 @@ def make_fit(scene: Scene) -> None:
 def take_turns(scene: Scene) -> None:
     """Choose whoever fits, in the order of _demands; revoke for the first who does not.
 
-    Who comes later may pass only where that cannot make those ahead wait any longer.
+    Who comes later may pass only where that cannot make those ahead wait any longer: for good, or
+    as a guest, who leaves as soon as one of them could come.
     """
     ahead: dict[int, int] = {}
+    begun: set[int] = set()
     for tenant in _demands(scene):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
         if tenant.paused and tenant.state is State.WAITING and tenant.gpus:
             wait_for_window(scene, tenant)
             continue
-        if ahead and _is_plainly_behind(scene, tenant, ahead):
+        if ahead and not scene.fits(tenant) and _is_plainly_behind(scene, tenant, ahead):
             tenant.blocked_by = _BEHIND
             continue
         behind = not tenant.gpus.keys().isdisjoint(ahead)
         if never := scene.why_never(tenant):
             tenant.blocked_by = never
         elif behind and not _may_pass(scene, tenant, ahead):
-            tenant.blocked_by = _BEHIND
-            _line_up(scene, tenant, ahead)
+            if _may_visit(scene, tenant):
+                tenant.is_guest = True
+                _choose(scene, tenant)
+            else:
+                tenant.blocked_by = _BEHIND
+                _line_up(scene, tenant, ahead)
         elif scene.fits(tenant) or (not behind and _revoke_for(scene, tenant)):
             tenant.blocked_by = ""
             if tenant.state is State.WAITING:
-                scene.move(tenant, Cause.CHOSEN)
-                scene.coming.append(tenant)
+                tenant.is_guest = False
+                _choose(scene, tenant)
+                begun |= tenant.gpus.keys()
                 for gpu in ahead.keys() & tenant.gpus.keys():
                     ahead[gpu] -= movable_bytes(tenant, tenant.gpus[gpu])
         else:
             _line_up(scene, tenant, ahead)
+    if begun:
+        _renew_turns(scene, begun - ahead.keys())
+
+
+def _renew_turns(scene: Scene, gpus: set[int]) -> None:
+    """Where nobody waits any more, those who were let off begin another turn with those who come.
+
+    Otherwise whoever just left could have one of them revoked in exchange for itself.
+    """
+    for tenant in scene.holding:
+        if not tenant.gpus.keys().isdisjoint(gpus):
+            turn_s = scene.turns.turn_s(tenant)
+            if tenant.turn_ends_s < scene.now_s + turn_s / 2:
+                tenant.is_guest = False
+                tenant.turn_ends_s = scene.now_s + turn_s
 
 
 def _demands(scene: Scene) -> list[Tenant]:
@@ -106,8 +130,10 @@ def _demands(scene: Scene) -> list[Tenant]:
     if len(demands) < 2:
         return demands
 
+    is_exact = any(tenant.timed for tenant in demands)
+
     def urgency(tenant: Tenant) -> tuple[int, bool, int]:
-        step_s = EXACT_S if scene.has_timed else 2 * scene.turns.turn_s(tenant)
+        step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
         return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
@@ -143,10 +169,14 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
             if tenant.holds:
                 ahead[gpu] = 0
             for other in scene.holding + scene.coming:
-                if other.since_s >= tenant.waits_since_s and gpu in other.gpus:
+                if (
+                    other.since_s >= tenant.waits_since_s
+                    and gpu in other.gpus
+                    and not other.is_guest
+                ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= movable_bytes(tenant, on)
-        if tenant.timed:  # it waits for the whole GPU
+        if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
@@ -158,6 +188,28 @@ def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
         for gpu, on in tenant.gpus.items()
         if gpu in ahead
     ) and scene.fits(tenant)
+
+
+def _may_visit(scene: Scene, tenant: Tenant) -> bool:
+    """Whether it is worth while to join those who hold until one of those ahead could come.
+
+    It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
+    enough for what has to move in.
+    """
+    if tenant.state is not State.WAITING or not scene.fits(tenant):
+        return False
+    for gpu, on in tenant.gpus.items():
+        if on.allocated_bytes - on.charged_bytes > max(0, scene.spare_bytes(gpu)):
+            return False
+    holders = [t for t in scene.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
+    left_s = min((t.turn_ends_s for t in holders), default=0.0) - scene.now_s
+    return left_s >= max(_VISIT_S, scene.turns.visit_s(scene.move_bytes(tenant)))
+
+
+def _choose(scene: Scene, tenant: Tenant) -> None:
+    tenant.blocked_by = ""
+    scene.move(tenant, Cause.CHOSEN)
+    scene.coming.append(tenant)
 
 
 def _revoke_for(scene: Scene, tenant: Tenant) -> bool:

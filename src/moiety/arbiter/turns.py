@@ -54,6 +54,10 @@ class Turns:
         """How long it has to run until its hand-off was a small part of it."""
         return min(self.settings.turn_factor * tenant.handoff_s, self.settings.turn_max_s)
 
+    def visit_s(self, move_bytes: int) -> float:
+        """How long one has to run that so much is moved in and out for."""
+        return self.settings.turn_factor * 2 * self.move_s(move_bytes)
+
     def move_s(self, move_bytes: int) -> float:
         """How long it takes to move so many bytes one way."""
         return move_bytes / self._link_bytes_per_s

@@ -276,12 +276,16 @@ class Anything(RuleBasedStateMachine):
             and (undrainable or "undrainable" not in (own.state, other.state))
             and self.node.tenants[other.tenant].is_open
             and own.gpus.keys() & other.gpus.keys()
-            and (own.share.is_timed or other.share.is_timed)
+            and (
+                own.share.is_timed
+                or other.share.is_timed
+                or own.share.latency != other.share.latency
+            )
         ]
 
     @invariant()
     def rivals_never_hold_together(self) -> None:
-        """Whoever was promised a part of the time does not share it."""
+        """Whoever was promised a part of the time does not share it, and who goes first neither."""
         if self.unsettled is None:
             for tenant in self.node.tenants.values():
                 if tenant.is_open:

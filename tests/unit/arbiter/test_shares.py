@@ -286,6 +286,43 @@ def test_latency_goes_before_every_priority_and_gives_back_when_idle(node: Simul
     assert training.is_open
 
 
+def test_latency_has_the_gpu_to_itself_though_both_fit(node: SimulatedNode) -> None:
+    training = node.start({0: [30]})
+    inference = node.start({0: [30]})
+    promise(node, inference, Share(latency=True))
+    node.settle()
+    assert (training.is_open, inference.is_open) == (False, True)
+    for _ in range(5):  # requests
+        training.touch()
+        node.settle()
+        assert not training.is_open
+        inference.fall_idle()
+        node.settle()
+        assert (training.is_open, inference.is_open) == (True, False)
+        node.tick(0.001)  # long before its turn is over
+        inference.touch()
+        node.settle()
+        assert (training.is_open, inference.is_open) == (False, True)
+
+
+def test_several_of_the_latency_class_hold_together(node: SimulatedNode) -> None:
+    training = node.start({0: [30]})
+    inference = [node.start({0: [30]}) for _ in range(2)]
+    for tenant in inference:
+        promise(node, tenant, Share(latency=True))
+    node.settle()
+    for tenant in [training, *inference]:
+        tenant.touch()
+    node.settle()
+    assert [t.is_open for t in [training, *inference]] == [False, True, True]
+    inference[0].fall_idle()
+    node.settle()
+    assert not training.is_open
+    inference[1].fall_idle()
+    node.settle()
+    assert training.is_open
+
+
 def test_a_lower_class_does_not_pass_a_higher_that_waits(node: SimulatedNode) -> None:
     holder = node.start({0: [60]})
     promise(node, holder, Share(priority=Priority.HIGH))

@@ -153,12 +153,81 @@ def test_who_comes_later_passes_only_without_getting_in_the_way(node: SimulatedN
     node.tick(0.01)
     head = node.start({0: [70]})
     beside_both = node.start({0: [30]})
-    in_the_way = node.start({0: [5]})
+    in_the_way = node.start({0: [25]})
     assert first.is_open
     assert beside_both.is_open
     assert not head.is_open
     assert not in_the_way.is_open
     assert node.view(in_the_way).reason == "others are ahead in the queue"
+
+
+def test_who_fits_beside_the_holders_is_their_guest(node: SimulatedNode) -> None:
+    first = node.start({0: [50]})
+    node.tick(0.01)
+    head = node.start({0: [70]})
+    guest = node.start({0: [40]})
+    assert [t.is_open for t in (first, head, guest)] == [True, False, True]
+    assert revoked(node.tick(0.08)) == []
+    assert revoked(node.tick(0.011)) == [first.number, guest.number]
+    node.settle()
+    assert head.is_open
+
+
+def test_nobody_comes_as_a_guest_for_a_moment(node: SimulatedNode) -> None:
+    node.start({0: [50]})
+    node.start({0: [70]})
+    node.tick(0.085)
+    late = node.start({0: [40]})
+    assert node.view(late).reason == "others are ahead in the queue"
+
+
+def cohorts(node: SimulatedNode, tenants: list[SimulatedTenant], seconds: float) -> list[set[int]]:
+    """The sets that hold together, one after the other, while everybody always has work."""
+    found: list[set[int]] = []
+    node.told.clear()
+    for _ in range(int(seconds * 1000)):
+        for tenant in tenants:
+            tenant.touch()
+        node.settle()
+        holding = {tenant.number for tenant in tenants if tenant.is_open}
+        if not found or holding != found[-1]:
+            found.append(holding)
+        node.tick(0.001)
+    return found
+
+
+def test_those_who_fit_together_take_turns_together(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [50]}) for _ in range(4)]
+    found = cohorts(node, tenants, 2.0)[2:]
+    assert set(map(frozenset, found)) == {frozenset({1, 2}), frozenset({3, 4})}
+    assert len(revoked(node.told)) <= 42  # each of four once in 0.2 s, and not more often
+
+
+def test_cohorts_of_unequal_members_alternate(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [size]}) for size in (60, 40, 70, 30)]
+    found = cohorts(node, tenants, 4.0)[4:]
+    assert set(map(frozenset, found)) == {frozenset({1, 2}), frozenset({3, 4})}
+
+
+def test_cohorts_whose_members_drift_apart_do_not_cost_more_handoffs(node: SimulatedNode) -> None:
+    tenants = []
+    for _ in range(4):
+        tenants.append(node.start({0: [50]}))
+        cohorts(node, tenants, 0.037)
+    cohorts(node, tenants, 0.5)
+    found = cohorts(node, tenants, 4.0)
+    assert all(len(each) == 2 for each in found)  # no room is ever left unused
+    assert len(revoked(node.told)) <= 82
+    times = [node.view(tenant).held_s for tenant in tenants]
+    assert max(times) - min(times) < 0.25
+
+
+def test_with_room_for_two_of_three_two_always_hold(node: SimulatedNode) -> None:
+    tenants = [node.start({0: [50]}) for _ in range(3)]
+    found = cohorts(node, tenants, 3.0)
+    assert all(len(each) == 2 for each in found)
+    times = [node.view(tenant).held_s for tenant in tenants]
+    assert max(times) - min(times) < 0.25
 
 
 def test_several_gpus_are_taken_together(node: SimulatedNode) -> None:

@@ -1,0 +1,78 @@
+"""How long a request takes beside a program that fills the GPU, when both fit.
+
+An inference server of the latency class is asked for 5 ms of GPU work at random times while a
+training loop keeps 64 ms of kernels queued. The 99th percentile, over that of the server alone on
+the GPU. The baseline is the same two without moiety.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from bench.figure import Figure
+from moiety.devices.native import simgpu_dir
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node, finish, kill
+
+HERE = Path(__file__).resolve().parent
+GPU = "A100-80:memory=96MiB,residue=2MiB"
+REQUESTS = 400
+TRAINING = (200, 320, 600)
+"""microseconds of a kernel, how many are queued, seconds (it is ended before that)"""
+
+
+def build(folder: Path, name: str) -> Path:
+    """A client in bench/native that is linked with the driver."""
+    driver = Path(str(simgpu_dir())) / "libcuda.so.1"
+    return compile_c(
+        [HERE / "native" / f"{name}.c"],
+        folder / name,
+        flags=(f"-I{HERE.parent / 'native'}", str(driver), "-Wl,--allow-shlib-undefined", "-lm"),
+    )
+
+
+def p99_ms(server: subprocess.Popen[str]) -> tuple[float, float]:
+    """The 99th percentile and the median of all requests."""
+    code, out, err = finish(server)
+    if code != 0:
+        raise RuntimeError(err)
+    took_ms = [int(line) / 1e6 for line in out.split()]
+    return statistics.quantiles(took_ms, n=100)[98], statistics.median(took_ms)
+
+
+def measure() -> list[Figure]:
+    """Alone, beside the other without moiety, and beside it with."""
+    kernels = Path(str(simgpu_dir())) / "kernels.elf"
+    with tempfile.TemporaryDirectory(prefix="mty") as name:
+        folder = Path(name)
+        server = [str(build(folder, "requests")), str(kernels), str(REQUESTS), "1"]
+        training = [str(build(folder, "steady")), str(kernels), *map(str, TRAINING)]
+        with Node(folder, GPU) as node:
+            alone, _ = p99_ms(node.run_alone(server))
+            beside = node.run_alone(training)
+            assert beside.stdout is not None
+            beside.stdout.readline()
+            plain, _ = p99_ms(node.run_alone(server))
+            kill(beside)
+            node.start_agent()
+            beside = node.run(training)
+            assert beside.stdout is not None
+            beside.stdout.readline()
+            shared, median = p99_ms(node.run(server, "--latency"))
+            kill(beside)
+    return [
+        Figure(
+            "latency_p99_ratio",
+            shared / alone,
+            "",
+            1.5,
+            "lower",
+            "simgpu",
+            REQUESTS,
+            plain / alone,
+            f"p99 {shared:.1f} ms, median {median:.1f} ms; alone {alone:.1f} ms",
+        )
+    ]

@@ -1,0 +1,61 @@
+/* A program that fills the GPU:  steady KERNELS SPIN_US AHEAD SECONDS [BEGIN_NS]
+ *
+ * Queues AHEAD kernels that take SPIN_US each, waits for them, and so on, as a training loop does.
+ * Prints "ready" when it can begin, does so at BEGIN_NS of CLOCK_MONOTONIC, and prints how many
+ * kernels have run when SECONDS are over. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cuda/cuda_calls.h"
+
+typedef unsigned long long u64;
+
+static u64 now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
+}
+
+static void must(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "steady: %s failed with error %d\n", what, (int)result);
+        exit(1);
+    }
+}
+#define MUST(call) must(call, #call)
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    CUmodule module;
+    CUfunction spin;
+    CUdeviceptr at;
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: steady KERNELS SPIN_US AHEAD SECONDS [BEGIN_NS]\n");
+        return 2;
+    }
+    u64 us = strtoull(argv[2], NULL, 10), ahead = strtoull(argv[3], NULL, 10), done = 0;
+    u64 begin_ns = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
+    u64 lasts_ns = (u64)(strtod(argv[4], NULL) * 1e9);
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoad(&module, argv[1]));
+    MUST(cuModuleGetFunction(&spin, module, "spin_us"));
+    MUST(cuMemAlloc_v2(&at, 1 << 20));
+    puts("ready");
+    fflush(stdout);
+    struct timespec begin = {(time_t)(begin_ns / 1000000000), (long)(begin_ns % 1000000000)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &begin, NULL);
+    for (u64 end = now_ns() + lasts_ns; now_ns() < end; done += ahead) {
+        for (u64 i = 0; i < ahead; i++) {
+            MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&us}, NULL));
+        }
+        MUST(cuCtxSynchronize());
+    }
+    printf("%llu\n", done);
+    return 0;
+}
