@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import jain, latency, makespan, overhead, shares, swap
+from bench import handoff, jain, latency, makespan, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
@@ -18,6 +18,7 @@ SCRIPTS = {
     "latency": latency.measure,
     "jain": jain.measure,
     "swap": swap.measure,
+    "handoff": handoff.measure,
 }
 
 

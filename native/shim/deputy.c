@@ -40,7 +40,7 @@ static bool hear_one(void)
     if (!atomic_load(&waiting)) {
         return true;
     }
-    if (!may_hear(link_peek()) || link_receive(&message, 0) <= 0) {
+    if (link_sift(may_hear, &message) <= 0) {
         return false; /* the control thread comes to it, or to a new connection */
     }
     hear(&message);
