@@ -12,6 +12,8 @@ WORK ?= $(CACHE)/checkout-$(shell pwd -P | cksum | cut -d' ' -f1)
 VENV := $(WORK)/venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
+GPU_PYTHON ?= 3.12
+GPU_PLATFORMS := manylinux_2_28_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64 manylinux_2_5_x86_64
 LOCK := mkdir -p $(WORK) && flock $(WORK)/lock
 
 export PATH := $(VENV)/bin:$(PATH)
@@ -26,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench gpu-check wheel clean
+.PHONY: help demo test check format bench gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,12 +50,22 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
+gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
+	@$(PYTHON) tests/gpu/facts.py $(ARGS)
+
 gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everything hold there?
 	@$(PY) tests/gpu/check.py $(ARGS)
 
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+# For a machine with a GPU and without a network: the wheel, and wheels of what it needs there.
+gpu-bundle: wheel  ## the wheel and all that it needs, for GPU_PYTHON (3.12), into dist/gpu/
+	@rm -rf dist/gpu
+	@$(PIP) download --only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
+	  $(addprefix --platform=,$(GPU_PLATFORMS)) --dest dist/gpu "$$(ls -t dist/moiety-*.whl | head -n 1)"
+	@ls dist/gpu
 
 clean:  ## remove the environment, every build and every cache of this checkout
 	rm -rf $(WORK) build dist

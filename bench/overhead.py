@@ -1,7 +1,9 @@
-"""What the gate adds to one driver call, on a driver that does nothing.
+"""What the gate and the bounded queue add to one driver call, on a driver that does nothing.
 
-Pairs of processes, one without and one with the shim, run in turn; a figure is the median of the
-differences. The driver is bench/native's: simgpu's own work would hide nanoseconds.
+Rounds of three processes run in turn: without the shim, with it and a lone program's lease, and
+with it and the tightest bound on unfinished work. A figure is the median of the differences of the
+last; its note has that of the second. The driver is bench/native's: simgpu's own work would hide
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 
 HERE = Path(__file__).resolve().parent
-PAIRS = 15
+ROUNDS = 15
 SAMPLES = 8
+BOUND_US = 100
+"""as while somebody waits"""
 DEVICE = "null driver"
 
 
@@ -40,7 +44,7 @@ def build(folder: Path) -> None:
     )
 
 
-def call_ns(folder: Path, call: str, threads: int, shim: Path | None) -> float:
+def call_ns(folder: Path, call: str, threads: int, shim: Path | None, bound_us: int = 0) -> float:
     """Median nanoseconds of one call, with the shim (a lease is held) or without."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     command = [str(folder / "overhead"), call, str(threads), str(SAMPLES)]
@@ -52,29 +56,35 @@ def call_ns(folder: Path, call: str, threads: int, shim: Path | None) -> float:
             env |= {"LD_PRELOAD": str(shim), "MOIETY_SOCKET": str(path)}
             process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
             agent.accept()
+            agent.pace(bound_us)
             out, _ = process.communicate()
     return statistics.median(float(line) for line in out.split())
 
 
 def figure(folder: Path, name: str, call: str, threads: int, bar: float) -> Figure:
-    """One figure from PAIRS interleaved pairs."""
+    """One figure from interleaved rounds."""
     shim = shim_path()
     if shim is None:
         raise SystemExit("bench: the native libraries are not built; run make bench")
-    pairs = [
-        (call_ns(folder, call, threads, None), call_ns(folder, call, threads, shim))
-        for _ in range(PAIRS)
+    rounds = [
+        (
+            call_ns(folder, call, threads, None),
+            call_ns(folder, call, threads, shim),
+            call_ns(folder, call, threads, shim, BOUND_US),
+        )
+        for _ in range(ROUNDS)
     ]
+    unbounded = statistics.median(gated - without for without, gated, _ in rounds)
     return Figure(
         name=name,
-        value=statistics.median(with_shim - without for without, with_shim in pairs),
+        value=statistics.median(bounded - without for without, _, bounded in rounds),
         unit="ns",
         bar=bar,
         better="lower",
         device=DEVICE,
-        samples=PAIRS,
-        baseline=statistics.median(without for without, _ in pairs),
-        note="added to a call that alone takes the baseline",
+        samples=ROUNDS,
+        baseline=statistics.median(without for without, _, _ in rounds),
+        note=f"added to a call that alone takes the baseline; {unbounded:.1f} ns without a bound",
     )
 
 

@@ -8,17 +8,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import handoff, jain, latency, makespan, overhead, shares, swap
+from bench import arena, fit, handoff, jain, latency, makespan, makespan_big, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
     "overhead": overhead.measure,
     "makespan": makespan.measure,
     "shares": shares.measure,
+    "fit": fit.measure,
+    "makespan_big": makespan_big.measure,
     "latency": latency.measure,
     "jain": jain.measure,
     "swap": swap.measure,
     "handoff": handoff.measure,
+    "arena": arena.measure,
 }
 
 

@@ -80,9 +80,7 @@ def measure_deficit(folder: Path, deficit: int) -> Moved:
     each = (CAPACITY_BYTES + deficit) // 2 - 2 * MIB  # and a slab for a word
     kernels = Path(str(simgpu_dir())) / "kernels.elf"
     with Node(folder, GPU) as node:
-        node.start_agent(
-            "--capacity", str(CAPACITY_BYTES), "--turn-factor", "0.02", "--turn-min", "20ms"
-        )
+        node.start_agent("--capacity", str(CAPACITY_BYTES), "--quantum", "50ms")
         programs = [node.run([folder / "turns", kernels, each, SECONDS[deficit]]) for _ in "ab"]
         results = [finish(program) for program in programs]
         if any(code for code, _, _ in results):

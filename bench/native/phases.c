@@ -1,15 +1,14 @@
 /* A job that alternates between the GPU and the CPU:
  *
- *   phases KERNELS BYTES PHASES GPU_US CPU_US SEED [managed]
+ *   phases KERNELS BYTES WARM PHASES GPU_US CPU_US SEED
  *
  * Each phase changes every word of BYTES of GPU memory, keeps the GPU busy for GPU_US of its own
  * time in kernels of 1 ms, five of them queued at a time, and then does without it for CPU_US.
- * It says "ready" and waits for a line, works, says "done BEGIN_NS END_NS" and waits for another
- * line, and then checks every word. Exit code 0: all are right.
- * With `managed` it asks the driver for managed memory itself. */
+ * It says "ready" and waits for a line, works for WARM phases, the same again, works for PHASES, says
+ * "done BEGIN_NS END_NS" of these and waits once more, and then checks every word. Exit code 0: all
+ * are right. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "cuda/cuda_calls.h"
@@ -72,6 +71,24 @@ static void spin(CUfunction function, u64 left_us)
     }
 }
 
+struct job {
+    CUdeviceptr at;
+    u64 words, gpu_us, phase;
+    struct timespec pause;
+};
+
+static void work(struct job *job, u64 phases)
+{
+    CUfunction step = kernel("step_u64");
+    CUfunction busy = kernel("spin_us");
+    for (u64 until = job->phase + phases; job->phase < until; job->phase++) {
+        void *params[] = {&job->at, &job->words, &job->phase};
+        launch(step, params);
+        spin(busy, job->gpu_us);
+        nanosleep(&job->pause, NULL);
+    }
+}
+
 static u64 check(CUdeviceptr at, u64 words, u64 seed, u64 phases)
 {
     u64 *ks = malloc(phases * 8);
@@ -95,44 +112,39 @@ static u64 check(CUdeviceptr at, u64 words, u64 seed, u64 phases)
 int main(int argc, char **argv)
 {
     CUcontext context;
-    CUdeviceptr at;
-    if (argc < 7) {
-        fprintf(stderr, "usage: phases KERNELS BYTES PHASES GPU_US CPU_US SEED [managed]\n");
+    u64 number[8] = {0};
+    if (argc != 8) {
+        fprintf(stderr, "usage: phases KERNELS BYTES WARM PHASES GPU_US CPU_US SEED\n");
         return 2;
     }
-    u64 words = strtoull(argv[2], NULL, 10) / 8;
-    u64 phases = strtoull(argv[3], NULL, 10);
-    u64 gpu_us = strtoull(argv[4], NULL, 10);
-    u64 cpu_us = strtoull(argv[5], NULL, 10);
-    u64 seed = strtoull(argv[6], NULL, 10);
-    struct timespec pause = {(time_t)(cpu_us / 1000000), (long)(cpu_us % 1000000) * 1000};
+    for (int i = 2; i < 8; i++) {
+        number[i] = strtoull(argv[i], NULL, 10);
+    }
+    u64 seed = number[7];
+    struct job job = {
+        .words = number[2] / 8,
+        .gpu_us = number[5],
+        .pause = {(time_t)(number[6] / 1000000), (long)(number[6] % 1000000) * 1000},
+    };
     MUST(cuInit, 0);
     MUST(cuDevicePrimaryCtxRetain, &context, 0);
     MUST(cuCtxSetCurrent, context);
     MUST(cuModuleLoad, &module, argv[1]);
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    if (argc > 7 && !strcmp(argv[7], "managed")) {
-        MUST(cuMemAllocManaged, &at, words * 8, CU_MEM_ATTACH_GLOBAL);
-    } else {
-        MUST(cuMemAlloc_v2, &at, words * 8);
-    }
-    void *fill[] = {&at, &words, &seed};
+    MUST(cuMemAlloc_v2, &job.at, job.words * 8);
+    void *fill[] = {&job.at, &job.words, &seed};
     launch(kernel("fill_u64"), fill);
     MUST(cuStreamSynchronize, stream);
-    CUfunction step = kernel("step_u64");
-    CUfunction busy = kernel("spin_us");
+    printf("ready\n");
+    wait_for_line();
+    work(&job, number[3]);
     printf("ready\n");
     wait_for_line();
     u64 began = now_ns();
-    for (u64 phase = 0; phase < phases; phase++) {
-        void *params[] = {&at, &words, &phase};
-        launch(step, params);
-        spin(busy, gpu_us);
-        nanosleep(&pause, NULL);
-    }
+    work(&job, number[4]);
     printf("done %llu %llu\n", began, now_ns());
     wait_for_line();
-    u64 wrong = check(at, words, seed, phases);
+    u64 wrong = check(job.at, job.words, seed, job.phase);
     printf("%llu words wrong\n", wrong);
     return wrong ? 3 : 0;
 }

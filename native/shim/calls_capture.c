@@ -6,6 +6,7 @@
 #include "shim/gate.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 
 /* Streams in which a capture began: destroying one of them ends its capture as well. Beyond this
@@ -88,6 +89,7 @@ END_CAPTURE(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     bool captured = remove_origin(stream);
+    pace_forget_stream(stream);
     CUresult result = real(stream);
     if (captured && result == CUDA_SUCCESS) {
         gate_capture_ended();

@@ -6,6 +6,7 @@
 #include "shim/gate.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
 
@@ -99,6 +100,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     }
     lock_take(&contexts_lock);
     bool known = device_remove_context(context, &device);
+    pace_forget_context(context);
     CUresult result = real(context);
     if (known && result != CUDA_SUCCESS) {
         device_add_context(device, context);
@@ -151,6 +153,7 @@ static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
         context = device->primary;
         device->primary = NULL;
         gone = device_remove_context(context, &device);
+        pace_forget_context(context);
     }
     lock_drop(&contexts_lock);
     if (gone) {

@@ -89,7 +89,7 @@ bool coming_begin(struct mover *mover)
     bool missing = false;
     while (now_ns() >= mover->retry_ns) {
         struct choice choice = choose_coming(mover->device, mover->device->credit_bytes, &missing);
-        if (!choice.block || mover->in.count == LANE_DEPTH) {
+        if (!choice.block || !mover_has_place(&mover->in)) {
             break;
         }
         CUresult result = begin_coming(mover, choice.block, choice.index);

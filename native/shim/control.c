@@ -18,6 +18,7 @@
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/segments.h"
@@ -193,9 +194,7 @@ static void carry_out(const union link_message *message)
         break;
     case MW_ROOM:
         device = device_of_gpu(message->amount.gpu);
-        if (device) {
-            swap_credit(device, message->amount.bytes);
-        }
+        swap_credit(device, message->amount.bytes);
         break;
     case MW_EVICT:
         device = device_of_gpu(message->amount.gpu);
@@ -219,6 +218,9 @@ static void carry_out(const union link_message *message)
         break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
+        break;
+    case MW_PACE:
+        pace_set(message->pace.queue_us);
         break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
@@ -260,6 +262,7 @@ static void come_back(void)
         holding = !drain();
         draining = false;
     }
+    pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
     gate_forget_want();
     gate_wake();
@@ -295,6 +298,7 @@ static void in_forked_child(void)
     active = false;
     link_after_fork();
     gate_after_fork();
+    pace_after_fork();
     memory_after_fork();
     arena_after_fork();
     segments_after_fork();

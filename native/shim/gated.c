@@ -2,45 +2,95 @@
 #include "shim/control.h"
 #include "shim/entrypoints.h"
 #include "shim/gate.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 
-#define WRAP_GATED(name, parameters, arguments) \
-    CUresult name parameters                    \
-    {                                           \
-        struct mw_slot *slot = gate_enter();    \
-        CUresult result = REAL(name) arguments; \
-        gate_leave(slot);                       \
-        return result;                          \
-    }
-#define WRAP_PIN(name, parameters, arguments)   \
-    CUresult name parameters                    \
-    {                                           \
-        struct mw_slot *slot = gate_enter();    \
-        control_pin(#name);                     \
-        CUresult result = REAL(name) arguments; \
-        gate_leave(slot);                       \
-        return result;                          \
-    }
-#define WRAP_SYNC(name, parameters, arguments)  \
-    CUresult name parameters                    \
-    {                                           \
-        struct mw_slot *slot = gate_block();    \
-        CUresult result = REAL(name) arguments; \
-        gate_unblock(slot);                     \
-        return result;                          \
-    }
-#define WRAP_QUERY(name, parameters, arguments) WRAP_SYNC(name, parameters, arguments)
-#define WRAP_OWN(name, parameters, arguments)
-#define WRAP_PASS(name, parameters, arguments)
+/* What a stream of NULL means, in each flavour of a call. */
+#define PLAIN(stream) (stream)
+#define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-#define WRAP__(class, name, parameters, arguments) WRAP_##class(name, parameters, arguments)
-#define WRAP_(class, name, parameters, arguments) WRAP__(class, name, parameters, arguments)
+#define WRAP_GATED(name, parameters, arguments, flavour) \
+    CUresult name parameters                             \
+    {                                                    \
+        struct mw_slot *slot = gate_enter();             \
+        CUresult result = REAL(name) arguments;          \
+        gate_leave(slot);                                \
+        return result;                                   \
+    }
+#define WRAP_PACED(name, parameters, arguments, stream, count) \
+    CUresult name parameters                                   \
+    {                                                          \
+        bool is_last = count;                                  \
+        struct mw_slot *slot = gate_enter();                   \
+        CUresult result = REAL(name) arguments;                \
+        if (__builtin_expect(is_last, 0)) {                    \
+            pace_mark(stream, result);                         \
+        }                                                      \
+        gate_leave(slot);                                      \
+        return result;                                         \
+    }
+#define WRAP_LAUNCH(name, parameters, arguments, flavour) \
+    WRAP_PACED(name, parameters, arguments, flavour(stream), pace_count(flavour(stream)))
+#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour)            \
+    WRAP_PACED(name, parameters, arguments, flavour(of_config(config)), \
+               pace_count(flavour(of_config(config))))
+#define WRAP_GRAPH(name, parameters, arguments, flavour)     \
+    WRAP_PACED(name, parameters, arguments, flavour(stream), \
+               pace_count_long(flavour(stream), graph_exec))
+#define WRAP_COPY(name, parameters, arguments, flavour)      \
+    WRAP_PACED(name, parameters, arguments, flavour(stream), \
+               pace_count_copy(flavour(stream), bytes))
+/* Works in the default stream and returns before it is done. */
+#define WRAP_DEFAULT(name, parameters, arguments, flavour)           \
+    WRAP_PACED(name, parameters, arguments, flavour((CUstream)NULL), \
+               pace_count(flavour((CUstream)NULL)))
+#define WRAP_AWAIT(name, parameters, arguments, flavour) \
+    CUresult name parameters                             \
+    {                                                    \
+        struct mw_slot *slot = gate_enter();             \
+        pace_be_impatient();                             \
+        CUresult result = REAL(name) arguments;          \
+        gate_leave(slot);                                \
+        return result;                                   \
+    }
+#define WRAP_PIN(name, parameters, arguments, flavour) \
+    CUresult name parameters                           \
+    {                                                  \
+        struct mw_slot *slot = gate_enter();           \
+        control_pin(#name);                            \
+        CUresult result = REAL(name) arguments;        \
+        gate_leave(slot);                              \
+        return result;                                 \
+    }
+#define WRAP_SYNC(name, parameters, arguments, flavour) \
+    CUresult name parameters                            \
+    {                                                   \
+        struct mw_slot *slot = gate_block();            \
+        CUresult result = REAL(name) arguments;         \
+        gate_unblock(slot);                             \
+        return result;                                  \
+    }
+#define WRAP_QUERY(name, parameters, arguments, flavour) \
+    WRAP_SYNC(name, parameters, arguments, flavour)
+#define WRAP_OWN(name, parameters, arguments, flavour)
+#define WRAP_PASS(name, parameters, arguments, flavour)
 
-#define CUDA_CALL(name, parameters, arguments) WRAP_(CLASS_##name, name, parameters, arguments)
-#define CUDA_CALL_DS(name, parameters, arguments)    \
-    WRAP_(CLASS_##name, name, parameters, arguments) \
-    WRAP_(CLASS_##name, name##_ptds, parameters, arguments)
-#define CUDA_CALL_SZ(name, parameters, arguments)    \
-    WRAP_(CLASS_##name, name, parameters, arguments) \
-    WRAP_(CLASS_##name, name##_ptsz, parameters, arguments)
+#define WRAP__(class, name, parameters, arguments, flavour) \
+    WRAP_##class(name, parameters, arguments, flavour)
+#define WRAP_(class, name, parameters, arguments, flavour) \
+    WRAP__(class, name, parameters, arguments, flavour)
+
+static inline CUstream of_config(const CUlaunchConfig *config)
+{
+    return config ? config->hStream : NULL;
+}
+
+#define CUDA_CALL(name, parameters, arguments) \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN)
+#define CUDA_CALL_DS(name, parameters, arguments)           \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN) \
+    WRAP_(CLASS_##name, name##_ptds, parameters, arguments, OWN_STREAM)
+#define CUDA_CALL_SZ(name, parameters, arguments)           \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN) \
+    WRAP_(CLASS_##name, name##_ptsz, parameters, arguments, OWN_STREAM)
 #include "cuda/cuda_calls.def"

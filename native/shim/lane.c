@@ -20,22 +20,27 @@ static bool make(struct lane *lane)
     return made;
 }
 
+static void destroy_events(CUevent *events, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (events[i]) {
+            REAL(cuEventDestroy_v2)(events[i]);
+        }
+    }
+}
+
 /* Of one that was not wholly made: the next try makes all of it. */
 static void take_down(struct lane *lane)
 {
     CUstream streams[] = {lane->out, lane->in};
-    CUevent events[] = {lane->looked, lane->out_done[0], lane->out_done[1], lane->in_done[0],
-                        lane->in_done[1]};
     for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
         if (streams[i]) {
             REAL(cuStreamDestroy_v2)(streams[i]);
         }
     }
-    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (events[i]) {
-            REAL(cuEventDestroy_v2)(events[i]);
-        }
-    }
+    destroy_events(&lane->looked, 1);
+    destroy_events(lane->out_done, LANE_DEPTH);
+    destroy_events(lane->in_done, LANE_DEPTH);
     memset(lane, 0, sizeof(*lane));
 }
 

@@ -8,7 +8,7 @@
 #include "shim/devices.h"
 #include "shim/zeros.h"
 
-#define LANE_DEPTH 2 /* chunks on their way, in each direction */
+#define LANE_DEPTH 8 /* chunks on their way in each direction, at most */
 
 struct lane {
     CUcontext context;   /* all of it lives there, and is gone with it */

@@ -5,7 +5,7 @@
 #include "shim/mover.h"
 #include "shim/real.h"
 
-#define ZEROS_A_STEP 16u /* chunks that leave without a copy until messages are looked at */
+#define AT_ONCE 16u /* chunks, until messages are looked at */
 
 static void begin_look(struct mover *mover)
 {
@@ -52,16 +52,34 @@ void leaving_end_order(struct mover *mover, uint64_t bytes)
     mover->report(mover->device, bytes, true, failed);
 }
 
+/* Host memory may have to be registered or to come from the agent first: meanwhile only this chunk
+ * is busy, and the lock is free. */
+static void *take_host(struct block *block, uint32_t index)
+{
+    uint64_t bytes = block->chunks[index].bytes;
+    block_begin(block, index);
+    lock_drop(&blocks_lock);
+    void *host = arena_take(bytes);
+    lock_take(&blocks_lock);
+    if (!host) {
+        block_end(block, index);
+    }
+    return host;
+}
+
 static bool begin_leaving(struct mover *mover, struct block *block, uint32_t index)
 {
     struct lane *lane = &mover->lane;
     struct chunk *chunk = &block->chunks[index];
     CUevent done;
-    void *host = arena_take(chunk->bytes);
+    void *host = take_host(block, index);
     if (!host) {
         return false;
     }
     struct move *move = mover_begin(&mover->out, lane->out_done, &done);
+    move->block = block;
+    move->index = index;
+    move->host = host;
     CUresult result =
         REAL(cuMemcpyDtoHAsync_v2)(host, block_at(block, index), chunk->bytes, lane->out);
     if (result == CUDA_SUCCESS) {
@@ -71,13 +89,9 @@ static bool begin_leaving(struct mover *mover, struct block *block, uint32_t ind
         REAL(cuStreamSynchronize)(lane->out); /* the copy may be under way */
         arena_give_back(host, chunk->bytes);
         mover->out.count--;
-        return false;
+        block_end(block, index);
     }
-    move->block = block;
-    move->index = index;
-    move->host = host;
-    block_begin(block, index);
-    return true;
+    return result == CUDA_SUCCESS;
 }
 
 void leaving_end(struct mover *mover, bool succeeded)
@@ -104,38 +118,45 @@ void leaving_end(struct mover *mover, bool succeeded)
     }
 }
 
+/* False: nothing more can be begun now. */
+static bool begin_one(struct mover *mover, uint64_t *dropped)
+{
+    uint64_t *order = &mover->orders[0];
+    bool can_look = zeros_can_look(&mover->lane.zeros);
+    struct choice choice = choose_leaving(mover->device, *order, can_look);
+    if (can_look && choice.unseen && !mover->look_count) {
+        begin_look(mover);
+        return true;
+    }
+    if (!choice.block) {
+        mover->spent = !mover->look_count && !choice.unseen;
+        return false;
+    }
+    struct chunk *chunk = &choice.block->chunks[choice.index];
+    uint64_t bytes = chunk->bytes;
+    if (chunk->zeros) {
+        mover_take_off(mover, chunk, block_at(choice.block, choice.index));
+        *dropped += bytes;
+    } else if (!mover_has_place(&mover->out)) {
+        return false;
+    } else if (!begin_leaving(mover, choice.block, choice.index)) {
+        mover->failed = true;
+        return false;
+    }
+    *order -= bytes < *order ? bytes : *order;
+    return true;
+}
+
 void leaving_begin(struct mover *mover)
 {
     uint64_t dropped = 0;
-    bool can_look = zeros_can_look(&mover->lane.zeros);
-    uint64_t *order = &mover->orders[0];
-    bool nobody = false;
-    for (uint32_t zeros = 0; zeros < ZEROS_A_STEP && *order && !mover->failed;) {
-        struct choice choice = choose_leaving(mover->device, *order, can_look);
-        if (can_look && choice.unseen && !mover->look_count) {
-            begin_look(mover);
-            can_look = mover->lane.zeros.function;
-            continue;
-        }
-        struct chunk *chunk = choice.block ? &choice.block->chunks[choice.index] : NULL;
-        if (!chunk) {
-            nobody = !mover->look_count && !choice.unseen;
-            break;
-        }
-        if (chunk->zeros) {
-            mover_take_off(mover, chunk, block_at(choice.block, choice.index));
-            dropped += chunk->bytes;
-            zeros++;
-        } else if (mover->out.count == LANE_DEPTH) {
-            break;
-        } else if (!begin_leaving(mover, choice.block, choice.index)) {
-            mover->failed = true;
-            break;
-        }
-        *order -= chunk->bytes < *order ? chunk->bytes : *order;
+    uint32_t begun = 0;
+    mover->spent = false;
+    while (mover->orders[0] && !mover->failed && begun < AT_ONCE && begin_one(mover, &dropped)) {
+        begun++;
     }
     mover_moved.zero_bytes += dropped;
-    if ((mover->failed || !*order || nobody) && !mover->out.count) {
+    if ((mover->failed || !mover->orders[0] || mover->spent) && !mover->out.count) {
         leaving_end_order(mover, dropped);
     } else if (dropped) {
         mover->report(mover->device, dropped, false, false);

@@ -201,7 +201,7 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
 }
 
 /* Keeps the first descriptor of an MW_ARENA, and none that was not to be expected. */
-static void take_fds(struct msghdr *packet, enum mw_type type)
+static void take_fds(struct msghdr *packet, uint16_t type)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {

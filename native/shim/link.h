@@ -22,6 +22,7 @@ union link_message {
     struct mw_evicted evicted;
     struct mw_lease_note note;
     struct mw_watch watch;
+    struct mw_pace pace;
     struct mw_pinned pinned;
     struct mw_arena arena;
     struct mw_mode mode;

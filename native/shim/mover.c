@@ -2,16 +2,37 @@
 
 #include "shim/say.h"
 
-#define RATE_START 10e9 /* bytes a second, until copies have shown it */
-#define WORTH_MEASURING (1u << 20)
+#define RATE_START 10e9     /* bytes a second, until copies have shown it */
+#define WINDOW_NS 500000ull /* what is measured over less says little */
+#define FADING 0.98         /* of the best rate seen, from window to window */
+
+#define AHEAD_NS 8e6 /* of copying begun ahead: this thread may get a CPU as late as that */
 
 struct swap_moved mover_moved;
+
+static double rate_of(const struct direction *way)
+{
+    return way->rate > 0 ? way->rate : RATE_START;
+}
+
+static uint64_t bytes_of(const struct move *move) { return move->block->chunks[move->index].bytes; }
+
+bool mover_has_place(const struct direction *way)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < way->count; i++) {
+        bytes += bytes_of(&way->moves[(way->first + i) % LANE_DEPTH]);
+    }
+    return way->count < 2 ||
+           (way->count < LANE_DEPTH && way->rate > 0 && (double)bytes * 1e9 / way->rate < AHEAD_NS);
+}
 
 struct move *mover_begin(struct direction *way, CUevent done[], CUevent *event)
 {
     uint32_t slot = (way->first + way->count) % LANE_DEPTH;
     if (way->count++ == 0) {
-        way->began_ns = now_ns();
+        way->began_ns = way->window_ns = now_ns();
+        way->window_bytes = 0;
     }
     *event = done[slot];
     way->moves[slot].began_ns = now_ns();
@@ -22,10 +43,13 @@ struct move mover_end(struct direction *way, uint64_t bytes, uint64_t *busy_ns)
 {
     struct move done = way->moves[way->first];
     uint64_t now = now_ns();
-    uint64_t from = done.began_ns > way->ended_ns ? done.began_ns : way->ended_ns;
-    if (bytes >= WORTH_MEASURING && now > from) {
-        double rate = (double)bytes * 1e9 / (double)(now - from);
-        way->rate = way->rate > 0 ? way->rate + 0.3 * (rate - way->rate) : rate;
+    way->window_bytes += bytes;
+    if (now >= way->window_ns + WINDOW_NS) {
+        double rate = (double)way->window_bytes * 1e9 / (double)(now - way->window_ns);
+        double fading = way->rate * FADING;
+        way->rate = rate > fading ? rate : fading;
+        way->window_bytes = 0;
+        way->window_ns = now;
     }
     way->ended_ns = now;
     way->first = (way->first + 1) % LANE_DEPTH;
@@ -40,9 +64,7 @@ uint64_t mover_expected_ns(const struct direction *way)
     const struct move *move = &way->moves[way->first];
     uint64_t now = now_ns();
     uint64_t from = move->began_ns > way->ended_ns ? move->began_ns : way->ended_ns;
-    double rate = way->rate > 0 ? way->rate : RATE_START;
-    uint64_t due =
-        from + (uint64_t)((double)move->block->chunks[move->index].bytes * 1e9 / rate * 0.95);
+    uint64_t due = from + (uint64_t)((double)bytes_of(move) * 1e9 / rate_of(way) * 0.95);
     return due > now + LOOK_AGAIN_NS ? due - now : LOOK_AGAIN_NS;
 }
 

@@ -26,7 +26,10 @@ struct move {
 struct direction {
     struct move moves[LANE_DEPTH];
     uint32_t first, count;
-    double rate; /* bytes a second */
+    /* Bytes a second, the best that was seen lately: whoever waited by an average of what includes
+     * its own waiting would wait ever longer. */
+    double rate;
+    uint64_t window_bytes, window_ns;
     uint64_t began_ns;
     uint64_t ended_ns; /* the last one */
 };
@@ -37,6 +40,7 @@ struct mover {
     uint64_t orders[ORDERS_MAX]; /* what is still to leave, oldest first */
     uint32_t order_count;
     bool failed; /* the oldest: no more of it leaves */
+    bool spent;  /* nothing is left that could leave */
     swap_report *report;
     bool coming; /* has room, and has not said that all is back */
     struct direction out, in;
@@ -53,6 +57,9 @@ static inline bool mover_is_moving(const struct mover *mover)
     return mover->out.count || mover->in.count || mover->look_count;
 }
 
+/* Whether one more chunk may be on its way: two always, so that one is copied while the other is
+ * mapped or unmapped; more of small ones, so that the link has a few milliseconds to do. */
+bool mover_has_place(const struct direction *way);
 /* Takes a chunk into a direction that has a place free; *event is to be recorded behind its copy. */
 struct move *mover_begin(struct direction *way, CUevent done[], CUevent *event);
 /* The oldest one's copy of so many bytes has ended: takes it off. */
@@ -64,7 +71,8 @@ void mover_take_off(struct mover *mover, struct chunk *chunk, CUdeviceptr at);
 
 /* ---- out (leaving.c), all under blocks_lock ---- */
 
-/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. */
+/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. May
+ * drop the lock for a while. */
 void leaving_begin(struct mover *mover);
 void leaving_end(struct mover *mover, bool succeeded);
 void leaving_end_look(struct mover *mover, bool succeeded);

@@ -29,6 +29,12 @@ static const char *const names[ENTRY_COUNT] = {
 /* Our functions, NULL where the driver's own is handed out. */
 #define OURS_OWN(name) (void *)name,
 #define OURS_GATED(name) (void *)name,
+#define OURS_LAUNCH(name) (void *)name,
+#define OURS_LAUNCH_EX(name) (void *)name,
+#define OURS_GRAPH(name) (void *)name,
+#define OURS_COPY(name) (void *)name,
+#define OURS_DEFAULT(name) (void *)name,
+#define OURS_AWAIT(name) (void *)name,
 #define OURS_PIN(name) (void *)name,
 #define OURS_SYNC(name) (void *)name,
 #define OURS_QUERY(name) (void *)name,

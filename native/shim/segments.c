@@ -19,6 +19,11 @@
  * memory of our own is always to be had. */
 #define PATIENCE_NS 2000000000ull
 #define SULK_NS 10000000000ull
+#define MAP_STEP_BYTES (2ull << 20)
+#define PAGE_BYTES 4096u
+#ifndef MADV_POPULATE_WRITE
+#    define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 /* Between two pieces, so that whoever waits for the contexts gets them; and until there is one. */
 #define PAUSE_NS 100000L
 #define BUSY_NS 1000000L
@@ -28,6 +33,7 @@ struct segment {
     struct segment *next;
     uint64_t number;
     uint64_t bytes;
+    uint64_t mapped;     /* from the start: their page tables are filled in */
     uint64_t registered; /* from the start: these are in the arena */
     unsigned char *base;
 };
@@ -62,19 +68,43 @@ static uint64_t piece_of(const struct segment *segment)
     return left < SEGMENT_PIECE_BYTES ? left : SEGMENT_PIECE_BYTES;
 }
 
-bool segments_register_one(void)
+/* The first that is not registered as a whole. It stays until it is. */
+static struct segment *unfinished(void)
 {
-    lock_take(&lock);
+    LOCK_SCOPE(&lock);
     struct segment *segment = segments;
     while (segment && segment->registered == segment->bytes) {
         segment = segment->next;
     }
-    lock_drop(&lock);
+    return segment;
+}
+
+/* Fills in page tables up to there, in steps, since nobody in this process can map memory during
+ * one. The pages are there, but each would be a fault in the middle of a copy. */
+static void map_until(struct segment *segment, uint64_t end)
+{
+    uint64_t at = segment->mapped;
+    for (; at < end; at += MAP_STEP_BYTES) {
+        uint64_t bytes = end - at < MAP_STEP_BYTES ? end - at : MAP_STEP_BYTES;
+        if (madvise(segment->base + at, bytes, MADV_POPULATE_WRITE) != 0) {
+            for (uint64_t page = at; page < at + bytes; page += PAGE_BYTES) {
+                (void)*(volatile unsigned char *)(segment->base +
+                                                  page); /* it may be in use by now */
+            }
+        }
+    }
+    segment->mapped = segment->mapped < at ? at : segment->mapped;
+}
+
+bool segments_register_one(void)
+{
+    struct segment *segment = unfinished();
     if (!segment) {
         return false;
     }
     unsigned char *base = segment->base + segment->registered;
     uint64_t bytes = piece_of(segment);
+    map_until(segment, segment->registered + bytes);
     /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
     REAL(cuMemHostRegister_v2)(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
     bool added = arena_add(base, bytes, segment->number) == 0;
@@ -162,6 +192,10 @@ static void *segments_main(void *unused)
         if (!has_work()) {
             futex_wait(&work, seen, -1);
             continue;
+        }
+        struct segment *segment = unfinished();
+        if (segment) {
+            map_until(segment, segment->registered + piece_of(segment));
         }
         struct timespec pause = {0, work_a_little()};
         end_leaving();

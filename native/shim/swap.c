@@ -11,6 +11,7 @@
 
 static struct mover movers[MW_GPUS_MAX];
 static bool owns_contexts; /* contexts_lock: as long as anything is on its way */
+static bool has_room; /* for some of what is missing: whoever gave it waits until all is back */
 
 static struct mover *mover_of(struct device *device)
 {
@@ -129,7 +130,6 @@ static void own_contexts(bool wanted)
 uint64_t swap_step(bool *restored)
 {
     uint64_t wait_ns = SWAP_NEVER;
-    bool was_coming = false;
     bool comes = false;
     bool moves = false;
     /* Whoever destroys a context gets it as soon as what is on its way has arrived. */
@@ -140,7 +140,6 @@ uint64_t swap_step(bool *restored)
             continue;
         }
         own_contexts(true);
-        was_coming = was_coming || mover->coming;
         step(mover, begin);
         comes = comes || mover->coming;
         moves = moves || mover_is_moving(mover);
@@ -148,7 +147,8 @@ uint64_t swap_step(bool *restored)
         wait_ns = soonest < wait_ns ? soonest : wait_ns;
     }
     own_contexts(moves);
-    *restored = was_coming && !comes;
+    *restored = has_room && !comes;
+    has_room = has_room && comes;
     return !begin && !moves ? YIELD_NS : wait_ns;
 }
 
@@ -157,6 +157,7 @@ void swap_order(struct device *device, uint64_t bytes, swap_report *report)
     struct mover *mover = mover_of(device);
     device->credit_bytes = 0; /* whoever is told to go has no room any more */
     mover->coming = false;
+    has_room = false;
     mover->report = report;
     if (mover->order_count == ORDERS_MAX) {
         LOCK_SCOPE(&blocks_lock);
@@ -168,7 +169,10 @@ void swap_order(struct device *device, uint64_t bytes, swap_report *report)
 
 void swap_credit(struct device *device, uint64_t bytes)
 {
-    device->credit_bytes += bytes;
+    if (device) {
+        device->credit_bytes += bytes;
+    }
+    has_room = true;
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         mover_of(d)->coming = true;
     }
@@ -188,6 +192,7 @@ void swap_settle(void)
         mover->failures = 0;
         mover->retry_ns = 0;
     }
+    has_room = false;
     own_contexts(false);
 }
 
@@ -205,4 +210,5 @@ void swap_after_fork(void)
 {
     memset(movers, 0, sizeof(movers));
     owns_contexts = false;
+    has_room = false;
 }

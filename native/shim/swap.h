@@ -21,10 +21,11 @@ typedef void swap_report(struct device *device, uint64_t bytes, bool last, bool 
 /* Move out at least `bytes`: chunks of zeros first, which cost nothing, then so that as little as
  * possible beyond `bytes` leaves. Reported until the last step. */
 void swap_order(struct device *device, uint64_t bytes, swap_report *report);
-/* So many bytes more may be brought back, on this and from now on also on all other devices. */
+/* So many bytes more may be brought back (NULL: to a device that is gone). Whoever says so waits until
+ * every byte of all devices is back. */
 void swap_credit(struct device *device, uint64_t bytes);
 /* Carries on. Returns in how many ns it should be called again: 0 at once, SWAP_NEVER when an order
- * or room has to come first. *restored: every byte of all devices has come back since swap_credit. */
+ * or room has to come first. *restored: there was room, and now every byte is back. */
 uint64_t swap_step(bool *restored);
 /* Waits for what is on its way and begins nothing new: before contexts are drained. Room is void
  * afterwards, and what was known of the memory's content; orders go on when swap_step is called. */

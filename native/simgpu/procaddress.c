@@ -1,4 +1,4 @@
-/* cuGetProcAddress, answered from the table in entrypoints.def. */
+/* cuGetProcAddress, answered from the table in cuda/entrypoints.def. */
 #include <string.h>
 
 #include "simgpu/driver.h"

@@ -54,6 +54,7 @@ enum mw_type {
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
     MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_PACE = 24,     /* < keep no more than so much unfinished work submitted; 0 = any amount */
     MW_ARENA = 25,    /* < host memory for evicted bytes; carries its memfd, or: there is none */
                       /* > a resumed client has this segment of an earlier agent mapped */
     MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
@@ -188,6 +189,12 @@ struct mw_lease_note {
 struct mw_watch {
     struct mw_header header;
     uint64_t idle_us;
+};
+
+/* A new conversation begins without a bound. */
+struct mw_pace {
+    struct mw_header header;
+    uint64_t queue_us; /* of GPU time, on each GPU */
 };
 
 /* MW_ARENA, MW_ARENA_BACK, MW_ARENA_NEED. A segment belongs to one client at a time, comes with

@@ -1,123 +1,214 @@
 """`make gpu-check`: does it hold on a real GPU what the tests show on simgpu?
 
-Three programs, each of which wants most of what a lowered --capacity leaves, take turns on the
-first GPU and check every byte; then limits, a killed program and a killed agent. Nothing is
-changed on the card, and no more of it is used than CAPACITY and a few contexts.
+Programs, frameworks and graphs under moiety on the first GPU, with the agent's capacity lowered so
+that they do not fit together; results are compared with those without moiety. Nothing is changed on
+the card, and no more of it is used than the capacity and a few contexts. Each check has a node of
+its own and its own time: one that fails costs no other.
+
+    python3 tests/gpu/check.py                      with moiety installed, or PYTHONPATH on a wheel
+    python3 tests/gpu/check.py --only turns,torch-trainings
+    python3 tests/gpu/check.py --simulate --quick   on simgpu: a dry run
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from demo import run as demo
-from moiety.testing.node import Node, finish, kill
+try:
+    import moiety  # noqa: F401
+except ModuleNotFoundError:
+    sys.exit("gpu-check: moiety is not installed here; docs/development.md says how to carry it")
 
-CAPACITY_BYTES = 4 << 30
-EACH_BYTES = 3 << 30
+from demo import run as demo
+from moiety.devices.native import native_dir, simgpu_dir
+from moiety.model.units import parse_bytes
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node, finish
+from tests.gpu.card import timing
+from tests.gpu.card.driver import PTX
+from tests.gpu.holds import driver_calls, frameworks, turns
+from tests.gpu.holds.setting import MIB, ROOT, SIMGPU, Setting, Skip
+
 NO_GPU = 69
 """EX_UNAVAILABLE: nothing was checked"""
+CAPACITY_BYTES = 4 << 30
+SIMULATED_CAPACITY_BYTES = 240 * MIB
 
-Workers = list[list[str]]
-
-
-def start(node: Node, kernels: Path, workers: Workers, rounds: int) -> list[demo.Running]:
-    """All of them at once, each with a seed of its own."""
-    return [
-        node.run([*worker, kernels, str(EACH_BYTES), str(rounds), "20", "0", str(seed)])
-        for seed, worker in enumerate(workers)
-    ]
-
-
-def must_be_right(programs: list[demo.Running]) -> None:
-    """Every program found every word right."""
-    for program in programs:
-        code, out, err = finish(program)
-        assert (code, out) == (0, "0 words wrong\n"), err
-
-
-def turns(node: Node) -> int:
-    """Leases so far of those that are there now."""
-    return sum(row["handoffs"] for row in node.json("ps"))
-
-
-def take_turns(node: Node, kernels: Path, workers: Workers) -> str:
-    """More memory than there is: turns, and every byte right."""
-    programs = start(node, kernels, workers, 40)
-    most = 0
-
-    def ended() -> bool:
-        nonlocal most
-        most = max(most, turns(node))
-        return all(program.poll() is not None for program in programs)
-
-    node.until(ended, "all programs have ended")
-    must_be_right(programs)
-    assert most > len(workers), "nobody took turns"
-    return f"{most} turns"
+CHECKS: dict[str, tuple[Callable[[Setting], str], float]] = {
+    "doctor": (driver_calls.doctor, 60),
+    "turns": (turns.take_turns, 120),
+    "fit": (turns.fit_together, 60),
+    "refusal": (turns.refuse, 60),
+    "killed-program": (turns.lose_a_program, 90),
+    "killed-agent": (turns.lose_the_agent, 90),
+    "graphs": (driver_calls.graphs, 90),
+    "overhead": (driver_calls.overhead, 90),
+    "torch-trainings": (frameworks.torch_trainings, 240),
+    "torch-graphs": (frameworks.torch_graphs, 240),
+    "torch-allocators": (frameworks.torch_allocators, 120),
+    "cupy": (frameworks.smoke("cupy"), 90),
+    "jax": (frameworks.smoke("jax"), 120),
+    "numba": (frameworks.smoke("numba"), 90),
+    "triton": (frameworks.smoke("triton"), 90),
+    "managed": (turns.managed_mode, 60),
+}
+"""with the seconds that each may take"""
 
 
-def refuse(node: Node, kernels: Path, workers: Workers) -> str:
-    """A limit is an ordinary out-of-memory error."""
-    command = [*workers[0], kernels, str(EACH_BYTES), "1", "0", "0", "1"]
-    code, _, err = finish(node.run(command, "--memory-limit", "1GiB"))
-    assert (code, "error 2" in err) == (1, True), err
-    return "refused at 1 GiB"
+def names(text: str) -> list[str]:
+    """Names of checks, as --only and --skip take them."""
+    found = text.split(",")
+    if unknown := set(found) - set(CHECKS):
+        raise argparse.ArgumentTypeError(
+            f"there is no check {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}"
+        )
+    return found
 
 
-def lose_a_program(node: Node, kernels: Path, workers: Workers) -> str:
-    """One is killed in the middle; the others are right."""
-    programs = start(node, kernels, workers, 30)
-    node.until(lambda: turns(node) >= 2 * len(workers), "turns are taken")
-    kill(programs[0])
-    must_be_right(programs[1:])
-    return "the others are right"
+def size(text: str) -> int:
+    """A number of bytes."""
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def lose_the_agent(node: Node, kernels: Path, workers: Workers) -> str:
-    """The agent is killed in the middle; the next one takes over."""
-    programs = start(node, kernels, workers, 30)
-    node.until(lambda: turns(node) >= 2 * len(workers), "turns are taken")
-    assert node.agent is not None
-    kill(node.agent)
-    node.start_agent("--capacity", str(CAPACITY_BYTES), "--turn-min", "50ms")
-    must_be_right(programs)
-    return "all are right"
+def options() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--simulate", action="store_true", help="a dry run on simgpu")
+    parser.add_argument("--quick", action="store_true", help="a third of the rounds")
+    parser.add_argument("--only", type=names, default=list(CHECKS), metavar="CHECK,...")
+    parser.add_argument("--skip", type=names, default=[], metavar="CHECK,...")
+    parser.add_argument("--capacity", type=size, metavar="SIZE", help="default: 4GiB")
+    parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
+    parser.add_argument("-o", "--out", type=Path, help="the outcome as JSON")
+    return parser
 
 
-CHECKS: tuple[Callable[[Node, Path, Workers], str], ...] = (
-    take_turns,
-    refuse,
-    lose_a_program,
-    lose_the_agent,
-)
+def programs(folder: Path, *, simulated: bool) -> tuple[Path, dict[str, list[str]]]:
+    """The kernels, and the programs that use them; those that cannot be built are named."""
+    simgpu = simgpu_dir()
+    if simgpu is None:
+        raise SystemExit("gpu-check: moiety's native libraries are not here; install its wheel")
+    include = f"-I{ROOT / 'native'}"
+    source = ROOT / "demo" / "worker.c"
+    # To link with, any libcuda.so.1 will do: when it runs, the program finds the real one.
+    linked = (include, str(simgpu / "libcuda.so.1"), "-Wl,--allow-shlib-undefined", "-ldl")
+    found = {}
+    for name, flags in (
+        ("C, linked", linked),
+        ("C, looked up", (include, "-DLOOKUP", "-ldl")),
+    ):
+        try:
+            out = compile_c([source], folder / name.replace(", ", "-"), flags=flags)
+            found[name] = [str(out)]
+        except (RuntimeError, FileNotFoundError) as error:
+            print(f"  {name}: cannot be built here: {str(error).strip().splitlines()[-1]}")
+    found["Python, cuda-core"] = [sys.executable, str(ROOT / "demo" / "worker.py")]
+    return (simgpu / "kernels.elf" if simulated else PTX), found
+
+
+def that_work(
+    folder: Path, kernels: Path, found: dict[str, list[str]], *, simulated: bool
+) -> list[list[str]]:
+    """Those of them that are right without moiety; the others would say nothing about it."""
+    good = []
+    with Node(folder, SIMGPU if simulated else None) as node:
+        for name, command in found.items():
+            arguments = [str(kernels), str(64 * MIB), "2", "0", "0", "1"]
+            code, out, err = finish(node.run_alone([*command, *arguments]))
+            if (code, out) == (0, turns.RIGHT):
+                good.append(command)
+            else:
+                print(f"  {name}: left out, alone it ends with {code}: {(out + err)[-300:]}")
+    return good
+
+
+class OutOfTime(Exception):
+    """A check took longer than it may."""
+
+
+def out_of_time(_number: int, _frame: FrameType | None) -> None:
+    """SIGALRM."""
+    raise OutOfTime("it took longer than it may")
+
+
+def run_one(name: str, setting: Setting, seconds: float) -> tuple[str, str]:
+    """One check: passed, FAILED or skipped, and what it said."""
+    check, most = CHECKS[name]
+    if seconds < 5:
+        return "skipped", "no time left"
+    signal.setitimer(signal.ITIMER_REAL, min(most, seconds))
+    try:
+        return "passed", check(setting)
+    except Skip as reason:
+        return "skipped", str(reason)
+    except Exception as error:
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        text = f"{type(error).__name__}: {error}{notes}"
+        return "FAILED", text.replace("\n", "\n      ")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def run_all(setting: Setting, chosen: Sequence[str], seconds: float) -> list[dict[str, object]]:
+    """One after the other, with a line for each."""
+    began = time.monotonic()
+    done: list[dict[str, object]] = []
+    for name in chosen:
+        at = time.monotonic()
+        state, said = run_one(name, setting, seconds - (at - began))
+        took_s = round(time.monotonic() - at, 1)
+        about = (CHECKS[name][0].__doc__ or "").splitlines()[0]
+        print(f"  {state:<8} {took_s:5.1f} s  {name}: {about}\n      {said}", flush=True)
+        done.append({"check": name, "state": state, "took_s": took_s, "said": said})
+    return done
 
 
 def main() -> int:
-    """Run every check; 0 when all hold."""
-    if not demo.has_gpu():
+    """Run the checks; 0 when none failed."""
+    args = options().parse_args()
+    if native_dir() is None:
+        print("gpu-check: moiety's native libraries are not here; install its wheel")
+        return 1
+    if not args.simulate and not demo.has_gpu():
         print("gpu-check: no NVIDIA GPU here, so nothing was checked", file=sys.stderr)
         return NO_GPU
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="mty") as name:
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    capacity = args.capacity or (SIMULATED_CAPACITY_BYTES if args.simulate else CAPACITY_BYTES)
+    chosen = [name for name in args.only if name not in args.skip]
+    with (
+        tempfile.TemporaryDirectory(prefix="mty", ignore_cleanup_errors=True) as name,
+        timing.library() as library,
+    ):
         folder = Path(name)
-        kernels, workers = demo.build(folder, simulated=False)
-        with Node(folder, None) as node:
-            node.start_agent("--capacity", str(CAPACITY_BYTES), "--turn-min", "50ms")
-            print(f"gpu-check: {node.json('status')['gpus'][0]['name']}")
-            for check in CHECKS:
-                try:
-                    said = check(node, kernels, workers)
-                except AssertionError as error:
-                    failed += 1
-                    said = f"FAILED: {error}"
-                print(f"  {check.__doc__}  {said}", flush=True)
-    print(f"{len(CHECKS) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+        kernels, found = programs(folder, simulated=args.simulate)
+        workers = that_work(folder, kernels, found, simulated=args.simulate)
+        setting = Setting(folder, args.simulate, args.quick, capacity, kernels, workers, library)
+        with setting.node("first") as node:
+            gpu = node.json("status")["gpus"][0]["name"]
+        print(f"gpu-check: {gpu}, {capacity // MIB} MiB of it, {len(workers)} programs", flush=True)
+        done = run_all(setting, chosen, args.seconds)
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps({"gpu": gpu, "checks": done}, indent=1) + "\n")
+    counts = {s: sum(one["state"] == s for one in done) for s in ("passed", "FAILED", "skipped")}
+    print(f"{counts['passed']} passed, {counts['FAILED']} failed, {counts['skipped']} skipped")
+    return 1 if counts["FAILED"] or not counts["passed"] else 0
 
 
 if __name__ == "__main__":

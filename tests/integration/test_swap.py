@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,20 +89,19 @@ Start = Callable[..., Play]
 
 
 @pytest.fixture
-def start(
-    make_node: Callable[[str], Node], kernels: Path, native: Path, tmp_path: Path
-) -> Iterator[Start]:
-    program = tmp_path / "shim_swap"
-    compile_c(
+def program(native: Path, tmp_path: Path) -> Path:
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    return compile_c(
         [ROOT / "tests" / "native" / "programs" / "shim_swap.c"],
-        program,
-        flags=(
-            f"-I{ROOT / 'native'}",
-            str(native / "simgpu" / "libcuda.so.1"),
-            "-ldl",
-            "-lpthread",
-        ),
+        tmp_path / "shim_swap",
+        flags=(f"-I{ROOT / 'native'}", driver, "-ldl", "-lpthread"),
     )
+
+
+@pytest.fixture
+def start(
+    make_node: Callable[[str], Node], kernels: Path, native: Path, program: Path
+) -> Iterator[Start]:
     agents: list[FakeAgent] = []
 
     def begin(word: str, gpu: str = GPU, chunk_bytes: int = 2 * MIB) -> Play:
@@ -149,6 +149,24 @@ def test_chunks_of_zeros_leave_before_all_others(start: Start) -> None:
     play.agent.grant()
     play.go_on()
     assert int(play.end()) == 0
+
+
+def test_programs_that_write_little_take_turns_without_copies(
+    make_node: Callable[[str], Node], kernels: Path, program: Path
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node.start_agent("--quantum", "10ms")
+    command = ["moiety", "run", "--", str(program), "lazy", str(kernels)]
+    running = [node.start([sys.executable, "-m", *command], stdin=True) for _ in "ab"]
+    node.until(
+        lambda: [row["handoffs"] >= 5 for row in node.json("ps")] == [True, True], "both had turns"
+    )
+    rows = node.json("ps")
+    for process in running:
+        out, err = process.communicate("\n", timeout=DEADLINE_S)
+        assert process.returncode == 0, (out, err)
+    assert all(row["zero_bytes"] >= 4 * 20 * MIB for row in rows)
+    assert not any(row["evicted_bytes"] for row in rows)
 
 
 def test_a_program_allocates_and_frees_while_its_memory_leaves(start: Start) -> None:

@@ -9,7 +9,7 @@ from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
-from moiety.wire.messages import Amount, Attached, LeaseNote, Refused, Watch
+from moiety.wire.messages import Amount, Attached, LeaseNote, Pace, Refused, Watch
 from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def _watch(node: Node, client: Client, wanted: do.Watch) -> None:
     del node
     idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
     client.connection.send(Watch(idle_us=idle_us).encode())
+
+
+def _pace(node: Node, client: Client, wanted: do.Pace) -> None:
+    del node
+    client.connection.send(Pace(queue_us=round(wanted.queue_s * 1e6)).encode())
 
 
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
@@ -140,6 +145,7 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Revoke: _revoke,
     do.Evict: _evict,
     do.Watch: _watch,
+    do.Pace: _pace,
     do.Overdue: _overdue,
     do.Look: _look,
 }

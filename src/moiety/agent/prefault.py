@@ -1,7 +1,8 @@
 """Host memory in memfds whose pages are there before anybody needs them.
 
 Everything here may take long and runs beside the event loop. The kernel is asked for pages in small
-steps, because a large one would keep the whole process from mapping anything meanwhile.
+steps, each mapped for as long as it takes: a large one would keep the whole process from mapping
+anything meanwhile, and count as memory that this process uses.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Self
 
 STEP_BYTES: Final = 4 << 20
 MADV_POPULATE_WRITE: Final = 23
@@ -43,15 +44,12 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
         # Nobody who has it may cut it short: the others would stumble into the hole.
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
-        with _Mapped(fd, size) as at:
-            _libc.madvise(at, size, mmap.MADV_HUGEPAGE)
-            if node is not None and 0 <= node < 64:
-                mask = ctypes.c_ulong(1 << node)
-                _libc.syscall(SYS_MBIND, at, size, MPOL_PREFERRED, ctypes.addressof(mask), 65, 0)
-            for offset in range(0, size, STEP_BYTES):
-                if stopped():
-                    raise InterruptedError
-                _populate(fd, at + offset, offset, min(STEP_BYTES, size - offset))
+        for offset in range(0, size, STEP_BYTES):
+            if stopped():
+                raise InterruptedError
+            with _Mapped(fd, offset, min(STEP_BYTES, size - offset)) as step:
+                step.prefer(node)
+                step.populate()
     except BaseException:
         os.close(fd)
         raise
@@ -60,42 +58,55 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
 
 def scrub(fd: int, size: int, stopped: Stopped) -> None:
     """Zero a memfd that nobody else writes to any more; raises as `make` does."""
-    with _Mapped(fd, size) as at:
-        for offset in range(0, size, STEP_BYTES):
-            if stopped():
-                raise InterruptedError
-            step = min(STEP_BYTES, size - offset)
-            _populate(fd, at + offset, offset, step)
-            ctypes.memset(at + offset, 0, step)
+    for offset in range(0, size, STEP_BYTES):
+        if stopped():
+            raise InterruptedError
+        with _Mapped(fd, offset, min(STEP_BYTES, size - offset)) as step:
+            step.populate()
+            step.zero()
 
 
 class _Mapped:
-    """A memfd mapped for as long as the block lasts; its address."""
+    """A part of a memfd, mapped for as long as the block lasts."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, offset: int, size: int) -> None:
+        self._fd = fd
+        self._offset = offset
         self._size = size
         flags = mmap.PROT_READ | mmap.PROT_WRITE
-        self._at = _libc.mmap(None, size, flags, mmap.MAP_SHARED, fd, 0)
+        self._at: Any = _libc.mmap(None, size, flags, mmap.MAP_SHARED, fd, offset)
         if self._at == MAP_FAILED:
             raise _error()
 
-    def __enter__(self) -> int:
-        return int(self._at)
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *exception: object) -> None:
         _libc.munmap(self._at, self._size)
 
+    def prefer(self, node: int | None) -> None:
+        """Have its pages come large, and from this NUMA node, where the system lets us."""
+        _libc.madvise(self._at, self._size, mmap.MADV_HUGEPAGE)
+        if node is not None and 0 <= node < 64:
+            mask = ctypes.c_ulong(1 << node)
+            where = ctypes.addressof(mask)
+            _libc.syscall(SYS_MBIND, self._at, self._size, MPOL_PREFERRED, where, 65, 0)
 
-def _populate(fd: int, at: int, offset: int, size: int) -> None:
-    """Have the kernel provide pages; on old kernels reserve them first, then touch them."""
-    if _libc.madvise(at, size, MADV_POPULATE_WRITE) == 0:
-        return
-    error = _error()
-    if error.errno != errno.EINVAL:
-        raise error
-    os.posix_fallocate(fd, offset, size)  # an error here would be a deadly signal below
-    for page in range(at, at + size, mmap.PAGESIZE):
-        ctypes.memset(page, ctypes.c_ubyte.from_address(page).value, 1)
+    def populate(self) -> None:
+        """Have the kernel provide pages; on old kernels reserve them first, then touch them."""
+        if _libc.madvise(self._at, self._size, MADV_POPULATE_WRITE) == 0:
+            return
+        error = _error()
+        if error.errno != errno.EINVAL:
+            raise error
+        # An error here would be a deadly signal below.
+        os.posix_fallocate(self._fd, self._offset, self._size)
+        for page in range(self._at, self._at + self._size, mmap.PAGESIZE):
+            ctypes.memset(page, ctypes.c_ubyte.from_address(page).value, 1)
+
+    def zero(self) -> None:
+        """Overwrite all of it."""
+        ctypes.memset(self._at, 0, self._size)
 
 
 def _error() -> OSError:

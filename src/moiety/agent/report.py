@@ -81,6 +81,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 paused=view.paused,
                 evicted_bytes=counters.evicted_bytes,
                 restored_bytes=counters.restored_bytes,
+                zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
             )
         )

@@ -210,6 +210,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     evicted_bytes: int = 0
     """by the process itself, on all its GPUs, since it started"""
     restored_bytes: int = 0
+    zero_bytes: int = 0
+    """left the GPU without being copied, because they were zeros"""
     managed_bytes: int = 0
     """of the allocated ones, those that the driver pages"""
 

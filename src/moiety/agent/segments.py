@@ -101,6 +101,8 @@ class Segments:
     """tenants that have not answered"""
     _tried: set[int] = field(default_factory=set)
     """tenants that were asked for the sake of those who wait"""
+    _unable: dict[int, float | None] = field(default_factory=dict)
+    """by tenant that gave back what it was not asked for: when it gets something again"""
     _surplus_since: dict[int, float] = field(default_factory=dict)
     """by tenant, or 0 for those that nobody has"""
     _later: list[Action] = field(default_factory=list)
@@ -144,6 +146,8 @@ class Segments:
         foreign = self.foreign.get(tenant, {})
         segment = self.segments.get(number)
         if segment is not None and segment.tenant == tenant:
+            if tenant not in self._asked:
+                self._unable[tenant] = None
             self._scrub(segment)
         elif number in foreign:
             del foreign[number]
@@ -166,6 +170,7 @@ class Segments:
         self.foreign.pop(tenant, None)
         self.urgent.pop(tenant, None)
         self._asked.discard(tenant)
+        self._unable.pop(tenant, None)
         self._surplus_since.pop(tenant, None)
 
     def _scrub(self, segment: Segment) -> None:
@@ -182,6 +187,7 @@ class Segments:
     def plan(self, now_s: float, *, may_make: bool) -> list[Action]:
         """What to do now, in order. `may_make` is false while the host has no memory to spare."""
         actions, self._later = self._later, []
+        self._forgive(now_s)
         lacking = self._give(actions)
         self._make(actions, lacking, may_make=may_make)
         self._settle(actions, lacking)
@@ -190,13 +196,33 @@ class Segments:
         self._later = []
         return actions
 
+    def _forgive(self, now_s: float) -> None:
+        """Who could not take what it got (it may have no descriptor left) is tried again later."""
+        for tenant, until_s in list(self._unable.items()):
+            if until_s is None:
+                self._unable[tenant] = now_s + KEEP_S
+            elif until_s <= now_s:
+                del self._unable[tenant]
+
+    def _held(self) -> dict[int, int]:
+        """Bytes that each tenant was given."""
+        held = {tenant: sum(each.values()) for tenant, each in self.foreign.items()}
+        for segment in self._in(State.GIVEN):
+            held[segment.tenant] = held.get(segment.tenant, 0) + self.segment_bytes
+        return held
+
     def _give(self, actions: list[Action]) -> dict[int, int]:
         """Give what is ready to those who lack it; returns how many segments each still lacks."""
         lacking: dict[int, int] = {}
+        held = self._held()
         ready = [s for s in self.segments.values() if s.state is State.READY]
         for tenant in [*self.urgent, *(t for t in self.needs if t not in self.urgent)]:
             wanted = max(self.needs.get(tenant, 0), self.urgent.get(tenant, 0))
-            short = -(-max(0, wanted - self.held_bytes(tenant)) // self.segment_bytes)
+            short = -(-max(0, wanted - held.get(tenant, 0)) // self.segment_bytes)
+            if tenant in self._unable:
+                if self.urgent.pop(tenant, None):
+                    actions.append(Deny(tenant))
+                continue
             while short and ready:
                 segment = ready.pop(0)
                 segment.state = State.GIVEN
@@ -251,10 +277,10 @@ class Segments:
         if self._is_old(0, len(ready) > spare, now_s):
             for segment in ready[spare:]:
                 self._drop(segment)
-        for tenant in {s.tenant for s in self._in(State.GIVEN)}:
-            held, need = self.held_bytes(tenant), self.needs.get(tenant, 0)
-            if self._is_old(tenant, held - need >= self.segment_bytes, now_s):
-                self._ask(actions, tenant, (held - need) // self.segment_bytes * self.segment_bytes)
+        for tenant, held in self._held().items():
+            surplus = (held - self.needs.get(tenant, 0)) // self.segment_bytes
+            if self._is_old(tenant, surplus > 0, now_s):
+                self._ask(actions, tenant, surplus * self.segment_bytes)
 
     def _is_old(self, tenant: int, surplus: bool, now_s: float) -> bool:
         if not surplus:

@@ -127,6 +127,7 @@ class Arbiter:
         if event.holding:
             tenant.state = State.HOLDING
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
+            tenant.spells.go_on(self._now_s)
         self._ledger.tenants[event.tenant] = tenant
         self._accounts.promise(tenant, event.share)
 
@@ -257,6 +258,9 @@ class Arbiter:
     def _want(self, tenant: Tenant) -> None:
         self._end_silence(tenant)
         if tenant.state is State.OUT:
+            if self._now_s - tenant.since_s >= self._settings.idle_min_s:
+                tenant.spells.end(self._now_s)
+                tenant.spells.begin(self._now_s, holding=False)
             self._accounts.wake(tenant)
             self._ledger.move(tenant, Cause.WANTED, self._now_s)
         elif tenant.state in REVOKED and not tenant.wants_again:
@@ -350,6 +354,8 @@ class Arbiter:
             tenant.silent_since_s = None
             if length_s >= self._settings.idle_min_s:
                 tenant.silences.add(length_s)
+                tenant.spells.end(self._now_s - length_s)
+                tenant.spells.begin(self._now_s, holding=tenant.state is State.HOLDING)
 
     # What they are promised, and how is decided
 

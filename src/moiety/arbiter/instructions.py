@@ -85,6 +85,17 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """Have a process keep no more than `queue_s` of unfinished work submitted; 0: any amount.
+
+    It holds until another one comes; a process begins without a bound, also with a new agent.
+    """
+
+    tenant: int
+    queue_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Overdue:
     """The process did not do what it was told within the deadline: report it, kill it if `kill`.
 
@@ -105,4 +116,4 @@ class Look:
     tenant: int
 
 
-Instruction = Admitted | Refused | Room | Grant | Revoke | Evict | Watch | Overdue | Look
+Instruction = Admitted | Refused | Room | Grant | Revoke | Evict | Watch | Pace | Overdue | Look

@@ -21,6 +21,8 @@ def _nobody_looks(tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
 class Balance:
     """One GPU's sums."""
 
+    tenants: int = 0
+    """who has a context there"""
     capacity_bytes: int = 0
     """what tenants' data may take"""
     charged_bytes: int = 0
@@ -106,6 +108,7 @@ class Ledger:
             for gpu, on in tenant.gpus.items():
                 balance = balances[gpu]
                 charged = on.charged_bytes
+                balance.tenants += 1
                 balance.residue_bytes += on.residue_bytes
                 balance.expected_bytes += on.expected_bytes
                 balance.charged_bytes += charged

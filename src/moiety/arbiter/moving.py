@@ -98,6 +98,7 @@ def finish_coming(scene: Scene) -> bool:
         tenant.round_s = scene.accounts.round_s(tenant)
         turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
         tenant.turn_ends_s = scene.now_s + turn_s
+        tenant.spells.go_on(scene.now_s)
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
         scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter.moving import answer_requests, finish_coming, give_room, order_evictions
+from moiety.arbiter.pacing import pace
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.turning import make_fit, refuse_outgrown, take_turns
 from moiety.arbiter.windows import end_windows, separate
@@ -29,3 +30,4 @@ def decide(scene: Scene) -> None:
         granted = finish_coming(scene)
     if scene.watched:
         scene.end_watches()
+    pace(scene)

@@ -50,6 +50,8 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
+        self.gives_way_s: dict[int, float] = {}
+        """when a holder whose turn goes on may have to give way to somebody who waits"""
         self.has_rivals = False
         self.has_limited = False
         self._look()
@@ -192,7 +194,7 @@ class Scene:
             return True
         if waiting is not None and waiting.rank != tenant.rank:
             return waiting.rank > tenant.rank
-        if self.now_s < tenant.turn_ends_s:
+        if self.now_s < self.turn_ends_s(tenant, waiting):
             return False
         if waiting is None or not counts_lag(tenant, waiting):
             return True
@@ -209,8 +211,25 @@ class Scene:
             return math.inf
         return holder.silent_since_s + self.turns.idle_s(holder, move_bytes)
 
+    def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
+        """When a turn ends: a little later, where its holder is about to fall silent by itself.
+
+        Not more than what the hand-off costs that is saved by that, out and back (spells.py).
+        """
+        ends_s = holder.turn_ends_s
+        if waiting is None or holder.silent_since_s is not None or holder.is_guest:
+            return ends_s
+        if self.turns.has_quantum(holder):
+            return ends_s
+        rest_s = holder.spells.rest_s(ends_s)
+        if rest_s is None or rest_s > 2 * self.turns.move_s(self.move_bytes(waiting)):
+            return ends_s
+        return ends_s + rest_s
+
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
+        silent_s = tenant.silent_since_s
+        tenant.spells.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
         self.draining.append(tenant)
         began_s = tenant.told_s
@@ -228,6 +247,9 @@ class Scene:
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
         ends_s = holder.turn_ends_s
+        is_over = self.now_s >= ends_s
+        if is_over:
+            ends_s = self.turn_ends_s(holder, waiting)
         if waiting and waiting.rank == holder.rank and counts_lag(holder, waiting):
             ahead_s = holder.lag_s - waiting.lag_s
             if ahead_s > EXACT_S:  # both move towards each other while it holds
@@ -235,12 +257,15 @@ class Scene:
                 ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
         if self.now_s < ends_s:
             self.wake_at(ends_s)
+        if waiting is None or waiting.rank >= holder.rank:  # else only once it is idle
+            first_s = self.gives_way_s.get(holder.number, ends_s)
+            self.gives_way_s[holder.number] = min(ends_s, first_s)
         self.wanted_watches.add(holder.number)
         if holder.silent_since_s is not None:
             if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
                 self.wake_at(idle_at_s)
             return
-        tell_s = self.turns.tell_s(move_bytes)
+        tell_s = self.turns.tell_s(0 if is_over else move_bytes)  # then any pause will do
         if not holder.watched_s or tell_s < holder.watched_s / 2:
             holder.watched_s = tell_s
             self.out.append(do.Watch(holder.number, tell_s))

@@ -50,6 +50,12 @@ class Settings:
     """how long a holder with data to move is silent before it counts as idle"""
     idle_free_s: float = 0.001
     """the same when nothing would have to move"""
+    queue_shared_s: float = 0.002
+    """the most unfinished work of a holder that is not alone on its GPUs"""
+    queue_waited_s: float = 0.0001
+    """the same shortly before it may have to give way to somebody who waits"""
+    queue_lead_s: float = 0.005
+    """how long before: time for the message, and for the longer queue to run empty"""
     limit_window_s: float = 0.25
     """a tenant with a limit of its GPU time runs and pauses once in so long"""
     link_bytes_per_s: float = 10e9

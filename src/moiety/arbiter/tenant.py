@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
+from moiety.arbiter.spells import Spells
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -81,8 +82,11 @@ class Tenant:
     silent_since_s: float | None = None
     """it has submitted nothing since then; None: nobody knows of that"""
     silences: Silences = field(default_factory=Silences)
+    spells: Spells = field(default_factory=Spells)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    queue_s: float = 0.0
+    """the bound on unfinished work that it was told; 0: none"""
     handoff_s: float = 0.0
     """how long its coming takes, after the last few"""
     coming_bytes: int = 0

@@ -50,6 +50,10 @@ class Turns:
         least_s = min(factor, _LEAST_FACTOR) * handoff_s
         return max(self.settings.turn_min_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
+    def has_quantum(self, tenant: Tenant) -> bool:
+        """Whether somebody said how long its turns are."""
+        return bool(tenant.share.quantum_s or self.settings.quantum_s)
+
     def worthwhile_s(self, tenant: Tenant) -> float:
         """How long it has to run until its hand-off was a small part of it."""
         return min(self.settings.turn_factor * tenant.handoff_s, self.settings.turn_max_s)

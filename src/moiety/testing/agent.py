@@ -20,6 +20,7 @@ from moiety.wire.messages import (
     Hello,
     LeaseNote,
     Message,
+    Pace,
     Welcome,
     decode,
 )
@@ -119,6 +120,10 @@ class FakeAgent:
         self.epoch += 1
         self.page.open(self.epoch)
         self.send(LeaseNote(Type.GRANT, 0, self.epoch))
+
+    def pace(self, queue_us: int) -> None:
+        """Bound its unfinished work."""
+        self.send(Pace(queue_us=queue_us))
 
     def revoke(self) -> None:
         """Close the word, say so, and wait until the program has drained."""

@@ -61,6 +61,8 @@ class SimulatedTenant:
         self.wanted = False
         self.told_idle = False
         self.watched = False
+        self.queue_s = 0.0
+        """the bound on unfinished work; 0: none"""
         self.hung = False
         """it reads nothing any more"""
         self.stopped = False
@@ -312,7 +314,7 @@ class SimulatedNode:
         self.feed(ev.Left(tenant.number))
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
-        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        """Tell the arbiter and carry out what it wants: lease words and bounds change at once."""
         told = self.arbiter.step(self.now_s, event)
         for instruction in told:
             tenant = self.tenants[instruction.tenant]
@@ -320,7 +322,9 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue | do.Look):
+            elif isinstance(instruction, do.Pace):
+                tenant.queue_s = instruction.queue_s
+            if not isinstance(instruction, do.Overdue | do.Look | do.Pace):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.Look)]:
@@ -372,6 +376,7 @@ class SimulatedNode:
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
+            tenant.queue_s = 0.0
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""

@@ -229,6 +229,17 @@ class Watch(Message, frozen=True):
     idle_us: int = 0
 
 
+class Pace(Message, frozen=True):
+    """Keep no more than so much unfinished work submitted; 0: as much as the program likes."""
+
+    LAYOUT = "mw_pace"
+    TYPES = (Type.PACE,)
+
+    type: int = Type.PACE
+    serial: int = 0
+    queue_us: int = 0
+
+
 class ArenaNote(Message, frozen=True):
     """Something about a segment of host memory; what, is the type's."""
 
@@ -274,6 +285,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Evicted,
     LeaseNote,
     Watch,
+    Pace,
     ArenaNote,
     Pinned,
     Mode,

@@ -167,11 +167,44 @@ static void sizes(void)
     check(small, 2 * MIB, 3);
 }
 
+static _Atomic int ends;
+
+static void *wait_for_line(void *unused)
+{
+    char line[16];
+    EXPECT(fgets(line, sizeof(line), stdin));
+    ends = 1;
+    return unused;
+}
+
+/* Takes much, writes one word of it, and works on until it is told to end. */
+static void lazy(void)
+{
+    CUdeviceptr at;
+    CUfunction spin;
+    pthread_t waits;
+    unsigned long long us = 500, bytes = 60 * MIB, wrong = 0;
+    unsigned char *back = malloc(bytes);
+    begin();
+    OK(cuModuleGetFunction(&spin, module, "spin_us"));
+    OK(cuMemAlloc_v2(&at, bytes));
+    OK(cuMemsetD8_v2(at, 0, bytes));
+    OK(cuMemsetD8_v2(at + 31 * MIB, 5, 8));
+    EXPECT(pthread_create(&waits, NULL, wait_for_line, NULL) == 0);
+    while (!ends) {
+        OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&us}, NULL));
+        OK(cuCtxSynchronize());
+    }
+    OK(cuMemcpyDtoH_v2(back, at, bytes));
+    for (unsigned long long i = 0; i < bytes; i++) {
+        wrong += back[i] != (i >= 31 * MIB && i < 31 * MIB + 8 ? 5 : 0);
+    }
+    EXPECT(wrong == 0);
+}
+
 #define PIECES 12
 
 /* Allocates, checks and frees at random until it is told to end, in two threads. */
-static _Atomic int ends;
-
 static void *churn_in_thread(void *number)
 {
     CUdeviceptr at[PIECES] = {0};
@@ -231,7 +264,8 @@ int main(int argc, char **argv)
         const char *word;
         void (*run)(void);
     } words[] = {{"zeros", zeros}, {"meanwhile", meanwhile}, {"failing-in", failing_in},
-                 {"sizes", sizes}, {"churn", churn},         {"failing-out", failing_out}};
+                 {"sizes", sizes}, {"churn", churn},         {"failing-out", failing_out},
+                 {"lazy", lazy}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

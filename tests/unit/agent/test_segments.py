@@ -124,6 +124,16 @@ def test_a_tenant_that_has_nothing_empty_lets_the_other_go_on() -> None:
     assert settle(segments) == [Deny(2)]
 
 
+def test_who_gives_back_what_it_needs_is_left_alone_for_a_while() -> None:
+    segments = ledger(30, t1=10)
+    settle(segments)
+    segments.returned(1, next(iter(segments.segments)))
+    assert not any(isinstance(a, Give) for a in settle(segments))
+    segments.asked(1, 10)
+    assert settle(segments) == [Deny(1)]
+    assert any(isinstance(a, Give) for a in settle(segments, KEEP_S + 1))
+
+
 def test_one_that_cannot_be_made_is_forgotten() -> None:
     segments = ledger(t1=5)
     (first, _) = segments.plan(0, may_make=True)

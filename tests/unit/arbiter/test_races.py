@@ -46,6 +46,7 @@ def test_who_is_granted_at_once_has_its_turn_end_for_those_behind_it() -> None:
         do.Grant(1, 1),
         do.Admitted(1, 0, 1),
         do.Watch(1, 0.02),
+        do.Pace(1, 0.002),
     ]
     assert talk.arbiter.deadline_s is not None
 
@@ -61,7 +62,7 @@ def test_a_lease_waits_for_the_end_of_an_eviction_under_way() -> None:
     assert talk.say(ev.Wanted(1)) == []
     assert talk.say(ev.Evicted(1, 0, 20, 40)) == []
     assert talk.say(ev.Evicted(1, 0, 0, 40, last=True)) == [do.Room(1, 0, 20)]
-    assert talk.say(ev.Restored(1)) == [do.Grant(1, 2)]
+    assert talk.say(ev.Restored(1)) == [do.Grant(1, 2), do.Pace(1, 0.0)]
 
 
 def test_what_was_ordered_is_not_ordered_again() -> None:
@@ -129,7 +130,7 @@ def test_an_order_ends_with_its_gpu() -> None:
     talk.say(ev.Drained(1, 1))
     assert do.Overdue(1, 10.0, "out") in talk.later(10.0)
     talk.say(ev.Detached(1, 0))
-    assert talk.say(ev.Wanted(1)) == [do.Grant(1, 2)]
+    assert talk.say(ev.Wanted(1)) == [do.Grant(1, 2), do.Pace(1, 0.0)]
 
 
 def test_an_allocation_that_the_driver_refused_is_not_charged() -> None:
@@ -146,4 +147,4 @@ def test_a_word_from_before_an_eviction_does_not_count_after_it() -> None:
     talk.say(ev.Restored(2))
     talk.say(ev.Evicted(2, 0, 30, 10, last=True))
     assert talk.say(ev.Left(1)) == [do.Room(2, 0, 50)]
-    assert talk.say(ev.Restored(2)) == [do.Grant(2, 1)]
+    assert talk.say(ev.Restored(2)) == [do.Grant(2, 1), do.Pace(2, 0.002)]

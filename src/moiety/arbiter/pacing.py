@@ -1,0 +1,38 @@
+"""How much unfinished work a holder may have submitted, so that it can give way quickly.
+
+Only who holds submits, so only holders are told, and only when their bound changes. A hand-off by
+a holder that fell idle, the frequent kind, changes none (docs/decisions/0006).
+"""
+
+from __future__ import annotations
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.scene import Scene
+from moiety.arbiter.tenant import Tenant
+
+
+def pace(scene: Scene) -> None:
+    """Tell every holder whose bound is no longer the one it was told."""
+    for tenant in scene.holding:
+        queue_s = _bound_s(scene, tenant)
+        if queue_s != tenant.queue_s:
+            tenant.queue_s = queue_s
+            scene.out.append(do.Pace(tenant.number, queue_s))
+
+
+def _bound_s(scene: Scene, tenant: Tenant) -> float:
+    """None for who is alone; little for who may be revoked soon; else a little more."""
+    if not tenant.gpus:
+        return 0.0
+    settings = scene.settings
+    gives_way_s = scene.gives_way_s.get(tenant.number)
+    if gives_way_s is not None:
+        soon_s = gives_way_s - settings.queue_lead_s
+        if scene.now_s >= soon_s:
+            return settings.queue_waited_s
+        scene.wake_at(soon_s)
+        return settings.queue_shared_s
+    is_alone = all(scene.balances[gpu].tenants == 1 for gpu in tenant.gpus)
+    if is_alone and tenant.share.gpu_limit >= 1:  # a limit interrupts also who is alone
+        return 0.0
+    return settings.queue_shared_s

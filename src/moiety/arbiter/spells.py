@@ -1,0 +1,64 @@
+"""How long a tenant works on the GPU between two silences, in time that it held a lease.
+
+A turn that ends just before its holder would have fallen silent anyway costs twice: the memory is
+moved once more than it had to be, and the holder's next silence, in which the other one could have
+run, comes only when it is back. Programs that work in phases do so each time, so a turn may last
+a little longer, where the last spells of work say that it ends soon.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+KNOWN = 8
+"""how many spells are remembered"""
+_ENOUGH = 2
+"""fewer teach nothing"""
+_MARGIN = 1.05
+"""the next spell may be so much longer than one that was seen"""
+
+
+class Spells:
+    """The last spells of one tenant."""
+
+    def __init__(self) -> None:
+        """Nothing is known, not even when the present one began."""
+        self._lengths_s: deque[float] = deque(maxlen=KNOWN)
+        self._is_known = False
+        self._earlier_s = 0.0
+        """of the present one, with earlier leases"""
+        self._since_s: float | None = None
+        """when this lease's part of it began; None: it holds none, or is silent"""
+
+    def begin(self, now_s: float, *, holding: bool) -> None:
+        """It submits something after a silence, or is about to."""
+        self._is_known = True
+        self._earlier_s = 0.0
+        self._since_s = now_s if holding else None
+
+    def go_on(self, now_s: float) -> None:
+        """It got a lease."""
+        if self._since_s is None:
+            self._since_s = now_s
+
+    def pause(self, now_s: float) -> None:
+        """It lost its lease, or submits nothing."""
+        if self._since_s is not None:
+            self._earlier_s += max(0.0, now_s - self._since_s)
+            self._since_s = None
+
+    def end(self, now_s: float) -> None:
+        """It submitted nothing from then on, for long enough to count as silent."""
+        self.pause(now_s)
+        if self._is_known and self._earlier_s > 0:
+            self._lengths_s.append(self._earlier_s)
+        self._is_known = False
+
+    def rest_s(self, now_s: float) -> float | None:
+        """How long the present one will go on after `now_s`, at most; None if nobody knows."""
+        if not self._is_known or self._since_s is None or len(self._lengths_s) < _ENOUGH:
+            return None
+        so_far_s = self._earlier_s + now_s - self._since_s
+        longer = (_MARGIN * s for s in self._lengths_s if _MARGIN * s > so_far_s)
+        ends_s = min(longer, default=None)
+        return None if ends_s is None else ends_s - so_far_s

@@ -1,0 +1,1 @@
+"""Everything that checks moiety; docs/development.md says what lies where."""

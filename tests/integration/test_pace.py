@@ -1,0 +1,179 @@
+"""The bounded queue, by counting: kernels that were submitted less those that the GPU has begun."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.agent import FakeAgent
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node
+from moiety.wire.layout import Type
+from moiety.wire.messages import LeaseNote
+
+ROOT = Path(__file__).resolve().parents[2]
+BOUND_US = 2000
+LENGTH_US = 100
+FITS = BOUND_US // LENGTH_US
+SLACK = 3
+"""a machine that is late can make kernels look longer or shorter than they are, for a while"""
+LOOKS = 200
+
+
+class Submitter:
+    """A program that submits as fast as it may, and the agent that bounds it or does not."""
+
+    def __init__(self, agent: FakeAgent, process: subprocess.Popen[str]) -> None:
+        self.agent = agent
+        self.process = process
+        self.listening = threading.Thread(target=self._listen, daemon=True)
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self.agent.hear(0.1)
+        except (EOFError, OSError):
+            return
+
+    def look(self) -> tuple[int, int]:
+        """How many kernels were submitted so far, and how many of them begun."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        submitted, begun = self.process.stdout.readline().split()
+        return int(submitted), int(begun)
+
+    def outstanding(self) -> int:
+        """How many are submitted and not begun."""
+        submitted, begun = self.look()
+        return submitted - begun
+
+    def end(self) -> None:
+        """It ends well: whatever it checks by itself held."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def paced(native: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The program, and its kernel."""
+    folder = tmp_path_factory.mktemp("paced")
+    own = ROOT / "tests" / "native" / "programs"
+    include = f"-I{ROOT / 'native'}"
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    compile_c([own / "paced_kernels.c"], folder / "ticks.elf", shared=True, flags=(include,))
+    compile_c([own / "paced.c"], folder / "paced", flags=(include, driver, "-ldl", "-lpthread"))
+    return folder / "paced", folder / "ticks.elf"
+
+
+@pytest.fixture
+def submit(
+    make_node: Callable[[str], Node], paced: tuple[Path, Path], native: Path
+) -> Iterator[Callable[..., Submitter]]:
+    node = make_node("A100-80:memory=64MiB")
+    agents: list[FakeAgent] = []
+
+    def start(mode: str, length_us: int, bound_us: int) -> Submitter:
+        path = node.directory / "pace.sock"
+        agent = FakeAgent(path)
+        agents.append(agent)
+        program, kernels = paced
+        process = node.start(
+            [str(program), mode, str(kernels), str(length_us)],
+            stdin=True,
+            env={
+                "LD_LIBRARY_PATH": str(native / "simgpu"),
+                "LD_PRELOAD": str(native / "libmoiety.so"),
+                "MOIETY_SOCKET": str(path),
+            },
+        )
+        agent.accept()
+        agent.pace(bound_us)
+        agent.until(Type.CONTEXT)
+        found = Submitter(agent, process)
+        found.listening.start()
+        node.until(lambda: found.look()[1] > 2 * FITS or length_us > BOUND_US, "it runs")
+        return found
+
+    yield start
+    for agent in agents:
+        agent.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "mode", ["one", "several", "threads", "legacy", "own", "graphs", "captures"]
+)
+def test_what_is_submitted_and_not_done_is_bounded(
+    mode: str, submit: Callable[..., Submitter]
+) -> None:
+    program = submit(mode, LENGTH_US, BOUND_US)
+    found = sorted(program.outstanding() for _ in range(LOOKS))
+    assert found[LOOKS // 2] <= 2 * FITS
+    assert found[LOOKS * 9 // 10] <= SLACK * FITS + 10
+    program.end()
+
+
+def test_of_kernels_longer_than_the_bound_one_waits_at_most(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("one", 10 * BOUND_US, BOUND_US)
+    while program.look()[1] < 8:  # until it has learned how long they are
+        pass
+    assert max(program.outstanding() for _ in range(LOOKS)) <= 2
+    program.end()
+
+
+def test_nothing_is_bounded_until_it_is_said_and_after_it_is_taken_back(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("one", LENGTH_US, 0)
+    while program.outstanding() < 20 * FITS:
+        pass
+    program.agent.pace(BOUND_US)
+    while program.outstanding() > 2 * FITS:
+        pass
+    program.agent.pace(0)
+    while program.outstanding() < 20 * FITS:
+        pass
+    program.end()
+
+
+def test_streams_and_contexts_that_are_gone_are_forgotten(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("passing", 20, BOUND_US)
+    first, _ = program.look()
+    while program.look()[0] < first + 1000:
+        pass
+    program.end()
+
+
+def test_work_that_waits_for_its_own_thread_is_not_held_back_for_ever(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("stalled", 20, BOUND_US)
+    program.end()
+
+
+def test_a_revoke_finds_little_to_wait_for(submit: Callable[..., Submitter]) -> None:
+    program = submit("threads", LENGTH_US, BOUND_US)
+    agent = program.agent
+    assert agent.page is not None
+    for _ in range(20):
+        agent.page.close(agent.epoch)
+        agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
+        _, begun = program.look()
+        while program.outstanding():
+            pass
+        submitted, _ = program.look()
+        assert submitted - begun <= SLACK * FITS + 10
+        agent.grant()
+        while program.look()[0] <= submitted + FITS:
+            pass
+    program.end()
