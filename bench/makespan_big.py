@@ -155,6 +155,7 @@ def figure(folder: Path, program: Path, case: Case) -> Figure:
         capacity = int(node.json("status")["gpus"][0]["capacity_bytes"])
         job = job_for(case, capacity)
         swap_s = shared_s(node, program, job, "swap")
+        where = node.cli("trace").stdout.partition("\n")[0]
     with Node(folder, GPU) as node:
         node.start_agent(
             *("--quantum", f"{THESIS_QUANTUM_S * job.scale * 1e3:.0f}ms"),
@@ -173,7 +174,7 @@ def figure(folder: Path, program: Path, case: Case) -> Figure:
         samples=1,
         baseline=2 * one_s / best_s,
         note=f"{swap_s:.1f} s, ideal {best_s:.1f} s, one job alone {one_s:.1f} s; managed mode "
-        f"with nvshare's rule {managed_s:.1f} s: {managed_s / best_s:.2f}; {case.note}",
+        f"with nvshare's rule {managed_s:.1f} s: {managed_s / best_s:.2f}; {case.note}; {where}",
     )
 
 

@@ -20,7 +20,7 @@ CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
 /* The same as managed memory, because the program asked for that; `attach` is its flag. */
 CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned attach);
 /* How memory_allocate does it from now on: enum mw_memory_mode. */
-void memory_set_mode(uint32_t mode);
+void memory_set_mode(uint32_t wanted);
 /* Frees what these returned. False: it is not ours, ask the driver. */
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */

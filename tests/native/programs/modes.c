@@ -13,7 +13,7 @@
 #define PIECES 6
 #define ROUNDS_MAX 4096
 
-static const uint64_t sizes[PIECES / 2] = {18 * MIB, 3 * MIB + 8, 64 * 8};
+static const uint64_t sizes[PIECES / 2] = {18 * MIB, 3 * MIB + 8, 512};
 
 static CUdeviceptr at[PIECES];
 static CUstream stream;
