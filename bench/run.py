@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import arena, fit, handoff, jain, latency, makespan, makespan_big, overhead, shares, swap
+from bench import arena, fit, jain, latency, makespan, makespan_big, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
@@ -20,7 +20,6 @@ SCRIPTS = {
     "latency": latency.measure,
     "jain": jain.measure,
     "swap": swap.measure,
-    "handoff": handoff.measure,
     "arena": arena.measure,
 }
 

@@ -13,15 +13,28 @@ from typing import Any
 import pytest
 
 from moiety.testing.agent import FakeAgent
+from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
 from moiety.wire.messages import LeaseNote
+
+from .conftest import ROOT
 
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 LARGE, SMALL = 60 << 20, 16 << 20
 """what programs allocate: two large ones do not fit together, a small one fits beside each"""
 
 MakeNode = Callable[[str], Node]
+
+
+@pytest.fixture(scope="module")
+def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program."""
+    folder = tmp_path_factory.mktemp("dependent")
+    own = ROOT / "tests" / "native" / "programs" / "dependent.c"
+    flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-lpthread")
+    compile_c([own], folder / "dependent", flags=flags)
+    return folder
 
 
 def begin(node: Node, programs: Path, kernels: Path, *arguments: object) -> subprocess.Popen[str]:
