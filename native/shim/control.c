@@ -146,10 +146,10 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .bytes = bytes,
         .resident_bytes = device->resident_bytes,
     };
-    link_send(&note, sizeof(note), MW_EVICTED);
     if (last) {
-        count_moves();
+        count_moves(); /* before the agent looks: the rest of its time were messages */
     }
+    link_send(&note, sizeof(note), MW_EVICTED);
 }
 
 /* Moves what can be moved now; in how many ns to come back. */
@@ -158,8 +158,8 @@ static uint64_t move_on(void)
     bool restored;
     uint64_t wait_ns = swap_step(&restored);
     if (restored) {
-        link_note(MW_RESTORED, session.epoch);
         count_moves();
+        link_note(MW_RESTORED, session.epoch);
     }
     return wait_ns;
 }
@@ -175,7 +175,7 @@ static void answer(const union link_message *message)
         }
         return;
     }
-    if (message->header.type == MW_ALLOCATED) {
+    if (message->header.type == MW_ALLOCATED && request->message.header.type == MW_ALLOC) {
         const struct mw_alloc *asked = &request->message.alloc;
         memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }
