@@ -21,6 +21,8 @@ class Request:
     gpu: int
     bytes: int
     is_context: bool = False
+    is_need: bool = False
+    """a driver's own, on top of its context"""
     pinned: bool = False
     managed: bool = False
 
@@ -42,6 +44,8 @@ class OnGpu:
     """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
+    needed_bytes: int = 0
+    """to be kept free for what its driver is about to take by itself"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
@@ -116,6 +120,8 @@ class Tenant:
     """its lease was given back and is not revoked before that"""
     counted: dict[int, int] = field(default_factory=dict)
     """what it said is resident, for each GPU, and counts once it has drained"""
+    needs_until_s: float = 0.0
+    """how long room that its driver needed is kept free; 0: nothing is kept"""
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""

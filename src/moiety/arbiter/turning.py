@@ -53,6 +53,7 @@ def make_fit(scene: Scene) -> None:
             if scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
                 postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
+        holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
         for tenant in holding:
             if scene.over_bytes(gpu) <= 0:
                 break
