@@ -73,7 +73,7 @@ class Arbiter:
         self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
         self._accounts.refresh()
-        if self._settled:
+        if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
             scene = Scene(
                 self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
             )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
 from moiety.arbiter.spells import Spells
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
+
+_COSTS = 5
 
 
 @dataclass(slots=True)
@@ -89,10 +92,14 @@ class Tenant:
     spells: Spells = field(default_factory=Spells)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
+    """what its last comings cost for which memory moved"""
+    cost_s: float = 0.0
+    """their median; 0 where nothing moved lately"""
+    is_moving: bool = False
+    """memory moves for its coming, its own or others'"""
     queue_s: float = 0.0
     """the bound on unfinished work that it was told; 0: none"""
-    handoff_s: float = 0.0
-    """how long its coming takes, after the last few"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False

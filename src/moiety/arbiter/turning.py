@@ -209,6 +209,7 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
 
 def _choose(scene: Scene, tenant: Tenant) -> None:
     tenant.blocked_by = ""
+    tenant.is_moving = scene.move_bytes(tenant) > 0
     scene.move(tenant, Cause.CHOSEN)
     scene.coming.append(tenant)
 
