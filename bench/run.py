@@ -8,10 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import arena, fit, jain, latency, makespan, makespan_big, overhead, shares, swap
+from bench import agent, arena, fit, jain, latency, makespan, makespan_big, overhead, shares, swap
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
+    "agent": agent.measure,
     "overhead": overhead.measure,
     "makespan": makespan.measure,
     "shares": shares.measure,

@@ -1,10 +1,12 @@
-/* A program that fills the GPU:  steady KERNELS SPIN_US AHEAD SECONDS [BEGIN_NS]
+/* A program that fills the GPU:  steady KERNELS SPIN_US AHEAD SECONDS [GATE]
  *
  * Queues AHEAD kernels that take SPIN_US each, waits for them, and so on, as a training loop does.
- * Prints "ready" when it can begin, does so at BEGIN_NS of CLOCK_MONOTONIC, and prints how many
+ * Prints "ready" when it can begin, does so when nobody locks the file GATE, and prints how many
  * kernels have run when SECONDS are over. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <time.h>
 
 #include "cuda/cuda_calls.h"
@@ -34,11 +36,10 @@ int main(int argc, char **argv)
     CUfunction spin;
     CUdeviceptr at;
     if (argc != 5 && argc != 6) {
-        fprintf(stderr, "usage: steady KERNELS SPIN_US AHEAD SECONDS [BEGIN_NS]\n");
+        fprintf(stderr, "usage: steady KERNELS SPIN_US AHEAD SECONDS [GATE]\n");
         return 2;
     }
     u64 us = strtoull(argv[2], NULL, 10), ahead = strtoull(argv[3], NULL, 10), done = 0;
-    u64 begin_ns = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
     u64 lasts_ns = (u64)(strtod(argv[4], NULL) * 1e9);
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
@@ -48,8 +49,10 @@ int main(int argc, char **argv)
     MUST(cuMemAlloc_v2(&at, 1 << 20));
     puts("ready");
     fflush(stdout);
-    struct timespec begin = {(time_t)(begin_ns / 1000000000), (long)(begin_ns % 1000000000)};
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &begin, NULL);
+    if (argc == 6 && flock(open(argv[5], O_RDONLY), LOCK_SH) != 0) {
+        perror(argv[5]);
+        return 1;
+    }
     for (u64 end = now_ns() + lasts_ns; now_ns() < end; done += ahead) {
         for (u64 i = 0; i < ahead; i++) {
             MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&us}, NULL));

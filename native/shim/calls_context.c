@@ -8,6 +8,7 @@
 #include "shim/memory.h"
 #include "shim/pace.h"
 #include "shim/real.h"
+#include "shim/room.h"
 #include "shim/say.h"
 
 /* How long creating a context waits for memory that the driver still counts as used. */
@@ -35,9 +36,17 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     return result;
 }
 
-static bool may_try_again(CUresult result, uint64_t began_ns)
+static bool may_try_again(CUresult result, struct device *device, unsigned *attempt,
+                          uint64_t began_ns)
 {
     struct timespec pause = {0, 5000000};
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && *attempt < ROOM_ATTEMPTS) {
+        bool made = room_made_on(device, *attempt);
+        *attempt = made ? *attempt + 1 : ROOM_ATTEMPTS;
+        if (made) {
+            return true;
+        }
+    }
     if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began_ns > PATIENCE_NS) {
         return false;
     }
@@ -52,27 +61,28 @@ static void context_gone(struct device *device, CUcontext context)
 }
 
 /* Room first, then the driver's own call, then the agent is told. */
-#define CREATE_CONTEXT(context, dev, call)      \
-    struct device *device = NULL;               \
-    uint64_t began_ns = now_ns();               \
-    CUresult result;                            \
-    if (!control_is_active()) {                 \
-        return call;                            \
-    }                                           \
-    result = device_attach(dev, &device);       \
-    if (result != CUDA_SUCCESS) {               \
-        return result;                          \
-    }                                           \
-    do {                                        \
-        result = call;                          \
-    } while (may_try_again(result, began_ns));  \
-    if (result == CUDA_SUCCESS) {               \
-        device_add_context(device, *(context)); \
-    }                                           \
-    device_created(device);                     \
-    if (result != CUDA_SUCCESS) {               \
-        device_detach_unused(device);           \
-    }                                           \
+#define CREATE_CONTEXT(context, dev, call)                       \
+    struct device *device = NULL;                                \
+    uint64_t began_ns = now_ns();                                \
+    unsigned attempt = 0;                                        \
+    CUresult result;                                             \
+    if (!control_is_active()) {                                  \
+        return call;                                             \
+    }                                                            \
+    result = device_attach(dev, &device);                        \
+    if (result != CUDA_SUCCESS) {                                \
+        return result;                                           \
+    }                                                            \
+    do {                                                         \
+        result = call;                                           \
+    } while (may_try_again(result, device, &attempt, began_ns)); \
+    if (result == CUDA_SUCCESS) {                                \
+        device_add_context(device, *(context));                  \
+    }                                                            \
+    device_created(device);                                      \
+    if (result != CUDA_SUCCESS) {                                \
+        device_detach_unused(device);                            \
+    }                                                            \
     return result
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim/arena.h"
+#include "shim/deputy.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -35,6 +36,11 @@ static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
 static uint64_t watch_since_ns;
 static bool told_idle; /* and the watch goes on until something is submitted */
+static uint32_t revoked_epoch;
+static bool draining;
+static bool granted; /* since the drain began */
+
+static void carry_out(const union link_message *message);
 
 bool control_is_active(void) { return active; }
 
@@ -59,19 +65,36 @@ static void count_moves(void)
     session.counters->unknown_calls = trampoline_calls();
 }
 
-/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. */
+/* Once more, if the lease was given back meanwhile and taken again. */
+static bool drain_once(void)
+{
+    granted = false;
+    deputy_begin(carry_out);
+    bool is_empty = gate_await_empty();
+    if (is_empty) {
+        swap_settle();
+        lock_take(&contexts_lock);
+        for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+            device_drain(d);
+        }
+        lock_drop(&contexts_lock);
+    }
+    deputy_end();
+    return is_empty && !granted;
+}
+
+/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. What runs
+ * may wait for threads at the gate, so the agent is heard meanwhile: it can let them go on. */
 static bool drain(void)
 {
     uint64_t began = now_ns();
-    if (!gate_await_empty()) {
-        return false;
-    }
-    swap_settle();
-    lock_take(&contexts_lock);
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        device_drain(d);
-    }
-    lock_drop(&contexts_lock);
+    bool drained;
+    do {
+        drained = drain_once();
+        if (gate_is_open()) {
+            return false;
+        }
+    } while (!drained);
     watch_us = 0;
     session.counters->drained_ns += now_ns() - began;
     const char *suspect = trampoline_suspect();
@@ -81,7 +104,7 @@ static bool drain(void)
     return true;
 }
 
-static void give_way(uint32_t epoch)
+static void give_way(void)
 {
     if (!drain()) {
         return;
@@ -91,13 +114,25 @@ static void give_way(uint32_t epoch)
         link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
         memory_thaw();
     }
-    link_note(MW_DRAINED, epoch);
+    link_note(MW_DRAINED, revoked_epoch);
     count_moves();
+}
+
+/* Heard while an earlier drain goes on, it is the one that is answered in the end. */
+static void take_back(uint32_t epoch)
+{
+    revoked_epoch = epoch;
+    if (!draining) {
+        draining = true;
+        give_way();
+        draining = false;
+    }
 }
 
 static void grant(uint32_t epoch)
 {
     session.epoch = epoch;
+    granted = true;
     session.counters->handoffs++;
     gate_forget_want();
     gate_wake();
@@ -111,10 +146,10 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .bytes = bytes,
         .resident_bytes = device->resident_bytes,
     };
-    link_send(&note, sizeof(note), MW_EVICTED);
     if (last) {
-        count_moves();
+        count_moves(); /* before the agent looks: the rest of its time were messages */
     }
+    link_send(&note, sizeof(note), MW_EVICTED);
 }
 
 /* Moves what can be moved now; in how many ns to come back. */
@@ -123,8 +158,8 @@ static uint64_t move_on(void)
     bool restored;
     uint64_t wait_ns = swap_step(&restored);
     if (restored) {
-        link_note(MW_RESTORED, session.epoch);
         count_moves();
+        link_note(MW_RESTORED, session.epoch);
     }
     return wait_ns;
 }
@@ -140,7 +175,7 @@ static void answer(const union link_message *message)
         }
         return;
     }
-    if (message->header.type == MW_ALLOCATED) {
+    if (message->header.type == MW_ALLOCATED && request->message.header.type == MW_ALLOC) {
         const struct mw_alloc *asked = &request->message.alloc;
         memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
     }
@@ -155,7 +190,7 @@ static void carry_out(const union link_message *message)
         grant(message->note.epoch);
         break;
     case MW_REVOKE:
-        give_way(message->note.epoch);
+        take_back(message->note.epoch);
         break;
     case MW_ROOM:
         device = device_of_gpu(message->amount.gpu);
@@ -223,7 +258,9 @@ static void come_back(void)
     swap_settle();
     swap_forget_orders();
     if (!holding) {
+        draining = true;
         holding = !drain();
+        draining = false;
     }
     pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
@@ -266,6 +303,7 @@ static void in_forked_child(void)
     arena_after_fork();
     segments_after_fork();
     swap_after_fork();
+    deputy_after_fork();
     device_after_fork();
     trampoline_after_fork();
     session_after_fork(&session);

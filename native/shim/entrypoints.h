@@ -38,19 +38,7 @@
 #define CLASS_cuStreamDestroy_v2 OWN
 
 /* Gated: start work, or touch device memory or what the driver keeps in it. */
-#define CLASS_cuFuncLoad GATED
-#define CLASS_cuKernelGetFunction GATED
-#define CLASS_cuLibraryGetGlobal GATED
-#define CLASS_cuLibraryGetModule GATED
-#define CLASS_cuLibraryLoadData GATED
-#define CLASS_cuLibraryLoadFromFile GATED
 #define CLASS_cuLibraryUnload GATED
-#define CLASS_cuModuleGetFunction GATED
-#define CLASS_cuModuleGetGlobal_v2 GATED
-#define CLASS_cuModuleLoad GATED
-#define CLASS_cuModuleLoadData GATED
-#define CLASS_cuModuleLoadDataEx GATED
-#define CLASS_cuModuleLoadFatBinary GATED
 #define CLASS_cuModuleUnload GATED
 #define CLASS_cuMemFreeAsync GATED
 #define CLASS_cuMemcpy GATED
@@ -81,13 +69,6 @@
 #define CLASS_cuStreamWriteValue64_v2 GATED
 #define CLASS_cuLaunchHostFunc GATED
 #define CLASS_cuLaunchHostFunc_v2 GATED
-#define CLASS_cuGraphExecUpdate GATED
-#define CLASS_cuGraphExecUpdate_v2 GATED
-#define CLASS_cuGraphInstantiate GATED
-#define CLASS_cuGraphInstantiateWithFlags GATED
-#define CLASS_cuGraphInstantiateWithParams GATED
-#define CLASS_cuGraphInstantiate_v2 GATED
-#define CLASS_cuGraphUpload GATED
 
 /* Gated, and return while the work goes on, so that a bound on that holds for them (pace.h): launches and
  * what is like them, graphs, copies that may be large, and what works in the default stream. */
@@ -139,17 +120,46 @@
 #define CLASS_cuMemGetHandleForAddressRange PIN
 #define CLASS_cuMemImportFromShareableHandle PIN
 #define CLASS_cuMemRetainAllocationHandle PIN
-#define CLASS_cuMemAllocAsync PIN
-#define CLASS_cuMemAllocFromPoolAsync PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
 #define CLASS_cuIpcGetMemHandle PIN
 #define CLASS_cuIpcOpenMemHandle PIN
 #define CLASS_cuIpcOpenMemHandle_v2 PIN
-#define CLASS_cuArray3DCreate_v2 PIN
-#define CLASS_cuArrayCreate_v2 PIN
-#define CLASS_cuMipmappedArrayCreate PIN
 #define CLASS_cuGraphAddMemAllocNode PIN
+
+/* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
+#define CLASS_cuFuncLoad GROWS
+#define CLASS_cuKernelGetFunction GROWS
+#define CLASS_cuLibraryGetGlobal GROWS
+#define CLASS_cuLibraryGetModule GROWS
+#define CLASS_cuLibraryLoadData GROWS
+#define CLASS_cuLibraryLoadFromFile GROWS
+#define CLASS_cuModuleGetFunction GROWS
+#define CLASS_cuModuleGetGlobal_v2 GROWS
+#define CLASS_cuModuleLoad GROWS
+#define CLASS_cuModuleLoadData GROWS
+#define CLASS_cuModuleLoadDataEx GROWS
+#define CLASS_cuModuleLoadFatBinary GROWS
+#define CLASS_cuGraphInstantiate GROWS
+#define CLASS_cuGraphInstantiateWithFlags GROWS
+#define CLASS_cuGraphInstantiateWithParams GROWS
+#define CLASS_cuGraphInstantiate_v2 GROWS
+#define CLASS_cuGraphUpload GROWS
+#define CLASS_cuGraphExecUpdate GROWS
+#define CLASS_cuGraphExecUpdate_v2 GROWS
+
+/* The same, and they pin. */
+#define CLASS_cuMemAllocAsync GROWS_PINS
+#define CLASS_cuMemAllocFromPoolAsync GROWS_PINS
+#define CLASS_cuArray3DCreate_v2 GROWS_PINS
+#define CLASS_cuArrayCreate_v2 GROWS_PINS
+#define CLASS_cuMipmappedArrayCreate GROWS_PINS
+
+/* Need no lease, but may need room in the same way. */
+#define CLASS_cuStreamCreate MAKES
+#define CLASS_cuStreamCreateWithPriority MAKES
+#define CLASS_cuEventCreate MAKES
+#define CLASS_cuCtxSetLimit MAKES
 
 /* Wait for the GPU: need no lease, but whoever waits is not idle. */
 #define CLASS_cuCtxSynchronize SYNC
@@ -213,7 +223,6 @@
 #define CLASS_cuCtxSetCacheConfig PASS
 #define CLASS_cuCtxSetCurrent PASS
 #define CLASS_cuCtxSetFlags PASS
-#define CLASS_cuCtxSetLimit PASS
 #define CLASS_cuCtxSetSharedMemConfig PASS
 #define CLASS_cuCtxWaitEvent PASS
 #define CLASS_cuFuncGetAttribute PASS
@@ -294,8 +303,6 @@
 #define CLASS_cuMipmappedArrayGetLevel PASS
 #define CLASS_cuMipmappedArrayGetMemoryRequirements PASS
 #define CLASS_cuStreamCopyAttributes PASS
-#define CLASS_cuStreamCreate PASS
-#define CLASS_cuStreamCreateWithPriority PASS
 #define CLASS_cuStreamGetAttribute PASS
 #define CLASS_cuStreamGetCaptureInfo PASS
 #define CLASS_cuStreamGetCaptureInfo_v2 PASS
@@ -311,7 +318,6 @@
 #define CLASS_cuStreamUpdateCaptureDependencies_v2 PASS
 #define CLASS_cuStreamWaitEvent PASS
 #define CLASS_cuThreadExchangeStreamCaptureMode PASS
-#define CLASS_cuEventCreate PASS
 #define CLASS_cuEventDestroy PASS
 #define CLASS_cuEventDestroy_v2 PASS
 #define CLASS_cuEventElapsedTime PASS

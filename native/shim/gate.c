@@ -24,6 +24,7 @@ static struct mw_counters *counters = &unread;
 static _Atomic uint32_t slots_used;
 static struct lock slots_lock;
 static _Atomic uint32_t sequence;
+static bool waits_on_word; /* the agent wakes threads there itself; else the control thread does */
 static _Atomic uint32_t wanted;
 static _Atomic uint32_t captures;       /* that are open */
 static _Atomic uint32_t captures_begun; /* ever */
@@ -63,13 +64,20 @@ bool gate_is_alone(void) { return atomic_load(&alone); }
 int gate_map_lease(int memfd)
 {
     void *old = gate.word == &always_open ? NULL : (void *)(uintptr_t)gate.word;
+    /* Whoever sleeps there sleeps on the old page, also when another lies at its address. */
+    void *alias = old ? mremap(old, 0, MW_LEASE_BYTES, MREMAP_MAYMOVE) : MAP_FAILED;
     void *page = mmap(old, MW_LEASE_BYTES, PROT_READ, MAP_SHARED | (old ? MAP_FIXED : 0), memfd, 0);
-    if (page == MAP_FAILED) {
-        return -errno;
+    int error = page == MAP_FAILED ? -errno : 0;
+    if (!error) {
+        madvise(page, MW_LEASE_BYTES, MADV_DONTFORK);
+        gate.word = page;
+        waits_on_word = futex_wait_shared(gate.word, ~*gate.word, 0) == -EAGAIN;
     }
-    madvise(page, MW_LEASE_BYTES, MADV_DONTFORK);
-    gate.word = page;
-    return 0;
+    if (alias != MAP_FAILED) {
+        futex_wake_shared(alias);
+        munmap(alias, MW_LEASE_BYTES);
+    }
+    return error;
 }
 
 struct mw_slot *gate_register(void)
@@ -99,6 +107,17 @@ struct mw_slot *gate_register(void)
     return slot;
 }
 
+/* Until the word is not what it was, or gate_wake; that may be missed by who is just about to sleep,
+ * which is why nobody sleeps for long. */
+static void sleep_at(uint32_t word, uint32_t seen)
+{
+    if (waits_on_word) {
+        futex_wait_shared(gate.word, word, 1000);
+    } else {
+        futex_wait(&sequence, seen, 1000);
+    }
+}
+
 struct mw_slot *gate_enter_slow(void)
 {
     struct mw_slot *slot = gate_register();
@@ -115,11 +134,10 @@ struct mw_slot *gate_enter_slow(void)
         }
         __atomic_fetch_sub(&slot->depth, 1, __ATOMIC_SEQ_CST);
         uint32_t seen = atomic_load(&sequence);
-        if (atomic_exchange(&wanted, 1) == 0) {
-            link_note(MW_WANT, 0);
-        }
-        if (!gate_is_open()) {
-            futex_wait(&sequence, seen, 1000);
+        gate_want();
+        uint32_t word = __atomic_load_n(gate.word, __ATOMIC_SEQ_CST);
+        if (!(word & MW_LEASE_OPEN)) {
+            sleep_at(word, seen);
         }
     }
 }
@@ -142,11 +160,10 @@ void gate_wait(struct mw_slot *slot)
         __atomic_store_n(&slot->depth, 0, __ATOMIC_SEQ_CST);
         uint32_t seen = atomic_load(&sequence);
         if (!gate_is_open()) {
-            if (atomic_exchange(&wanted, 1) == 0) {
-                link_note(MW_WANT, 0);
-            }
-            if (!gate_is_open()) {
-                futex_wait(&sequence, seen, 1000);
+            gate_want();
+            uint32_t word = __atomic_load_n(gate.word, __ATOMIC_SEQ_CST);
+            if (!(word & MW_LEASE_OPEN)) {
+                sleep_at(word, seen);
             }
         }
         __atomic_store_n(&slot->depth, 1, __ATOMIC_SEQ_CST);
@@ -220,9 +237,25 @@ void gate_wake(void)
 {
     atomic_fetch_add(&sequence, 1);
     futex_wake_all(&sequence);
+    if (waits_on_word) {
+        futex_wake_shared(gate.word);
+    }
 }
 
-void gate_forget_want(void) { atomic_store(&wanted, 0); }
+void gate_want(void)
+{
+    if (atomic_exchange(&wanted, 1) == 0) {
+        link_note(MW_WANT, 0);
+    }
+}
+
+void gate_forget_want(void)
+{
+    bool stood = atomic_exchange(&wanted, 0);
+    if (stood && !gate_is_open()) {
+        gate_want(); /* for whoever came back to the gate meanwhile and thinks that it was said */
+    }
+}
 
 bool gate_is_wanted(void) { return atomic_load(&wanted) != 0; }
 

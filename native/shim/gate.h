@@ -45,7 +45,10 @@ bool gate_is_open(void);
 bool gate_await_empty(void);
 /* Control thread: lets waiting threads look at the word again. */
 void gate_wake(void);
-/* Forgets that anybody asked for a lease, so that the next thread asks again. */
+/* Asks for a lease, unless that was done. */
+void gate_want(void);
+/* Forgets that anybody asked for a lease, so that the next thread asks again; if the gate is closed,
+ * asks at once for those who stand there. */
 void gate_forget_want(void);
 /* Whether a thread stands at the closed gate. */
 bool gate_is_wanted(void);

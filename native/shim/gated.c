@@ -4,6 +4,22 @@
 #include "shim/gate.h"
 #include "shim/pace.h"
 #include "shim/real.h"
+#include "shim/room.h"
+
+/* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */
+#define AGAIN_WITH_ROOM(result, enter, call, leave)                          \
+    if (__builtin_expect((result) == CUDA_ERROR_OUT_OF_MEMORY, 0)) {         \
+        unsigned attempt = 0;                                                \
+        while ((result) == CUDA_ERROR_OUT_OF_MEMORY && room_made(attempt)) { \
+            attempt++;                                                       \
+            enter;                                                           \
+            (result) = call;                                                 \
+            leave;                                                           \
+        }                                                                    \
+        if (attempt) {                                                       \
+            room_used();                                                     \
+        }                                                                    \
+    }
 
 /* What a stream of NULL means, in each flavour of a call. */
 #define PLAIN(stream) (stream)
@@ -74,6 +90,34 @@
     WRAP_SYNC(name, parameters, arguments, flavour)
 #define WRAP_OWN(name, parameters, arguments, flavour)
 #define WRAP_PASS(name, parameters, arguments, flavour)
+
+#define WRAP_GROWS_PINS(name, parameters, arguments, flavour)                                \
+    CUresult name parameters                                                                 \
+    {                                                                                        \
+        struct mw_slot *slot = gate_enter();                                                 \
+        control_pin(#name);                                                                  \
+        CUresult result = REAL(name) arguments;                                              \
+        gate_leave(slot);                                                                    \
+        AGAIN_WITH_ROOM(result, slot = gate_enter(), REAL(name) arguments, gate_leave(slot)) \
+        return result;                                                                       \
+    }
+#define WRAP_GROWS(name, parameters, arguments, flavour)                                     \
+    CUresult name parameters                                                                 \
+    {                                                                                        \
+        struct mw_slot *slot = gate_enter();                                                 \
+        CUresult result = REAL(name) arguments;                                              \
+        gate_leave(slot);                                                                    \
+        AGAIN_WITH_ROOM(result, slot = gate_enter(), REAL(name) arguments, gate_leave(slot)) \
+        return result;                                                                       \
+    }
+/* Needs no lease, but may need memory. */
+#define WRAP_MAKES(name, parameters, arguments, flavour)                \
+    CUresult name parameters                                            \
+    {                                                                   \
+        CUresult result = REAL(name) arguments;                         \
+        AGAIN_WITH_ROOM(result, (void)0, REAL(name) arguments, (void)0) \
+        return result;                                                  \
+    }
 
 #define WRAP__(class, name, parameters, arguments, flavour) \
     WRAP_##class(name, parameters, arguments, flavour)

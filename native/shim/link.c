@@ -280,13 +280,9 @@ int link_receive(union link_message *message, uint64_t timeout_ns)
     return 1;
 }
 
-int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns)
+/* Puts a message off until link_receive; 0 or a negative errno. */
+static int keep(const union link_message *message)
 {
-    close_fd();
-    int got = receive(message, timeout_ns);
-    if (got <= 0 || message->header.type == type) {
-        return got;
-    }
     struct late *made = malloc(sizeof(*made));
     if (!made) {
         shutdown(fd, SHUT_RDWR); /* a new agent is told all that this message was about */
@@ -299,6 +295,37 @@ int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_
     }
     *end = made;
     return 0;
+}
+
+int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns)
+{
+    close_fd();
+    int got = receive(message, timeout_ns);
+    if (got <= 0 || message->header.type == type) {
+        return got;
+    }
+    return keep(message);
+}
+
+int link_sift(bool (*takes)(int type), union link_message *message)
+{
+    for (struct late **at = &late; *at; at = &(*at)->next) {
+        struct late *found = *at;
+        if (takes(found->message.header.type)) {
+            *at = found->next;
+            *message = found->message;
+            free(found);
+            return 1;
+        }
+    }
+    int got = receive(message, 0);
+    while (got > 0 && !takes(message->header.type)) {
+        got = keep(message);
+        if (!got) {
+            got = receive(message, 0);
+        }
+    }
+    return got;
 }
 
 bool link_is_heard_here(void) { return receives && fd >= 0; }

@@ -59,6 +59,10 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type);
 /* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
  * a negative errno when the connection is gone. */
 int link_receive(union link_message *message, uint64_t timeout_ns);
+/* Whoever hears in the control thread's place: the next message of a type that `takes` likes (none of
+ * those brings a descriptor); the others are received later. 1, 0 when there is none, or a negative
+ * errno. */
+int link_sift(bool (*takes)(int type), union link_message *message);
 /* Control thread: the next message of this type; what else comes meanwhile is received later. */
 int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns);
 /* Control thread: the descriptor that the last message brought, now the caller's; -1 for none. */

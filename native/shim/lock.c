@@ -21,6 +21,22 @@ void futex_wake_all(_Atomic uint32_t *word)
     errno = kept;
 }
 
+int futex_wait_shared(const volatile uint32_t *word, uint32_t seen, int timeout_ms)
+{
+    struct timespec limit = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000L};
+    int kept = errno;
+    int result = syscall(SYS_futex, word, FUTEX_WAIT, seen, &limit, NULL, 0) ? -errno : 0;
+    errno = kept;
+    return result;
+}
+
+void futex_wake_shared(const volatile uint32_t *word)
+{
+    int kept = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    errno = kept;
+}
+
 void lock_take(struct lock *lock)
 {
     uint32_t seen = 0;

@@ -24,6 +24,10 @@ static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock-
 /* Sleeps while *word is still `seen`; timeout_ms < 0 waits for ever. Spurious returns happen. */
 void futex_wait(_Atomic uint32_t *word, uint32_t seen, int timeout_ms);
 void futex_wake_all(_Atomic uint32_t *word);
+/* The same for a word in a page that other processes map as well; mapped for reading is enough.
+ * futex_wait_shared gives 0, or a negative errno (-EAGAIN: it was not `seen`). */
+int futex_wait_shared(const volatile uint32_t *word, uint32_t seen, int timeout_ms);
+void futex_wake_shared(const volatile uint32_t *word);
 
 static inline void lock_release_cleanup(struct lock **lock) { lock_drop(*lock); }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "simgpu/address.h"
+#include "simgpu/chunk.h"
 
 #define PREFIX "simgpu_kernel_"
 #define EM_CUDA_ 190
@@ -105,6 +106,22 @@ static void read_symbols(CUmodule module, const unsigned char *image, size_t byt
     }
 }
 
+/* A library has no context: its code is on the device of whoever loads it, if there is one. */
+static CUresult charge(CUmodule module)
+{
+    CUcontext context = module->context ? module->context : sg_context_current();
+    if (!context) {
+        return CUDA_SUCCESS;
+    }
+    uint64_t bytes = sg_profile_of(context->gpu)->module_bytes;
+    CUresult result = bytes ? sg_charge_context(context->gpu, (int64_t)bytes) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        module->charged_bytes = bytes;
+        module->charged_gpu = context->gpu;
+    }
+    return result;
+}
+
 CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
 {
     char path[64];
@@ -140,6 +157,12 @@ CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
     }
     module->context = context;
     module->object = object;
+    CUresult charged = charge(module);
+    if (charged != CUDA_SUCCESS) {
+        dlclose(object);
+        free(module);
+        return charged;
+    }
     read_symbols(module, image, bytes);
     sg_handle_add(module, SG_MODULE);
     *out = module;
@@ -261,6 +284,9 @@ void sg_module_unload(CUmodule module)
         next = function->next;
         sg_handle_remove(function, SG_FUNCTION);
         free(function);
+    }
+    if (module->charged_bytes) {
+        sg_charge_context(module->charged_gpu, -(int64_t)module->charged_bytes);
     }
     dlclose(module->object);
     free(module->symbols);

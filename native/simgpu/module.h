@@ -10,6 +10,8 @@ struct CUmod_st {
     CUcontext context; /* NULL: of a library, which belongs to the process */
     CUlibrary library;
     void *object; /* of dlopen */
+    uint64_t charged_bytes;
+    unsigned charged_gpu;
     CUfunction functions;
     unsigned function_count;
     struct sg_symbol {

@@ -93,6 +93,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=names, default=list(CHECKS), metavar="CHECK,...")
     parser.add_argument("--skip", type=names, default=[], metavar="CHECK,...")
     parser.add_argument("--capacity", type=size, metavar="SIZE", help="default: 4GiB")
+    parser.add_argument("--arena", default="", metavar="SIZE", help="default: the agent's own")
     parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
     parser.add_argument("-o", "--out", type=Path, help="the outcome as JSON")
     return parser
@@ -198,7 +199,10 @@ def main() -> int:
         folder = Path(name)
         kernels, found = programs(folder, simulated=args.simulate)
         workers = that_work(folder, kernels, found, simulated=args.simulate)
-        setting = Setting(folder, args.simulate, args.quick, capacity, kernels, workers, library)
+        setting = Setting(
+            folder=folder, simulated=args.simulate, quick=args.quick, capacity_bytes=capacity,
+            kernels=kernels, workers=workers, arena=args.arena, library=library,
+        )  # fmt: skip
         with setting.node("first") as node:
             gpu = node.json("status")["gpus"][0]["name"]
         print(f"gpu-check: {gpu}, {capacity // MIB} MiB of it, {len(workers)} programs", flush=True)

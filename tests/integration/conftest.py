@@ -35,7 +35,7 @@ def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = (include, driver, "-ldl", "-lpthread")
     compile_c([worker], folder / "worker", flags=flags)
     compile_c([worker], folder / "worker-lookup", flags=(include, "-DLOOKUP", "-ldl"))
-    for name in ("four_threads", "modes", "shim_calls", "simgpu_managed"):
+    for name in ("four_threads", "needs_room", "modes", "shim_calls", "simgpu_managed"):
         compile_c([own / f"{name}.c"], folder / name, flags=flags)
     return folder
 

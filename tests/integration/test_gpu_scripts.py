@@ -76,6 +76,17 @@ def test_every_fact_is_found_and_makes_a_profile_that_simgpu_takes(
     assert (identity["name"], identity["memory_mib"]) == (found["gpu"], 192)
 
 
+def test_short_calls_are_timed_without_a_compiler_too(native: Path, tmp_path: Path) -> None:
+    out = tmp_path / "facts.json"
+    arguments = ("--quick", "--from-python", "--only", "identity,calls", "-o", str(out))
+    done = run(native, tmp_path, "facts.py", *arguments, gpu=SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(out.read_text())["sections"]
+    assert found["identity"]["facts"]["timer"].startswith("ctypes, less ")
+    assert found["calls"]["facts"]["bounded_launch"]["without_marks_ns"] is None
+    assert found["calls"]["facts"]["event_create"]["max_us"] > 0
+
+
 def test_without_a_gpu_the_host_alone_is_measured(native: Path, tmp_path: Path) -> None:
     out = tmp_path / "facts.json"
     done = run(native, tmp_path, "facts.py", "--quick", "-o", str(out))

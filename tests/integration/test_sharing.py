@@ -16,7 +16,7 @@ from .conftest import ROOT, has_cuda_core
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 PIECE = 60 << 20
 """what each program allocates: any two of them are more than the GPU"""
-QUICK = ("--turn-min", "3ms", "--turn-factor", "0.02", "--idle-min", "2ms", "--idle-free", "1ms")
+QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
 
 MakeNode = Callable[[str], Node]
 

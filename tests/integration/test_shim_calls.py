@@ -12,8 +12,8 @@ import pytest
 
 from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node
-from moiety.wire.layout import Type
-from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote
+from moiety.wire.layout import Refusal, Type
+from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Refused, decode
 
 MIB = 1 << 20
 LIMIT = 40 * MIB
@@ -92,7 +92,7 @@ class Play:
 def play(
     make_node: Callable[[str], Node], programs: Path, kernels: Path, native: Path
 ) -> Iterator[Callable[[str], Play]]:
-    node = make_node("A100-80:memory=64MiB")
+    node = make_node("A100-80:memory=64MiB,module=2MiB")
     agents: list[FakeAgent] = []
 
     def start(word: str) -> Play:
@@ -127,6 +127,36 @@ def test_a_limit_that_is_changed_is_seen_at_once(play: Callable[[str], Play]) ->
         program.agent.send(Amount(Type.LIMIT, 0, 0, limit_mib * MIB))
         program.go_on()
     program.end()
+
+
+def test_room_is_asked_for_outside_the_gate_and_never_in_a_capture(
+    play: Callable[[str], Play],
+) -> None:
+    program = play("room")
+    agent = program.agent
+    program.until_ready()
+    program.go_on()
+
+    def asked() -> Alloc:
+        assert agent.sock is not None
+        while True:
+            assert select.select([agent.sock], [], [], 60)[0], "it asks nobody"
+            message = decode(agent.sock.recv(4096))
+            if message.type == Type.NEED:
+                assert isinstance(message, Alloc)
+                return message
+
+    first = asked()
+    agent.revoke()  # it drains although a thread waits for the answer
+    agent.send(Amount(Type.ALLOCATED, first.serial, first.gpu))
+    agent.until(Type.WANT)
+    agent.grant()
+    second = asked()
+    assert (first.bytes, second.bytes) == (64 * MIB, 512 * MIB)
+    agent.send(Refused(serial=second.serial, code=Refusal.CAPACITY, text="there is none"))
+    program.end()
+    assert not [m for m in agent.heard if m.type == Type.NEED]
+    assert [m for m in agent.heard if m.type == Type.CONTEXT], "what it took is measured"
 
 
 def test_errors_are_the_drivers_own(play: Callable[[str], Play]) -> None:

@@ -32,6 +32,7 @@ class Play:
     def __init__(self, agent: FakeAgent, process: subprocess.Popen[str]) -> None:
         self.agent = agent
         self.process = process
+        self.complained = ""
 
     def until_said(self, line: str) -> None:
         """Answer the program until it says this."""
@@ -80,8 +81,8 @@ class Play:
                 self.agent.hear(0.01)
         except (EOFError, ConnectionError):
             pass
-        out, err = self.process.communicate(timeout=DEADLINE_S)
-        assert self.process.returncode == 0, err
+        out, self.complained = self.process.communicate(timeout=DEADLINE_S)
+        assert self.process.returncode == 0, self.complained
         return out
 
 
@@ -206,8 +207,11 @@ def test_a_copy_out_that_fails_leaves_everything_where_it_was(start: Start) -> N
     play.end()
 
 
-def test_a_copy_in_that_fails_keeps_the_bytes_and_is_tried_again(start: Start) -> None:
-    play = start("failing-in")
+@pytest.mark.parametrize(("word", "complaints"), [("failing-in", 0), ("failing-long", 1)])
+def test_a_copy_in_that_fails_keeps_the_bytes_and_is_tried_again(
+    start: Start, word: str, complaints: int
+) -> None:
+    play = start(word)
     play.agent.revoke()
     left, last = play.evict(ALL)
     assert (left, last.resident_bytes) == (16 * MIB, 0)
@@ -215,6 +219,7 @@ def test_a_copy_in_that_fails_keeps_the_bytes_and_is_tried_again(start: Start) -
     play.agent.grant()
     play.go_on()
     play.end()
+    assert play.complained.count("could not bring device memory back") == complaints
 
 
 @pytest.mark.parametrize("deficit", [2, 4, 6, 10, 26, 64, 74])

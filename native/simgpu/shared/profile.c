@@ -21,6 +21,7 @@ static const struct key {
 #define FIELD(field) offsetof(struct sg_profile, field)
     {"memory", KEY_SIZE, FIELD(memory_bytes), 0},
     {"residue", KEY_SIZE, FIELD(residue_bytes), 0},
+    {"module", KEY_SIZE, FIELD(module_bytes), 0},
     {"keep", KEY_SIZE, FIELD(keep_bytes), 0},
     {"link", KEY_RATE, FIELD(h2d_bytes_per_s), FIELD(d2h_bytes_per_s)},
     {"h2d", KEY_RATE, FIELD(h2d_bytes_per_s), 0},

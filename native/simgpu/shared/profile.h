@@ -21,6 +21,7 @@ struct sg_profile {
     char name[96];  /* as cuDeviceGetName says */
     uint64_t memory_bytes;
     uint64_t residue_bytes;   /* what a process's first context takes */
+    uint64_t module_bytes;    /* what each loaded module takes */
     uint64_t keep_bytes;      /* of the host's memory may stay with processes that freed it */
     uint64_t h2d_bytes_per_s; /* each direction of the link on its own */
     uint64_t d2h_bytes_per_s;

@@ -40,6 +40,8 @@ class Client:
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""
     allocating: dict[int, int] = field(default_factory=dict)
+    measured: set[int] = field(default_factory=set)
+    """the GPUs where it is known what its context alone takes"""
     limits: dict[int, int] = field(default_factory=dict)
     """by GPU: what it was told that it may allocate"""
 

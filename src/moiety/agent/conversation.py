@@ -221,6 +221,13 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
         node.timeline.growing(client.number, message.gpu)
 
 
+def _need(node: Node, client: Client, message: Alloc) -> None:
+    _know(client, message.gpu)
+    _may_ask(client, message.serial)
+    client.allocating[message.serial] = message.gpu
+    node.need(client, message.gpu, message.serial, message.bytes)
+
+
 def _free(node: Node, client: Client, message: Free) -> None:
     _know(client, message.gpu)
     node.feed(
@@ -327,6 +334,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.CONTEXT): _context,
     int(Type.DETACH): _detach,
     int(Type.ALLOC): _alloc,
+    int(Type.NEED): _need,
     int(Type.FREE): _free,
     int(Type.WANT): _want,
     int(Type.RESTORED): _restored,

@@ -10,7 +10,15 @@ import os
 
 from moiety.wire.layout import LEASE_BYTES, LEASE_OPEN
 
+SYS_FUTEX = 202
+FUTEX_WAKE = 1
+EVERYBODY = 0x7FFFFFFF
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; the fcntl module has no name for it yet
+
+
+_syscall = ctypes.CDLL(None).syscall
+_syscall.argtypes = (ctypes.c_long, ctypes.c_void_p, *[ctypes.c_long] * 5)
+_syscall.restype = ctypes.c_long
 
 
 class LeasePage:
@@ -22,6 +30,7 @@ class LeasePage:
         os.ftruncate(memfd, LEASE_BYTES)
         self._map = mmap.mmap(memfd, LEASE_BYTES)
         self._word = ctypes.c_uint32.from_buffer(self._map)
+        self._address = ctypes.addressof(self._word)
         self.fd = _sealed(memfd)
         """what the process gets"""
         if is_open:
@@ -45,8 +54,9 @@ class LeasePage:
         return self._word.value >> 1
 
     def open(self, epoch: int) -> None:
-        """Let work pass, under this lease. One aligned store."""
+        """Let work pass, under this lease. One aligned store, and who waits for it is woken."""
         self._word.value = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
+        _syscall(SYS_FUTEX, self._address, FUTEX_WAKE, EVERYBODY, 0, 0, 0)
 
     def close(self, epoch: int) -> None:
         """Let nothing pass any more. One aligned store."""

@@ -19,7 +19,7 @@ from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
-from moiety.devices.budget import Budget
+from moiety.devices.budget import GRANULE_BYTES, Budget
 from moiety.devices.seam import Device, Devices, Usage
 
 RECONNECT_S = 2.0
@@ -220,7 +220,11 @@ class Node:
     # GPUs are measured
 
     def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
-        """Find out, beside the loop, what a new context takes."""
+        """Find out, beside the loop, what a context takes, with all that its driver keeps there.
+
+        Where NVML does not tell (in a container, it may not know the process), what was expected
+        stands, or what the process saw.
+        """
         if self.arbiter.managed_bytes(client.number, gpu):
             return  # NVML counts those of its pages that happen to be there
         before = self.arbiter.resident_bytes(client.number, gpu)
@@ -233,17 +237,61 @@ class Node:
                 residue = hint_bytes
             else:
                 residue = max(0, found - before)
-            if residue:
+            if residue and gpu not in client.measured:
                 self.gpus[gpu].residue_bytes = residue
+                client.measured.add(gpu)
             self.feed(ev.Measured(client.number, gpu, residue))
+
+        self._look(gpu, measured)
+
+    def need(self, client: Client, gpu: int, serial: int, wanted: int) -> None:
+        """A process' driver ran out by itself: look what there is, then have room made for it.
+
+        What drivers took since contexts were measured is found out on the way: nobody else may be
+        shut out by it. On a small card, a small piece is much.
+        """
+        total = self.gpus[gpu].device.total_bytes
+        wanted = min(wanted, max(GRANULE_BYTES, total // 32))
+        before = self._resident(gpu)
+
+        def looked(usage: Usage | None) -> None:
+            if client.number not in self.clients or serial not in client.allocating:
+                return
+            free = None
+            if usage is not None:
+                free = max(0, total - usage.used_bytes)
+                self._correct(gpu, usage, before)
+            self.log.info("room needed", client=str(client), gpu=gpu, bytes=wanted, free_bytes=free)
+            self.feed(ev.Needed(client.number, gpu, serial, wanted, free))
+
+        self._look(gpu, looked)
+
+    def _resident(self, gpu: int) -> dict[int, tuple[int, int]]:
+        """Of whoever is on a GPU without managed memory, its resident bytes and its residue."""
+        return {
+            view.tenant: (view.gpus[gpu].resident_bytes, view.gpus[gpu].residue_bytes)
+            for view in self.arbiter.tenants()
+            if gpu in view.gpus and not self.arbiter.managed_bytes(view.tenant, gpu)
+        }
+
+    def _correct(self, gpu: int, usage: Usage, before: dict[int, tuple[int, int]]) -> None:
+        """Take more residue as known, of whoever did not move any memory meanwhile."""
+        for number, (resident, residue) in self._resident(gpu).items():
+            found = usage.processes.get(self.clients[number].pid) if number in self.clients else 0
+            more = (found or 0) - resident
+            if more > residue and before.get(number, (0, 0))[0] == resident:
+                self.feed(ev.Measured(number, gpu, more))
+
+    def _look(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
+        """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""
 
         def ask() -> None:
             try:
                 usage = self.devices.usage(gpu)
-            except Exception as error:  # whatever NVML raises: the hint is good enough then
+            except Exception as error:  # whatever NVML raises: there are estimates
                 self.log.warning("GPU not readable", gpu=gpu, error=str(error))
                 usage = None
-            self.loop.call_soon_threadsafe(measured, usage)
+            self.loop.call_soon_threadsafe(then, usage)
 
         self._nvml.submit(ask)
 

@@ -87,13 +87,14 @@ class Accounts:
 
     def round_s(self, tenant: Tenant) -> float:
         """What it costs that each of its class comes once; who never did costs as much as it."""
+        own_s = self._turns.handoff_s(tenant)
         return max(
             (
-                sum(other.handoff_s or tenant.handoff_s for other, _ in members)
+                sum(self._turns.handoff_s(other) or own_s for other, _ in members)
                 for gpu in tenant.gpus
                 if (members := self._classes.get((gpu, tenant.rank)))
             ),
-            default=tenant.handoff_s,
+            default=own_s,
         )
 
     def wake(self, tenant: Tenant) -> None:

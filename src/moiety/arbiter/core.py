@@ -17,6 +17,8 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context
 from moiety.arbiter.ledger import Change, Ledger
+from moiety.arbiter.needs import forget as forget_room
+from moiety.arbiter.needs import reserve as make_room
 from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
@@ -50,7 +52,7 @@ class Arbiter:
         self._turns = Turns(settings)
         self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
-        self._put_off: list[ev.Asked | ev.Attached] = []
+        self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
         self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
@@ -71,7 +73,7 @@ class Arbiter:
         self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
         self._accounts.refresh()
-        if self._settled:
+        if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
             scene = Scene(
                 self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
             )
@@ -186,6 +188,7 @@ class Arbiter:
     def _measured(self, event: ev.Measured) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             entry.residue_bytes = event.residue_bytes
+            entry.needed_bytes = 0  # what was taken of it is counted now
 
     def _detached(self, event: ev.Detached) -> None:
         gone = (event.tenant, event.gpu)
@@ -232,6 +235,25 @@ class Arbiter:
             Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
         )
         self._want(tenant)
+
+    def _needed(self, event: ev.Needed) -> None:
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is None:
+            return
+        if not self._settled:
+            self._put_off.append(event)
+            return
+        if event.gpu not in tenant.gpus:
+            self._refuse(event, "gpu", f"GPU {event.gpu} was not attached")
+            return
+        forget_room(tenant)  # what it was given before was not enough
+        no = make_room(self._ledger, tenant, event.gpu, event.bytes, event.free_bytes)
+        if no:
+            self._refuse(event, *no)
+            return
+        request = Request(event.serial, event.gpu, 0, is_context=True, is_need=True)
+        tenant.requests.append(request)
+        tenant.needs_until_s = self._now_s + self._settings.revoke_deadline_s
 
     def _freed(self, event: ev.Freed) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
@@ -395,7 +417,7 @@ class Arbiter:
         for each in put_off:
             _APPLY[type(each)](self, each)
 
-    def _refuse(self, event: ev.Attached | ev.Asked, code: str, text: str) -> None:
+    def _refuse(self, event: ev.Attached | ev.Asked | ev.Needed, code: str, text: str) -> None:
         self._out.append(do.Refused(event.tenant, event.gpu, event.serial, code, text))
 
 
@@ -406,6 +428,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Measured: Arbiter._measured,
     ev.Detached: Arbiter._detached,
     ev.Asked: Arbiter._asked,
+    ev.Needed: Arbiter._needed,
     ev.Freed: Arbiter._freed,
     ev.Wanted: Arbiter._wanted,
     ev.Restored: Arbiter._restored,

@@ -89,6 +89,22 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Needed:
+    """A process' driver ran out of memory for itself: code, a context, a graph.
+
+    `free_bytes` is what the driver has free now (NVML); None: not known. Answered by `Admitted`
+    once up to `bytes` are free, or by `Refused`. It is no allocation: what was taken of it is
+    residue, and `Measured` tells how much; until then the room is kept for a while.
+    """
+
+    tenant: int
+    gpu: int
+    serial: int
+    bytes: int
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Freed:
     """A process freed `bytes`, of which `resident_bytes` were on the GPU."""
 
@@ -215,6 +231,7 @@ Event = (
     | Measured
     | Detached
     | Asked
+    | Needed
     | Freed
     | Wanted
     | Restored

@@ -38,6 +38,8 @@ class Balance:
     residue_bytes: int = 0
     expected_bytes: int = 0
     """the residue that was let in; what was measured since may be more"""
+    needed_bytes: int = 0
+    """kept free for what drivers are about to take"""
 
     @property
     def free_bytes(self) -> int:
@@ -111,6 +113,7 @@ class Ledger:
                 balance.tenants += 1
                 balance.residue_bytes += on.residue_bytes
                 balance.expected_bytes += on.expected_bytes
+                balance.needed_bytes += on.needed_bytes
                 balance.charged_bytes += charged
                 firm = charged if is_firm else on.pinned_bytes
                 if tenant.share.memory_bytes and not is_firm:
@@ -131,7 +134,7 @@ class Ledger:
             capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - balance.residue_bytes))
             if balance.expected_bytes < balance.residue_bytes and capacity < spec.capacity_bytes:
                 capacity = self._stretched_bytes(gpu, capacity, balance.expected_bytes)
-            balance.capacity_bytes = capacity
+            balance.capacity_bytes = max(0, capacity - balance.needed_bytes)
         return balances
 
     def balance(self, gpu: int) -> Balance:

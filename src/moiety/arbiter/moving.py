@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.needs import KEPT_S
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import Tenant
@@ -132,6 +133,9 @@ def _answer(scene: Scene, tenant: Tenant) -> None:
         balance = scene.balances[request.gpu]
         if request.is_context:
             ready = balance.free_bytes >= 0
+            if ready and request.is_need:
+                tenant.needs_until_s = scene.now_s + KEPT_S
+                scene.wake_at(tenant.needs_until_s)
             if not ready:
                 tenant.blocked_by = "room for its context is being made"
         else:

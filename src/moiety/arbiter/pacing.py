@@ -32,6 +32,10 @@ def _bound_s(scene: Scene, tenant: Tenant) -> float:
             return settings.queue_waited_s
         scene.wake_at(soon_s)
         return settings.queue_shared_s
+    latency = scene.has_rivals and not tenant.share.latency
+    if latency and any(t.share.latency for gpu in tenant.gpus for t, _ in scene.ledger.on(gpu)):
+        # whose requests come at any time
+        return settings.queue_waited_s
     is_alone = all(scene.balances[gpu].tenants == 1 for gpu in tenant.gpus)
     if is_alone and tenant.share.gpu_limit >= 1:  # a limit interrupts also who is alone
         return 0.0

@@ -11,6 +11,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.needs import forget
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
@@ -72,6 +73,8 @@ class Scene:
             if tenant.timed or tenant.share.latency:
                 self.has_rivals = True
                 self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
+            if tenant.needs_until_s:
+                self._check_needs(tenant)
             if tenant.requests:
                 self.asking.append(tenant)
             if tenant.watched_s or tenant.silent_since_s is not None:
@@ -83,6 +86,19 @@ class Scene:
                     self.wake_at(tenant.stuck_until_s)
         if len(self.coming) > 1:
             self.coming.sort(key=lambda t: t.since_s)
+
+    def _check_needs(self, tenant: Tenant) -> None:
+        """Room for a driver is neither kept for ever nor awaited so."""
+        if self.now_s < tenant.needs_until_s:
+            self.wake_at(tenant.needs_until_s)
+            return
+        for request in [r for r in tenant.requests if r.is_need]:
+            tenant.requests.remove(request)
+            text = f"room for the driver itself on GPU {request.gpu} could not be made in time"
+            self.out.append(
+                do.Refused(tenant.number, request.gpu, request.serial, "capacity", text)
+            )
+        forget(tenant)
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
         """It was told to do something just now: note when that becomes late."""

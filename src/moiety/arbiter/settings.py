@@ -39,7 +39,7 @@ class Settings:
     arena_bytes: int
     """host memory for evicted bytes, all GPUs together, less what moves at one time"""
     turn_min_s: float = 0.1
-    """no turn is shorter, unless its holder goes idle"""
+    """no turn is shorter, unless its holder goes idle, or more than 20 take turns"""
     turn_factor: float = 9.0
     """turn = max(turn_min, factor x measured hand-off): hand-offs cost at most 1/(1 + factor)"""
     turn_max_s: float = 60.0

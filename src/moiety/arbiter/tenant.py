@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from moiety.arbiter.silences import Silences
 from moiety.arbiter.spells import Spells
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
+
+_COSTS = 5
 
 
 @dataclass(slots=True)
@@ -18,6 +21,8 @@ class Request:
     gpu: int
     bytes: int
     is_context: bool = False
+    is_need: bool = False
+    """a driver's own, on top of its context"""
     pinned: bool = False
     managed: bool = False
 
@@ -39,6 +44,8 @@ class OnGpu:
     """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
     """those of them that are on the GPU, or for which room was given and not taken yet"""
+    needed_bytes: int = 0
+    """to be kept free for what its driver is about to take by itself"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
@@ -85,10 +92,14 @@ class Tenant:
     spells: Spells = field(default_factory=Spells)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
+    costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
+    """what its last comings cost for which memory moved"""
+    cost_s: float = 0.0
+    """their median; 0 where nothing moved lately"""
+    is_moving: bool = False
+    """memory moves for its coming, its own or others'"""
     queue_s: float = 0.0
     """the bound on unfinished work that it was told; 0: none"""
-    handoff_s: float = 0.0
-    """how long its coming takes, after the last few"""
     coming_bytes: int = 0
     """what its coming had to move in"""
     room_given: bool = False
@@ -109,6 +120,8 @@ class Tenant:
     """its lease was given back and is not revoked before that"""
     counted: dict[int, int] = field(default_factory=dict)
     """what it said is resident, for each GPU, and counts once it has drained"""
+    needs_until_s: float = 0.0
+    """how long room that its driver needed is kept free; 0: nothing is kept"""
     turns: int = 0
     held_s: float = 0.0
     blocked_by: str = ""

@@ -53,6 +53,7 @@ def make_fit(scene: Scene) -> None:
             if scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
                 postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
+        holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
         for tenant in holding:
             if scene.over_bytes(gpu) <= 0:
                 break
@@ -208,6 +209,7 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
 
 def _choose(scene: Scene, tenant: Tenant) -> None:
     tenant.blocked_by = ""
+    tenant.is_moving = scene.move_bytes(tenant) > 0
     scene.move(tenant, Cause.CHOSEN)
     scene.coming.append(tenant)
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import deque
+
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.tenant import Tenant
 
 _SMOOTHING = 0.3
-"""weight of the newest measurement"""
+"""weight of the newest measurement of the link"""
 _MEASURABLE_BYTES = 16 << 20
 """smaller moves say more about messages than about the link"""
 
 _LEAST_FACTOR = 3.0
 """the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
+
+_COSTS = 9
+_ROUND_TURNS = 20
+"""no round takes as long as more of the shortest turns only because there is a shortest"""
 
 
 class Turns:
@@ -20,6 +27,9 @@ class Turns:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._link_bytes_per_s = settings.link_bytes_per_s
+        self._costs_s: deque[float] = deque(maxlen=_COSTS)
+        """of the last hand-offs for which nothing moved"""
+        self._message_s = 0.0
 
     def moved(self, tenant: Tenant, now_s: float) -> None:
         """Record that `tenant` is there now: it came from its `since_s` on."""
@@ -32,23 +42,41 @@ class Turns:
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
         # What the driver pages it moves in the turn itself, and somebody else's out for it first.
         cost_s = took_s + 2 * self.move_s(paged)
-        known_s = tenant.handoff_s
-        tenant.handoff_s = known_s + _SMOOTHING * (cost_s - known_s) if known_s else cost_s
+        if cost_s <= 0:  # it came to a GPU that nobody used
+            return
+        if tenant.is_moving:
+            tenant.costs_s.append(cost_s)
+        else:
+            self._costs_s.append(cost_s)
+            self._message_s = statistics.median_low(self._costs_s)
+            if tenant.costs_s:
+                tenant.costs_s.popleft()
+        tenant.cost_s = statistics.median_low(tenant.costs_s) if tenant.costs_s else 0.0
+
+    def handoff_s(self, tenant: Tenant) -> float:
+        """What the coming of a tenant costs, as the last few did; 0 if nothing is known.
+
+        The median, since one that a busy machine held up says nothing of the next. Where nothing
+        moves it is messages that cost, the same for all.
+        """
+        return tenant.cost_s or self._message_s
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: as was set for it, or its part of a round.
 
         Once round, everybody has come once and had its part of the time. A round is as long as
         makes all those hand-offs a small part of it; so who is promised little has short turns,
-        rather than others long waits. But a turn is longer than the hand-off it costs.
+        rather than others long waits. But a turn is longer than the hand-off it costs, and than
+        the shortest turn, unless so many take turns that this alone made the round long.
         """
         if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
             return quantum_s
-        handoff_s = tenant.handoff_s
+        handoff_s = self.handoff_s(tenant)
         factor = self.settings.turn_factor
         whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
         least_s = min(factor, _LEAST_FACTOR) * handoff_s
-        return max(self.settings.turn_min_s, min(max(whole_s, least_s), self.settings.turn_max_s))
+        shortest_s = self.settings.turn_min_s * min(1.0, tenant.part * _ROUND_TURNS)
+        return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
     def has_quantum(self, tenant: Tenant) -> bool:
         """Whether somebody said how long its turns are."""
@@ -56,7 +84,7 @@ class Turns:
 
     def worthwhile_s(self, tenant: Tenant) -> float:
         """How long it has to run until its hand-off was a small part of it."""
-        return min(self.settings.turn_factor * tenant.handoff_s, self.settings.turn_max_s)
+        return min(self.settings.turn_factor * self.handoff_s(tenant), self.settings.turn_max_s)
 
     def visit_s(self, move_bytes: int) -> float:
         """How long one has to run that so much is moved in and out for."""

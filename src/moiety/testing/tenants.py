@@ -55,6 +55,8 @@ class SimulatedTenant:
         self.contexts: dict[int, int] = {}
         """residue for each GPU where the context exists"""
         self.attaching: dict[int, tuple[int, int]] = {}
+        self.needing: dict[int, tuple[int, int]] = {}
+        """requests for room for the driver itself"""
         self.blocks: list[Block] = []
         self.credit: dict[int, int] = {}
         self.restoring = False
@@ -92,6 +94,13 @@ class SimulatedTenant:
         self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
         return block
 
+    def need(self, gpu: int, amount: int) -> int:
+        """Have the driver run out by itself; the serial is in `needing` till answered."""
+        serial = next(self._serials)
+        self.needing[serial] = (gpu, amount)
+        self.sent.append(ev.Needed(self.number, gpu, serial, amount))
+        return serial
+
     def free(self, block: Block) -> None:
         """Free what was admitted, mapped or not."""
         self.blocks.remove(block)
@@ -103,6 +112,7 @@ class SimulatedTenant:
         """Destroy the context, and all memory with it."""
         del self.contexts[gpu]
         self.blocks = [block for block in self.blocks if block.gpu != gpu]
+        self.needing = {s: need for s, need in self.needing.items() if need[0] != gpu}
         self.credit.pop(gpu, None)
         self.sent.append(ev.Detached(self.number, gpu))
 
@@ -149,7 +159,8 @@ class SimulatedTenant:
     def waits(self) -> bool:
         """Whether the program can do nothing before somebody answers."""
         asked = any(not block.admitted for block in self.blocks)
-        return bool(self.attaching) or asked or (self.wanted and not self.is_open)
+        wants = self.wanted and not self.is_open
+        return bool(self.attaching or self.needing) or asked or wants
 
     # The control thread
 
@@ -178,6 +189,7 @@ class SimulatedTenant:
             self._admitted(told)
         elif isinstance(told, do.Refused):
             self.refusals.append(told)
+            self.needing.pop(told.serial, None)
             self.attaching.pop(told.serial, None)
             self.blocks = [b for b in self.blocks if b.serial != told.serial]
         elif isinstance(told, do.Room):
@@ -202,6 +214,7 @@ class SimulatedTenant:
             self.told_idle = False
 
     def _admitted(self, told: do.Admitted) -> None:
+        self.needing.pop(told.serial, None)
         if told.serial in self.attaching:
             gpu, residue = self.attaching.pop(told.serial)
             self.contexts[gpu] = residue
@@ -397,6 +410,8 @@ class SimulatedNode:
                 )
             )
         limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
+        for serial, (gpu, amount) in tenant.needing.items():
+            tenant.sent.append(ev.Needed(tenant.number, gpu, serial, amount))
         for serial, (gpu, residue) in tenant.attaching.items():
             tenant.sent.append(ev.Attached(tenant.number, gpu, serial, residue, limit[gpu]))
         for block in tenant.blocks:

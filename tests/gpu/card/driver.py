@@ -219,7 +219,7 @@ class Driver:
 
     def kernels(self) -> dict[str, int]:
         """The functions of kernels.ptx; on simgpu, which takes no PTX, those of its kernels.elf."""
-        beside = Path(loaded("libcuda.so")).with_name("kernels.elf")
+        beside = Path(os.path.dirname(loaded("libcuda.so"))) / "kernels.elf"
         module = self.get("cuModuleLoad", bytes(beside if beside.exists() else PTX))
         names = ("nop", "spin_us", "touch_u64")
         return {n: self.get("cuModuleGetFunction", module, n.encode()) for n in names}

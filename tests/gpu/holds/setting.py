@@ -37,6 +37,8 @@ class Setting:
     kernels: Path
     workers: list[list[str]]
     """programs that check every word of their memory, as commands without arguments"""
+    arena: str = ""
+    """host memory for what was evicted, as the agent takes it; empty: as it finds fit"""
     library: str = ""
     """calls.c, compiled; empty: there is no compiler"""
 
@@ -65,7 +67,8 @@ class Setting:
 
     def start_agent(self, node: Node) -> None:
         """With the lowered capacity, and turns that are short enough to see several."""
-        node.start_agent("--capacity", str(self.capacity_bytes), "--turn-min", "50ms")
+        arena = ["--arena", self.arena] if self.arena else []
+        node.start_agent("--capacity", str(self.capacity_bytes), "--turn-min", "50ms", *arena)
 
     def worker(self, number: int, size: int, rounds: int, gpu_ms: int = 20) -> list[str]:
         """The command of one of the programs, with a seed of its own."""

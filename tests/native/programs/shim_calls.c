@@ -84,6 +84,25 @@ static void limit(void)
     OK(cuMemFree_v2(first));
 }
 
+/* The driver runs out by itself; whoever drives the test has two tries to make room, in vain. */
+static void room(void)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUstream stream;
+    CUmodule more;
+    begin();
+    pause_for_test();
+    while (result == CUDA_SUCCESS) {
+        result = cuModuleLoad(&more, kernels);
+    }
+    EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(cuModuleLoad(&more, kernels) == CUDA_ERROR_OUT_OF_MEMORY); /* and nobody is asked */
+    CUgraph graph;
+    OK(cuStreamEndCapture(stream, &graph));
+}
+
 static void errors(void)
 {
     CUdeviceptr at, base;
@@ -293,7 +312,7 @@ int main(int argc, char **argv)
     } words[] = {{"info", info},     {"errors", errors}, {"small", small},
                  {"lookup", lookup}, {"forked", forked}, {"contexts", contexts},
                  {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned},
-                 {"limit", limit}};
+                 {"limit", limit},   {"room", room}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

@@ -139,20 +139,22 @@ static void meanwhile(void)
     check(kept, 16 * MIB, 1);
 }
 
-static void failing(int to_gpu)
+static void failing(int to_gpu, uint64_t times)
 {
     begin();
     CUdeviceptr at = allocate(16 * MIB, 5);
     OK(cuCtxSynchronize());
-    fail_copies(to_gpu, 3, 2);
+    fail_copies(to_gpu, 3, times);
     pause_for_test();
     fail_copies(to_gpu, 0, 0);
     check(at, 16 * MIB, 5);
 }
 
-static void failing_in(void) { failing(1); }
+static void failing_in(void) { failing(1, 2); }
 
-static void failing_out(void) { failing(0); }
+static void failing_long(void) { failing(1, 8); }
+
+static void failing_out(void) { failing(0, 2); }
 
 /* One large piece and a few small ones. */
 static void sizes(void)
@@ -263,9 +265,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *word;
         void (*run)(void);
-    } words[] = {{"zeros", zeros}, {"meanwhile", meanwhile}, {"failing-in", failing_in},
-                 {"sizes", sizes}, {"churn", churn},         {"failing-out", failing_out},
-                 {"lazy", lazy}};
+    } words[] = {{"zeros", zeros},
+                 {"meanwhile", meanwhile},
+                 {"failing-in", failing_in},
+                 {"sizes", sizes},
+                 {"churn", churn},
+                 {"failing-out", failing_out},
+                 {"lazy", lazy},
+                 {"failing-long", failing_long}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

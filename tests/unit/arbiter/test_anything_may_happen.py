@@ -146,6 +146,13 @@ class Anything(RuleBasedStateMachine):
         gpu = self.pick(data, sorted(tenant.contexts))
         self.check(self.node.feed(ev.Measured(tenant.number, gpu, tenant.contexts[gpu] + more)))
 
+    @precondition(lambda self: any(t.contexts for t in self.known))
+    @rule(data=st.data(), amount=st.integers(1, 4))
+    def need(self, data: Chance, amount: int) -> None:
+        """A driver runs out by itself."""
+        tenant = self.pick(data, [t for t in self.known if t.contexts])
+        tenant.need(self.pick(data, sorted(tenant.contexts)), amount)
+
     @precondition(lambda self: any(t.watched for t in self.known))
     @rule(data=st.data())
     def fall_idle(self, data: Chance) -> None:

@@ -32,6 +32,18 @@ def test_a_second_tenant_bounds_both_until_it_leaves(node: SimulatedNode) -> Non
     assert paces(node.told) == [(first.number, 0.0)]
 
 
+def test_beside_the_latency_class_it_is_always_small(node: SimulatedNode) -> None:
+    training = node.start({0: [20]})
+    inference = node.start({0: [20]})
+    node.feed(ev.ShareSet(inference.number, Share(latency=True)))
+    training.touch()
+    node.settle()
+    inference.fall_idle()
+    node.settle()
+    assert training.is_open
+    assert training.queue_s == WAITED_S
+
+
 def test_the_bound_is_small_only_shortly_before_the_turn_of_who_waits(node: SimulatedNode) -> None:
     first = node.start({0: [60]})
     second = node.start({0: [60]})

@@ -83,6 +83,23 @@ def test_a_quantum_is_the_length_of_a_turn_whatever_the_handoff_cost(node: Simul
     assert revoked(node.told) == [first.number, second.number, first.number]
 
 
+def test_one_handoff_that_was_held_up_makes_no_long_turn(node: SimulatedNode) -> None:
+    first = node.start({0: [60]})
+    second = node.start({0: [60]})
+    tenants = itertools.cycle((second, first))
+    for tenant, lasts_s in zip(tenants, (0.02, 0.02, 0.02, 0.02, 3.0, 0.02), strict=False):
+        tenant.touch()
+        node.settle()
+        while not revoked(node.tick(0.001)):
+            pass
+        node.now_s += lasts_s  # until it is there
+        node.settle()
+        assert tenant.is_open
+    second.touch()
+    node.settle()
+    assert len(revoked(node.tick(0.3))) == 1
+
+
 def test_memory_asked_for_while_out_is_there_when_the_turn_begins(node: SimulatedNode) -> None:
     first = node.start({0: [60]})
     second = node.start({0: [60]})

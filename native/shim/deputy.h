@@ -1,0 +1,23 @@
+/* Somebody listens while the control thread waits.
+ *
+ * What runs on a GPU can wait for a thread that stands at the closed gate. Then the control thread,
+ * which waits for the GPU, would not hear that the lease was given back for a moment. So when its
+ * waiting takes long, a second thread hears messages in its place, one at a time and never while
+ * the control thread does. Where all goes quickly that costs two system calls and no switch of
+ * threads: the second one is woken by a timer.
+ */
+#ifndef MOIETY_SHIM_DEPUTY_H
+#define MOIETY_SHIM_DEPUTY_H
+
+#include "shim/link.h"
+
+/* What is done with a message, by either thread, but never by both at a time. */
+typedef void deputy_hear(const union link_message *message);
+
+/* Control thread: from here to deputy_end it waits, and touches nothing that `with` touches.
+ * Messages about memory that moves stay where they are: they are the control thread's. */
+void deputy_begin(deputy_hear *with);
+void deputy_end(void);
+void deputy_after_fork(void);
+
+#endif

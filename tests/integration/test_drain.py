@@ -1,0 +1,160 @@
+"""Programs that do not give the GPU back: they are let go on, waited beside, named or ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.testing.agent import FakeAgent
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node, finish
+from moiety.wire.layout import Type
+from moiety.wire.messages import LeaseNote
+
+from .conftest import ROOT
+
+GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+LARGE, SMALL = 60 << 20, 16 << 20
+"""what programs allocate: two large ones do not fit together, a small one fits beside each"""
+
+MakeNode = Callable[[str], Node]
+
+
+@pytest.fixture(scope="module")
+def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program."""
+    folder = tmp_path_factory.mktemp("dependent")
+    own = ROOT / "tests" / "native" / "programs" / "dependent.c"
+    flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-lpthread")
+    compile_c([own], folder / "dependent", flags=flags)
+    return folder
+
+
+def begin(node: Node, programs: Path, kernels: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The program, once it has all its memory."""
+    command = [programs / "dependent", *arguments]
+    process = node.run(command, env={"KERNELS": str(kernels)})
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def row(node: Node, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What `moiety ps` says of a program."""
+    return next((r for r in node.json("ps") if r["pid"] == process.pid), {})
+
+
+def close(agent: FakeAgent) -> None:
+    """Take the lease, and wait for nothing."""
+    assert agent.page is not None
+    agent.page.close(agent.epoch)
+    agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
+
+
+@pytest.mark.parametrize("word", ["callback", "value", "copy"])
+def test_work_that_waits_for_a_thread_at_the_gate_shares_the_gpu(
+    make_node: MakeNode, programs: Path, kernels: Path, word: str
+) -> None:
+    node = make_node(GPU)
+    node.start_agent("--turn-min", "20ms", "--turn-factor", "0")
+    running = [begin(node, programs, kernels, word, LARGE, 2)]
+    plain = node.run(
+        [programs / "dependent", "plain", str(LARGE), "1"], env={"KERNELS": str(kernels)}
+    )
+    for process in [*running, plain]:
+        code, _, err = finish(process)
+        assert code == 0, err
+
+
+def test_a_lease_is_given_back_to_a_drain_that_waits(
+    make_node: MakeNode, programs: Path, kernels: Path, native: Path
+) -> None:
+    """The shim's half: it hears the agent while it waits for the GPU."""
+    node = make_node(GPU)
+    path = node.directory / "gate.sock"
+    with FakeAgent(path, limit_bytes=1 << 27) as agent:
+        process = node.start(
+            [str(programs / "dependent"), "value", "4096", "100"],
+            env={
+                "KERNELS": str(kernels),
+                "LD_LIBRARY_PATH": str(native / "simgpu"),
+                "LD_PRELOAD": str(native / "libmoiety.so"),
+                "MOIETY_SOCKET": str(path),
+            },
+        )
+        agent.accept()
+        agent.until(Type.CONTEXT)
+        answered = 0
+        deadline_s = time.monotonic() + 60
+        waited = 0
+        while answered < 20:
+            assert time.monotonic() < deadline_s
+            agent.hear(0.01)
+            close(agent)
+            while True:
+                message = agent.hear(0.1)
+                if isinstance(message, LeaseNote) and message.type == Type.DRAINED:
+                    assert message.epoch <= agent.epoch
+                    if message.epoch == agent.epoch:
+                        answered += 1
+                        break
+                elif message is None:  # it waits for a thread at the gate
+                    waited += 1
+                    agent.grant()
+                    time.sleep(0.02)
+                    close(agent)
+            agent.grant()
+        assert waited, "no drain ever waited for a thread: nothing was tested"
+        process.kill()
+
+
+def test_a_stopped_holder_is_named_and_goes_on_when_continued(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    holder = begin(node, programs, kernels, "plain", LARGE, 3)
+    os.kill(holder.pid, signal.SIGSTOP)
+    waiter = node.run(
+        [programs / "dependent", "plain", str(LARGE), "0.2"], env={"KERNELS": str(kernels)}
+    )
+    node.until(lambda: row(node, holder).get("state") == "stopped", "it is seen to be stopped")
+    small = begin(node, programs, kernels, "plain", SMALL, 0.2)
+    assert finish(small)[0] == 0, "what fits beside it goes on"
+    reason = f"waits for dependent (pid {holder.pid}), which is stopped"
+    node.until(lambda: reason in row(node, waiter).get("reason", ""), "the waiter is told why")
+    os.kill(holder.pid, signal.SIGCONT)
+    assert finish(waiter)[0] == 0
+    assert finish(holder)[0] == 0
+
+
+@pytest.mark.parametrize("policy", ["report", "fence", "kill"])
+def test_work_that_never_ends_is_named_and_by_policy_ended(
+    make_node: MakeNode, programs: Path, kernels: Path, policy: str
+) -> None:
+    node = make_node(GPU)
+    node.start_agent("--revoke-deadline", "500ms", "--overdue", policy)
+    holder = begin(node, programs, kernels, "never", LARGE, 0)
+    waiter = node.run(
+        [programs / "dependent", "plain", str(LARGE), "0.2"], env={"KERNELS": str(kernels)}
+    )
+    if policy == "kill":
+        assert finish(waiter)[0] == 0
+        assert holder.wait(60) == -signal.SIGKILL
+        return
+    state = {"report": "overdue", "fence": "fenced"}[policy]
+    node.until(lambda: row(node, holder).get("state") == state, "it is named")
+    small = begin(node, programs, kernels, "plain", SMALL, 0.2)
+    assert finish(small)[0] == 0, "what fits beside it goes on"
+    reason = f"waits for dependent (pid {holder.pid})"
+    node.until(lambda: reason in row(node, waiter).get("reason", ""), "the waiter is told why")
+    assert holder.poll() is None, "and is not ended"
+    holder.kill()
+    assert finish(waiter)[0] == 0
