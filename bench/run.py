@@ -8,7 +8,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import agent, arena, fit, jain, latency, makespan, makespan_big, overhead, shares, swap
+from bench import (
+    agent,
+    arena,
+    fit,
+    handoff,
+    jain,
+    latency,
+    makespan,
+    makespan_big,
+    overhead,
+    shares,
+    swap,
+)
 from bench.figure import RESULTS, save, table
 
 SCRIPTS = {
@@ -22,6 +34,7 @@ SCRIPTS = {
     "jain": jain.measure,
     "swap": swap.measure,
     "arena": arena.measure,
+    "handoff": handoff.measure,
 }
 
 
