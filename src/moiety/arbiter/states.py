@@ -31,6 +31,8 @@ from typing import Final
 class State(Enum):
     """Where a tenant stands; its memory may leave the GPU only in OUT and WAITING."""
 
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own runs Python code
+
     OUT = "out"
     """no lease, and no wish for one"""
     WAITING = "waiting"
@@ -51,6 +53,8 @@ class State(Enum):
 
 class Cause(Enum):
     """Why a tenant changes its state."""
+
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own runs Python code
 
     WANTED = "wanted"
     CHOSEN = "chosen"
