@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.decision import decision_us
 from bench.figure import Figure
 from moiety.agent.caller import call
 from moiety.agent.directory import Directory
@@ -37,6 +38,8 @@ DATA_GPU = f"A100-80:memory=288MiB,link={LINK_BYTES_PER_S // 1_000_000}MB/s,resi
 DATA_BYTES = 160 * MIB
 SECONDS = 8
 LONE_S = 60
+PAUSE_S = 0.004
+"""how long the waiting program sleeps, and the agent with it"""
 NS = 1e-9
 
 
@@ -159,7 +162,7 @@ def split(found: Sequence[Handoff]) -> str:
 
 def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[Figure]:
     """Median and 99th percentile of the hand-off from such a holder to one that sleeps."""
-    waiter = f"kernel=20 sleep=4000 seconds={SECONDS}"
+    waiter = f"kernel=20 sleep={PAUSE_S * 1e6:.0f} seconds={SECONDS}"
     holder = f"{holder} least=1000000 seconds={SECONDS + 2}"
     with tempfile.TemporaryDirectory(prefix="mty") as folder:
         said, recording = Bench(Path(folder), GPU).run(
@@ -172,6 +175,8 @@ def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[F
     times = [f.whole_us for f in found]
     values = {"median": statistics.median(times), "p99": percentile(times, 0.99)}
     baselines = {"median": statistics.median(plain), "p99": percentile(plain, 0.99)}
+    warm_us, cold_us = decision_us(0), decision_us(PAUSE_S)
+    why = f"of which deciding is {cold_us:.0f} after a sleep, {warm_us:.0f} without one"
     return [
         Figure(
             f"{name}_{which}_us",
@@ -182,7 +187,7 @@ def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[F
             "simgpu",
             len(times),
             baselines[which],
-            f"{split(found)}; {note}; profile {GPU}; baseline: the same call without moiety",
+            f"{split(found)}, {why}; {note}; profile {GPU}; baseline: the same call without moiety",
         )
         for which, bar in zip(("median", "p99"), bars, strict=True)
     ]

@@ -1,0 +1,74 @@
+"""What the two decisions of a hand-off cost the agent: at once after others, and after a sleep.
+
+A processor that slept has lost its caches (and in a virtual machine often its place), so a decision
+that takes tens of microseconds in a row of them takes a multiple of that when it is the first in a
+while. Clients that sleep between kernels meet only the latter kind.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.core import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.model.share import Share
+
+MIB = 1 << 20
+SHARES = (Share(gpu=0.6), Share(gpu=0.3, latency=True))
+HANDOFFS = 300
+
+
+class Pair:
+    """An arbiter and two tenants that want a GPU by turns, and do at once what they are told."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.spent_s = 0.0
+        self.arbiter = Arbiter([GpuSpec(0, 96 * MIB, 88 * MIB)], Settings(arena_bytes=1 << 30))
+        self._epochs: dict[int, int] = {}
+        for number, share in enumerate(SHARES, start=1):
+            self._feed(ev.Joined(number, share=share))
+            self._feed(ev.Attached(number, 0, 1, 2 * MIB, 88 * MIB))
+            self._feed(ev.Asked(number, 0, 2, 2 * MIB))
+
+    def hand_over(self) -> float:
+        """Seconds that the agent decides from the want of the second one to its grant."""
+        self._feed(ev.Wanted(1))
+        self.now_s += 0.002
+        self.spent_s = 0.0
+        self._feed(ev.Wanted(2))
+        spent_s = self.spent_s
+        self.now_s += 0.0005
+        self._feed(ev.Wanted(1))
+        self.now_s += 0.0005
+        self._feed(ev.Idle(2, self._epochs[2]))
+        self.now_s += 0.001
+        return spent_s
+
+    def _feed(self, event: ev.Event) -> None:
+        began_s = time.perf_counter()
+        told = self.arbiter.step(self.now_s, event)
+        self.spent_s += time.perf_counter() - began_s
+        for each in told:
+            if isinstance(each, do.Revoke):
+                self._feed(ev.Residency(each.tenant, 0, 2 * MIB))
+                self._feed(ev.Drained(each.tenant, each.epoch))
+            elif isinstance(each, do.Room):
+                self._feed(ev.Restored(each.tenant))
+            elif isinstance(each, do.Grant):
+                self._epochs[each.tenant] = each.epoch
+
+
+def decision_us(pause_s: float) -> float:
+    """The median of both decisions together, with a sleep of `pause_s` between hand-offs."""
+    pair = Pair()
+    for _ in range(20):
+        pair.hand_over()
+    found = []
+    for _ in range(HANDOFFS):
+        time.sleep(pause_s)
+        found.append(pair.hand_over())
+    return statistics.median(found) * 1e6
