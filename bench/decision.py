@@ -29,6 +29,7 @@ class Pair:
         self.spent_s = 0.0
         self.arbiter = Arbiter([GpuSpec(0, 96 * MIB, 88 * MIB)], Settings(arena_bytes=1 << 30))
         self._epochs: dict[int, int] = {}
+        self._holders: set[int] = set()
         for number, share in enumerate(SHARES, start=1):
             self._feed(ev.Joined(number, share=share))
             self._feed(ev.Attached(number, 0, 1, 2 * MIB, 88 * MIB))
@@ -36,17 +37,22 @@ class Pair:
 
     def hand_over(self) -> float:
         """Seconds that the agent decides from the want of the second one to its grant."""
-        self._feed(ev.Wanted(1))
+        self._want(1)
+        while 1 not in self._holders:
+            self.now_s += 0.001
+            self._feed(ev.Idle(2, self._epochs[2]))
         self.now_s += 0.002
         self.spent_s = 0.0
-        self._feed(ev.Wanted(2))
+        self._want(2)
         spent_s = self.spent_s
-        self.now_s += 0.0005
-        self._feed(ev.Wanted(1))
-        self.now_s += 0.0005
-        self._feed(ev.Idle(2, self._epochs[2]))
+        if 2 not in self._holders:
+            raise RuntimeError("the latency class was not let in at once")
         self.now_s += 0.001
         return spent_s
+
+    def _want(self, number: int) -> None:
+        if number not in self._holders:
+            self._feed(ev.Wanted(number))
 
     def _feed(self, event: ev.Event) -> None:
         began_s = time.perf_counter()
@@ -54,11 +60,13 @@ class Pair:
         self.spent_s += time.perf_counter() - began_s
         for each in told:
             if isinstance(each, do.Revoke):
+                self._holders.discard(each.tenant)
                 self._feed(ev.Residency(each.tenant, 0, 2 * MIB))
                 self._feed(ev.Drained(each.tenant, each.epoch))
             elif isinstance(each, do.Room):
                 self._feed(ev.Restored(each.tenant))
             elif isinstance(each, do.Grant):
+                self._holders.add(each.tenant)
                 self._epochs[each.tenant] = each.epoch
 
 
