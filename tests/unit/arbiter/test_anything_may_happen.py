@@ -377,7 +377,7 @@ class Anything(RuleBasedStateMachine):
         for tenant in waiting:
             if tenant.waits:
                 reason = reasons[tenant.number]
-                assert any(text in reason for text in expected), (tenant.number, [(v.tenant, v.state, v.reason) for v in views])
+                assert any(text in reason for text in expected), (tenant.number, reasons)
 
     def behave(self, *, stubborn: bool = False) -> None:
         """From now on everybody does what it is told, in time, and nobody is in a higher class."""
