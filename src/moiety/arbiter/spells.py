@@ -14,7 +14,7 @@ KNOWN = 8
 """how many spells are remembered"""
 _ENOUGH = 2
 """fewer teach nothing"""
-_MARGIN = 1.05
+_MARGIN = 1.1
 """the next spell may be so much longer than one that was seen"""
 
 
@@ -54,11 +54,10 @@ class Spells:
             self._lengths_s.append(self._earlier_s)
         self._is_known = False
 
-    def rest_s(self, now_s: float) -> float | None:
-        """How long the present one will go on after `now_s`, at most; None if nobody knows."""
+    def rest_s(self, now_s: float, most_s: float) -> float:
+        """How long after `now_s` the present one may end by itself, if within `most_s`; else 0."""
         if not self._is_known or self._since_s is None or len(self._lengths_s) < _ENOUGH:
-            return None
+            return 0.0
         so_far_s = self._earlier_s + now_s - self._since_s
-        longer = (_MARGIN * s for s in self._lengths_s if _MARGIN * s > so_far_s)
-        ends_s = min(longer, default=None)
-        return None if ends_s is None else ends_s - so_far_s
+        rests_s = (_MARGIN * length_s - so_far_s for length_s in self._lengths_s)
+        return max((rest_s for rest_s in rests_s if 0 < rest_s <= most_s), default=0.0)
