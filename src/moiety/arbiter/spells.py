@@ -55,9 +55,17 @@ class Spells:
         self._is_known = False
 
     def rest_s(self, now_s: float, most_s: float) -> float:
-        """How long after `now_s` the present one may end by itself, if within `most_s`; else 0."""
+        """How long to wait after `now_s` for the end of the present one; 0: it is not near.
+
+        It is if one as long as one of the last would end within `most_s`.
+        """
         if not self._is_known or self._since_s is None or len(self._lengths_s) < _ENOUGH:
             return 0.0
         so_far_s = self._earlier_s + now_s - self._since_s
-        rests_s = (_MARGIN * length_s - so_far_s for length_s in self._lengths_s)
-        return max((rest_s for rest_s in rests_s if 0 < rest_s <= most_s), default=0.0)
+        near_s = (length_s for length_s in self._lengths_s if length_s - so_far_s <= most_s)
+        return max(0.0, _MARGIN * max(near_s, default=0.0) - so_far_s)
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest of the last; 0 if too few are known."""
+        return min(self._lengths_s) if len(self._lengths_s) >= _ENOUGH else 0.0

@@ -104,13 +104,16 @@ class Turns:
 
         At most as long as this hand-off and the one back cost; less where its last silences say
         that it does not pay to wait (silences.py). Late in a turn they cost less: the memory would
-        be moved soon anyway, so only that part of them is lost which is left of the turn.
+        be moved soon anyway, so only that part of them is lost which is left of the turn; and
+        nothing is, if the turn would end in the middle of the next spell of work.
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
-        turn_s = self.turn_s(holder)
-        left = (holder.turn_ends_s - silent_since_s) / turn_s if turn_s > 0 else 0.0
-        lost_s = 2 * self.move_s(move_bytes) * max(0.0, min(1.0, left))
+        move_s = self.move_s(move_bytes)
+        left_s = holder.turn_ends_s - silent_since_s
+        lost_s = 0.0
+        if left_s > 0 and holder.spells.shortest_s <= left_s + _EXTRA_MOVES * move_s:
+            lost_s = 2 * move_s * min(1.0, left_s / _whole_s(holder))
         return holder.silences.patience_s(self.settings.idle_min_s, lost_s)
 
     def extra_s(self, holder: Tenant, waiting: Tenant, from_s: float, move_bytes: int) -> float:
@@ -121,10 +124,15 @@ class Turns:
         """
         if holder.silent_since_s is not None or holder.is_guest or self.has_quantum(holder):
             return 0.0
-        if waiting.lag_s - holder.lag_s > _AHEAD_TURNS * self.turn_s(holder):
+        if waiting.lag_s - holder.lag_s > _AHEAD_TURNS * _whole_s(holder):
             return 0.0
         return holder.spells.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
     def tell_s(self, move_bytes: int) -> float:
         """Silence of which a holder is asked to tell: all that could be learned from."""
         return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s
+
+
+def _whole_s(holder: Tenant) -> float:
+    """How long its turn is, as was decided when it began."""
+    return max(1e-6, holder.turn_ends_s - holder.since_s)

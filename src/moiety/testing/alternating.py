@@ -1,4 +1,4 @@
-"""Programs that work on the GPU and then do without it, on a virtual clock: how soon are they done?"""
+"""Programs that work on the GPU and then do without it, on a virtual clock: when are they done?"""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ class Program:
     worked_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Later:
-    """Something that a program does by itself, unless it changed before."""
-
-    tenant: int
-    changes: int
-    what: Callable[[int], None]
-
-
 class Alternating(Backlog):
     """One GPU of which each program needs `part`, and moving such a part one way takes `move_s`."""
 
@@ -60,15 +51,8 @@ class Alternating(Backlog):
         began_s = self.now_s
         due = {number: p.spells + spells for number, p in self.programs.items()}
         while any(p.spells < due[number] for number, p in self.programs.items()):
-            self.run(0.001)
+            self.run(0.01)
         return self.now_s - began_s
-
-    def tell(self, event: ev.Event | _Later) -> None:
-        """Let a program do something, or the arbiter know at once, and do what it says."""
-        if not isinstance(event, _Later):
-            super().tell(event)
-        elif self.programs[event.tenant].changes == event.changes:
-            event.what(event.tenant)
 
     def _do(self, told: do.Instruction) -> None:
         program = self.programs[told.tenant]
@@ -87,7 +71,14 @@ class Alternating(Backlog):
         super()._do(told)
 
     def _foresee(self, number: int, after_s: float, what: Callable[[int], None]) -> None:
-        self._later(after_s, _Later(number, self.programs[number].changes, what))
+        program = self.programs[number]
+        changes = program.changes
+
+        def come_about() -> None:
+            if program.changes == changes:
+                what(number)
+
+        self._then(after_s, come_about)
 
     def _work_on(self, number: int) -> None:
         program = self.programs[number]

@@ -23,7 +23,7 @@ def test_a_spell_is_known_from_two_on() -> None:
         spells.end(began_s + 10.0)
     spells.begin(40.0, holding=True)
     assert spells.rest_s(49.0, LONG_S) == pytest.approx(2.0)
-    assert spells.rest_s(49.0, 1.9) == 0  # too late
+    assert spells.rest_s(49.0, 0.9) == 0  # too late
     assert spells.rest_s(51.1, LONG_S) == 0  # longer than any: nobody knows
 
 
