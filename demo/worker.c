@@ -4,13 +4,15 @@
  *
  * Allocates BYTES of GPU memory in pieces of many sizes, fills them, and then in each round changes
  * every word on the GPU, keeps the GPU busy until GPU_MS have passed and does without it for
- * CPU_MS. At the end it checks every word, once on the GPU and once more on the host.
+ * CPU_MS. SIGUSR1 has it stop after the round that it is in. At the end it checks every word, once
+ * on the GPU and once more on the host.
  * Exit code 0: all of them are right. 3: some are wrong. 1: a call failed, which is named.
  *
  * Built with -DLOOKUP it finds the driver as frameworks do (dlopen, cuGetProcAddress), otherwise it
  * is linked with it.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +89,13 @@ static struct piece pieces[PIECES_MAX];
 static int piece_count;
 static CUfunction fill, step, check, spin;
 static CUstream stream;
+static volatile sig_atomic_t enough;
+
+static void stop(int number)
+{
+    (void)number;
+    enough = 1;
+}
 
 static u64 now_ms(void)
 {
@@ -209,6 +218,7 @@ int main(int argc, char **argv)
     u64 gpu_ms = strtoull(argv[4], NULL, 10);
     u64 cpu_ms = strtoull(argv[5], NULL, 10);
     u64 seed = strtoull(argv[6], NULL, 10);
+    signal(SIGUSR1, stop);
     find_driver();
     MUST(cuInit, 0);
     MUST(cuDeviceGet, &device, 0);
@@ -226,10 +236,11 @@ int main(int argc, char **argv)
         void *params[] = {&pieces[i].at, &pieces[i].words, &piece_seed};
         launch(fill, 1024, params);
     }
-    for (u64 round = 0; round < rounds; round++) {
-        one_round(round, gpu_ms, cpu_ms);
+    u64 done = 0;
+    for (; done < rounds && !enough; done++) {
+        one_round(done, gpu_ms, cpu_ms);
     }
-    u64 wrong = check_all(seed, rounds);
+    u64 wrong = check_all(seed, done);
     for (int i = 0; i < piece_count; i++) {
         MUST(cuMemFree_v2, pieces[i].at);
     }

@@ -5,6 +5,7 @@ usage: worker.py KERNELS BYTES ROUNDS GPU_MS CPU_MS SEED
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -48,15 +49,20 @@ def main() -> int:
     pieces.append((check(driver.cuMemAlloc(left)), left // 8))
     for i, (at, words) in enumerate(pieces):
         launch(stream, WIDE, fill, int(at), words, seed + i)
-    for round_ in range(rounds):
+    enough = []
+    signal.signal(signal.SIGUSR1, lambda number, _: enough.append(number))
+    done = 0
+    while done < rounds and not enough:
         began = time.monotonic()
         for at, words in pieces:
-            launch(stream, WIDE, step, int(at), words, round_)
+            launch(stream, WIDE, step, int(at), words, done)
         stream.sync()
         while (time.monotonic() - began) * 1000 < gpu_ms:
             launch(stream, ONE, spin, 2000)
             stream.sync()
         time.sleep(cpu_ms / 1000)
+        done += 1
+    rounds = done
     steps = bytearray().join(k.to_bytes(8, "little") for k in range(rounds)) + bytes(8)
     device_steps = check(driver.cuMemAlloc(len(steps)))
     errors = check(driver.cuMemAlloc(8))

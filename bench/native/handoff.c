@@ -60,6 +60,13 @@ static void note(char kind, uint64_t began_ns, uint64_t ended_ns)
     }
 }
 
+/* From 0 to 65535: programs that sleep equally long would fall into step with each other. */
+static uint64_t throw(uint64_t *dice)
+{
+    *dice = *dice * 6364136223846793005u + 1442695040888963407u;
+    return *dice >> 48;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t bytes = number(argc, argv, "bytes", 1 << 20);
@@ -90,7 +97,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     uint64_t turn_ns = clock_ns();
     uint64_t end_ns = turn_ns + number(argc, argv, "seconds", 5) * 1000000000;
-    srand((unsigned)turn_ns);
+    uint64_t dice = turn_ns;
     for (uint64_t now = turn_ns; now < end_ns; now = clock_ns()) {
         uint64_t first_ns = now;
         for (uint64_t i = 0; i < row; i++) {
@@ -111,7 +118,8 @@ int main(int argc, char **argv)
             usleep((useconds_t)(off_ns / 1000));
             turn_ns = clock_ns();
         } else if (sleep_us) {
-            usleep((useconds_t)(sleep_us * 2 / 3 + (uint64_t)rand() % (sleep_us * 2 / 3 + 1)));
+            uint64_t part = sleep_us * 2 / 3;
+            usleep((useconds_t)(part + part * throw(&dice) / 65535));
         }
     }
     for (size_t i = 0; i < count; i++) {

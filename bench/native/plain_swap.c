@@ -34,6 +34,10 @@ int main(int argc, char **argv)
     CUdeviceptr from, to;
     double best = 0;
     unsigned long long bytes = argc == 2 ? strtoull(argv[1], NULL, 10) : 0;
+    if (bytes == 0) {
+        fprintf(stderr, "usage: %s BYTES\n", argv[0]);
+        return 2;
+    }
     /* A card holds one such piece of memory at a time; what is copied makes no difference. */
     unsigned long long part = bytes < (256ull << 20) ? bytes : 256ull << 20;
     char *host = mmap(NULL, 2 * part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

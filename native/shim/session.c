@@ -20,6 +20,7 @@
 #define RETRY_NS 20000000L
 #define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
 #define COMPLAIN_AFTER_NS 5000000000ull
+#define RESTART_NS 5000000000ull /* an agent that was killed has a successor by then */
 
 #ifndef F_ADD_SEALS
 #    define F_ADD_SEALS 1033
@@ -87,6 +88,31 @@ static void explain(const char *path, int error, const union link_message *answe
     }
 }
 
+static void pause_before_retry(void)
+{
+    struct timespec pause = {0, RETRY_NS};
+    nanosleep(&pause, NULL);
+}
+
+/* Whoever ran this program made sure of an agent, but that one may just be dead. A path that was
+ * never there is a mistake, which time does not mend. */
+static int open_first(const struct session *session, const struct mw_hello *hello,
+                      union link_message *reply, int *lease)
+{
+    uint64_t began = now_ns();
+    bool was_there = false;
+    for (;;) {
+        int socket = link_open(session->path, hello, session->memfd, reply, lease);
+        bool is_gone = socket == -ENOENT;
+        bool is_dead = socket == -ECONNREFUSED || socket == -ECONNRESET || socket == -EPIPE;
+        if (!(is_dead || (is_gone && was_there)) || now_ns() - began > RESTART_NS) {
+            return socket;
+        }
+        was_there = true;
+        pause_before_retry();
+    }
+}
+
 int session_open(struct session *session, const char *path)
 {
     union link_message reply = {0};
@@ -99,7 +125,7 @@ int session_open(struct session *session, const char *path)
     }
     if (!error) {
         struct mw_hello hello = greeting(session, 0);
-        socket = link_open(path, &hello, session->memfd, &reply, &lease);
+        socket = open_first(session, &hello, &reply, &lease);
         error = socket < 0 ? socket : 0;
     }
     if (error) {
@@ -129,12 +155,6 @@ static void tell_state(int socket)
     link_begin(socket, states, count);
     segments_tell();
     memory_thaw();
-}
-
-static void pause_before_retry(void)
-{
-    struct timespec pause = {0, RETRY_NS};
-    nanosleep(&pause, NULL);
 }
 
 void session_reopen(struct session *session, bool holding)

@@ -176,7 +176,8 @@ def test_an_agent_that_ends_leaves_no_files(agent: AgentProcess, pretended: Path
 
 
 def test_an_agent_that_nobody_needs_ends(tmp_path: Path, pretended: Path) -> None:
-    with AgentProcess(tmp_path / "a", pretended, ["--idle-exit", "50ms"]) as agent:
+    # Not so short that it may be gone before it was seen to answer.
+    with AgentProcess(tmp_path / "a", pretended, ["--idle-exit", "2s"]) as agent:
         assert agent.wait() == 0
         assert "nobody needs it" in agent.log()
 

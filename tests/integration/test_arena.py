@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +23,9 @@ MIB = 1 << 20
 CARD = 512 * MIB
 SEGMENT = 32 * MIB
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
-QUICK = ("--turn-min", "3ms", "--turn-factor", "0.02", "--idle-min", "2ms", "--idle-free", "1ms")
+QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
+FOREVER = "1000000"
+"""rounds: the test says when it is enough"""
 NAME = "moiety-arena"
 
 MakeNode = Callable[[str], Node]
@@ -119,6 +122,14 @@ def pid_of(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> i
     return process.pid
 
 
+def assert_right_once_stopped(running: list[subprocess.Popen[str]]) -> None:
+    """Programs that run until they are told so verified every word."""
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        assert finish(process)[:2] == (0, "0 words wrong\n")
+
+
 def test_a_segment_cannot_be_cut_short(agent: AgentProcess) -> None:
     first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
     note = first.expect(Type.ARENA)
@@ -132,7 +143,7 @@ def test_a_segment_cannot_be_cut_short(agent: AgentProcess) -> None:
     second.close()
 
 
-def test_what_a_killed_process_had_is_lent_to_the_next_all_zeros(
+def test_what_a_killed_process_had_is_nobody_elses(
     agent: AgentProcess, others: list[subprocess.Popen[str]]
 ) -> None:
     others.append(first := other(agent.workload(), 400 * MIB, 2))
@@ -142,8 +153,9 @@ def test_what_a_killed_process_had_is_lent_to_the_next_all_zeros(
     until(lambda: agent.status().arena_ready_bytes == 128 * MIB, "all that may be made")
     kill(first)
     shim = joined(agent, 400 * MIB)
-    while not shim.segments.keys() & filled:
+    while not shim.segments:
         shim.expect(Type.ARENA)
+    assert not shim.segments.keys() & filled
     for fd in shim.segments.values():
         with mmap.mmap(fd, 0) as at:
             assert not any(at[:])
@@ -207,7 +219,7 @@ def test_programs_move_into_the_agents_memory_and_keep_no_descriptor(
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK, "--arena", "512MiB")
-    command = [programs / "worker", kernels, str(60 * MIB), "60", "2", "0"]
+    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)]) for seed in range(2)]
     node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
     for process in running:
@@ -215,8 +227,7 @@ def test_programs_move_into_the_agents_memory_and_keep_no_descriptor(
     status = node.json("status")
     assert status["arena_ready_bytes"] >= sum(mapped_bytes(p.pid) for p in running)
     assert status["arena_bytes"] == 512 * MIB
-    for process in running:
-        assert finish(process)[:2] == (0, "0 words wrong\n")
+    assert_right_once_stopped(running)
 
 
 @pytest.mark.slow
@@ -226,15 +237,14 @@ def test_evicted_bytes_outlive_the_agent_and_count_with_the_next(
     node = make_node(GPU)
     options = (*QUICK, "--arena", "512MiB")
     agent = node.start_agent(*options)
-    command = [programs / "worker", kernels, str(60 * MIB), "150", "2", "0"]
+    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)]) for seed in range(2)]
     node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
     kill(agent)
     had = sum(mapped_bytes(p.pid) for p in running)
     node.start_agent(*options)
     node.until(lambda: node.json("status")["arena_ready_bytes"] >= had, "they count")
-    for process in running:
-        assert finish(process)[:2] == (0, "0 words wrong\n")
+    assert_right_once_stopped(running)
 
 
 def test_descriptors_that_nobody_asked_for_are_closed(

@@ -313,7 +313,7 @@ def test_ps_and_status_show_who_shares(cli: Cli) -> None:
     titles, row = cli("ps").stdout.splitlines()
     assert titles.split() == [
         *("TENANT", "PID", "PROGRAM", "GPU", "STATE", "SHARE", "RECEIVED", "ALLOCATED"),
-        *("RESIDENT", "LIMIT", "HAND-OFFS", "WAITED", "REASON"),
+        *("RESIDENT", "LIMIT", "EVICTED", "HAND-OFFS", "WAITED", "REASON"),
     ]
     assert str(running.pid) in row
     assert "holding" in row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from moiety.testing.node import Node, finish, kill
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 PIECE = 60 << 20
 """what each program allocates: any two of them are more than the GPU"""
-QUICK = ("--turn-min", "3ms", "--turn-factor", "0.02", "--idle-min", "2ms", "--idle-free", "1ms")
+QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
+FOREVER = "1000000"
+"""rounds: the test says when it is enough"""
 
 MakeNode = Callable[[str], Node]
 
@@ -30,6 +33,14 @@ def assert_right(process: subprocess.Popen[str]) -> None:
     code, out, err = finish(process)
     assert code == 0, err
     assert out.endswith("0 words wrong\n")
+
+
+def assert_right_once_stopped(*running: subprocess.Popen[str]) -> None:
+    """Programs that run until they are told so verified every word."""
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        assert_right(process)
 
 
 def assert_ledger_is_empty(node: Node) -> None:
@@ -77,24 +88,22 @@ def test_two_that_do_not_fit_take_turns(
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
-    command = [programs / "worker", kernels, PIECE, "120", "4", "0"]
+    command = [programs / "worker", kernels, PIECE, FOREVER, "0", "0"]
     running = [
         node.run([*command, str(seed)], "--mode", mode)
         for seed, mode in enumerate(["managed", other])
     ]
     turns: dict[int, int] = {}
 
-    def all_ended() -> bool:
+    def twenty_each() -> bool:
         rows = node.json("ps")
         assert sum(row["state"] == "holding" for row in rows if row["allocated_bytes"]) <= 1
         assert sum(row["resident_bytes"] for row in rows) <= 96 << 20
         turns.update({row["tenant"]: row["handoffs"] for row in rows})
-        return all(process.poll() is not None for process in running)
+        return len(turns) == 2 and min(turns.values()) >= 20
 
-    node.until(all_ended, "both have ended")
-    for process in running:
-        assert_right(process)
-    assert min(turns.values()) >= 3
+    node.until(twenty_each, "each had twenty turns")
+    assert_right_once_stopped(*running)
     assert_ledger_is_empty(node)
 
 
@@ -113,7 +122,7 @@ def test_a_mode_changes_while_memory_of_both_kinds_is_there(
     assert process.stdin
     assert process.stdout
     assert process.stdout.readline() == "first\n"
-    rival = node.run([programs / "worker", kernels, PIECE, "60", "4", "0", "1"])
+    rival = node.run([programs / "worker", kernels, PIECE, FOREVER, "0", "0", "1"])
     node.until(lambda: row_of(node, rival).get("handoffs", 0) > 0, "the other one holds the GPU")
     done = node.cli("set", str(process.pid), "--mode", then)
     assert done.returncode == 0, done.stderr
@@ -129,14 +138,11 @@ def test_a_mode_changes_while_memory_of_both_kinds_is_there(
     process.stdin.write("\n")
     process.stdin.flush()
     before = row["handoffs"]
-    node.until(
-        lambda: row_of(node, process)["handoffs"] >= before + 5 or rival.poll() is not None,
-        "they take turns",
-    )
+    node.until(lambda: row_of(node, process)["handoffs"] >= before + 5, "they take turns")
     process.stdin.write("\n")
     process.stdin.flush()
     assert_right(process)
-    assert_right(rival)
+    assert_right_once_stopped(rival)
     assert_ledger_is_empty(node)
 
 
@@ -146,7 +152,7 @@ def test_an_agent_that_follows_knows_what_is_managed(
 ) -> None:
     node = make_node(GPU)
     agent = node.start_agent(*QUICK)
-    command = [programs / "worker", kernels, PIECE, "60", "4", "0"]
+    command = [programs / "worker", kernels, PIECE, FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)], "--mode", "managed") for seed in range(2)]
 
     def both() -> list[dict[str, Any]]:
@@ -157,8 +163,7 @@ def test_an_agent_that_follows_knows_what_is_managed(
     node.start_agent(*QUICK)
     node.until(lambda: len(both()) == 2, "both are back with it")
     assert all(row["share"]["mode"] == "managed" for row in both())
-    for process in running:
-        assert_right(process)
+    assert_right_once_stopped(*running)
     assert_ledger_is_empty(node)
 
 
@@ -168,12 +173,12 @@ def test_one_that_is_killed_in_managed_mode_leaves_nothing(
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
-    command = [programs / "worker", kernels, PIECE, "60", "4", "0"]
+    command = [programs / "worker", kernels, PIECE, FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)], "--mode", "managed") for seed in range(2)]
     victim, survivor = running
     node.until(lambda: row_of(node, victim).get("handoffs", 0) >= 3, "turns are taken")
     kill(victim)
-    assert_right(survivor)
+    assert_right_once_stopped(survivor)
     assert_ledger_is_empty(node)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,9 @@ PIECE = 60 << 20
 """what each program allocates: any two of them are more than the GPU"""
 QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
 
+FOREVER = "1000000"
+"""rounds: the test says when it is enough"""
+
 MakeNode = Callable[[str], Node]
 
 
@@ -30,6 +35,14 @@ def assert_right(process_result: tuple[int, str, str]) -> None:
     """The program verified every word."""
     code, out, err = process_result
     assert (code, out) == (0, "0 words wrong\n"), err
+
+
+def assert_right_once_stopped(running: list[subprocess.Popen[str]]) -> None:
+    """Programs that run until they are told so verified every word."""
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        assert_right(finish(process))
 
 
 def assert_ledger_is_empty(node: Node) -> None:
@@ -55,21 +68,12 @@ def test_three_programs_share_what_none_two_of_them_fit_into(
         commands.append([sys.executable, ROOT / "demo" / "worker.py"])
     else:
         commands.append([programs / "worker"])
-    # A round outlasts the shortest turn, so that there are about as many turns as rounds.
     running = [
-        node.run([*command, kernels, str(PIECE), "120", "4", "0", str(seed)])
+        node.run([*command, kernels, str(PIECE), FOREVER, "0", "0", str(seed)])
         for seed, command in enumerate(commands)
     ]
-    seen: dict[int, int] = {}
-
-    def all_ended() -> bool:
-        seen.update(turns(node))
-        return all(process.poll() is not None for process in running)
-
-    node.until(all_ended, "all three have ended")
-    for process in running:
-        assert_right(finish(process))
-    assert sum(seen.values()) >= 200, f"only {seen} turns"
+    node.until(lambda: sum(turns(node).values()) >= 200, "200 turns are over")
+    assert_right_once_stopped(running)
     assert_ledger_is_empty(node)
 
 
@@ -106,7 +110,7 @@ def test_a_program_killed_in_a_hand_off_leaves_the_others_right(
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
-    command = [programs / "worker", kernels, str(PIECE), "60", "2", "0"]
+    command = [programs / "worker", kernels, str(PIECE), FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)]) for seed in range(3)]
     by_pid = {process.pid: process for process in running}
     wanted = {"holder": ("holding", "draining"), "waiter": ("waiting", "coming")}[victim]
@@ -122,8 +126,9 @@ def test_a_program_killed_in_a_hand_off_leaves_the_others_right(
     node.until(strike, f"a {victim} was there to be killed")
     survivors = [process for process in running if process.returncode != -9]
     assert len(survivors) == 2
-    for process in survivors:
-        assert_right(finish(process))
+    before = sum(turns(node).values())
+    node.until(lambda: sum(turns(node).values()) >= before + 6, "hand-offs go on")
+    assert_right_once_stopped(survivors)
     assert_ledger_is_empty(node)
 
 
@@ -132,22 +137,20 @@ def test_an_agent_killed_in_a_hand_off_is_followed_by_another(
     make_node: MakeNode, programs: Path, kernels: Path
 ) -> None:
     node = make_node(GPU)
-    command = [programs / "worker", kernels, str(PIECE), "60", "2", "0"]
+    command = [programs / "worker", kernels, str(PIECE), FOREVER, "0", "0"]
     agent = node.start_agent(*QUICK)
     running = [node.run([*command, str(seed)]) for seed in range(3)]
     for _ in range(3):
-        before = sum(turns(node).values())
+        before = turns(node)
 
-        def on_they_go(before: int = before) -> bool:
-            # While an agent is away its holder is not interrupted, and may come to its end.
-            alone = sum(process.poll() is None for process in running) < 2
-            return alone or sum(turns(node).values()) >= before + 6
+        def on_they_go(before: dict[int, int] = before) -> bool:
+            now = turns(node)
+            return len(now) == 3 and all(now[each] >= before.get(each, 0) + 2 for each in now)
 
         node.until(on_they_go, "hand-offs go on")
         kill(agent)
         agent = node.start_agent(*QUICK)
-    for process in running:
-        assert_right(finish(process))
+    assert_right_once_stopped(running)
     assert_ledger_is_empty(node)
 
 

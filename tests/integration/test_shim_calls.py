@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -236,3 +238,48 @@ def test_more_threads_than_slots_pass_the_gate_and_are_stopped_by_it(
     assert program.move_out_and_in() == 2 * MIB
     program.go_on()
     program.end()
+
+
+def test_a_program_that_starts_while_its_agent_is_away_waits_for_the_next(
+    make_node: Callable[[str], Node], programs: Path, kernels: Path, native: Path
+) -> None:
+    node = make_node("A100-80:memory=64MiB")
+    path = node.directory / "late.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(path))
+        dead.listen()
+    process = node.start(
+        [str(programs / "four_threads"), str(kernels)],
+        stdin=True,
+        env={
+            "LD_LIBRARY_PATH": str(native / "simgpu"),
+            "LD_PRELOAD": str(native / "libmoiety.so"),
+            "MOIETY_SOCKET": str(path),
+        },
+    )
+    time.sleep(0.5)  # it has found nobody by now, or finds the new one at once
+    assert process.poll() is None
+    path.unlink()
+    with FakeAgent(path) as agent:
+        agent.accept()
+        agent.until(Type.CONTEXT)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_a_program_whose_agent_never_was_ends_with_an_error(
+    make_node: Callable[[str], Node], programs: Path, kernels: Path, native: Path
+) -> None:
+    node = make_node("A100-80:memory=64MiB")
+    process = node.start(
+        [str(programs / "four_threads"), str(kernels)],
+        env={
+            "LD_LIBRARY_PATH": str(native / "simgpu"),
+            "LD_PRELOAD": str(native / "libmoiety.so"),
+            "MOIETY_SOCKET": str(node.directory / "nobody.sock"),
+        },
+    )
+    assert process.wait(60) != 0
+    assert process.stderr is not None
+    assert "no agent answers at" in process.stderr.read()

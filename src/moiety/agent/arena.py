@@ -1,7 +1,7 @@
 """The host arena: memory for evicted data, made ahead of need and lent to processes in segments.
 
-The ledger (segments.py) says what should be; here it is done. Pages are made and zeroed in a thread
-of their own (prefault.py), so no command and no hand-off waits for that.
+The ledger (segments.py) says what should be; here it is done. Pages are made in a thread of
+their own (prefault.py), so no command and no hand-off waits for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from moiety.agent import prefault, processes
+from moiety.agent import prefault
 from moiety.agent import segments as do
 from moiety.agent.host import available_bytes
 from moiety.agent.segments import Segments
@@ -44,13 +44,10 @@ _MATTERS: Final = (ev.Asked, ev.Freed, ev.Attached, ev.Detached, ev.Left, ev.Pin
 
 
 class Memory(Protocol):
-    """What makes and zeroes segments: prefault.py, or a stand-in."""
+    """What makes segments: prefault.py, or a stand-in."""
 
     def make(self, size: int, node: int | None, stopped: Callable[[], bool], /) -> int:
         """A descriptor."""
-
-    def scrub(self, fd: int, size: int, stopped: Callable[[], bool], /) -> None:
-        """Zero it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +157,7 @@ class Arena:
             self._look_at(self._node.loop.time() + PAUSE_S)
 
     def _left(self, client: Client) -> None:
-        dead = not processes.is_alive(client.pid, client.started)
-        self.segments.left(client.number, dead=dead)
+        self.segments.left(client.number)
         self._look_at(self._node.loop.time())
 
     def _look_at(self, when_s: float) -> None:
@@ -214,19 +210,6 @@ class Arena:
         numa_node = self._numa_node(action.tenant)
         self._free_bytes -= size
         self._run(action.number, lambda: self._memory.make(size, numa_node, self._is_stopped))
-
-    def _scrub(self, action: do.Scrub) -> None:
-        size, fd = self.segments.segment_bytes, self._fds.pop(action.number)
-
-        def scrub() -> int:
-            try:
-                self._memory.scrub(fd, size, self._is_stopped)
-            except BaseException:
-                os.close(fd)
-                raise
-            return fd
-
-        self._run(action.number, scrub)
 
     def _run(self, number: int, work: Callable[[], int]) -> None:
         """Have a segment made ready beside the loop, and be told its descriptor."""
@@ -287,7 +270,6 @@ class Arena:
 _DO: dict[type, Callable[[Arena, Any], None]] = {
     do.Make: Arena._make,
     do.Give: Arena._give,
-    do.Scrub: Arena._scrub,
     do.Drop: Arena._drop,
     do.AskBack: Arena._ask_back,
     do.Deny: Arena._deny,

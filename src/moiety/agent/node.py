@@ -233,10 +233,12 @@ class Node:
             if client.number not in self.clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
-            if found is None or self.arbiter.resident_bytes(client.number, gpu) != before:
+            if found is not None and self.arbiter.resident_bytes(client.number, gpu) == before:
+                residue = max(0, found - before)
+            elif hint_bytes:
                 residue = hint_bytes
             else:
-                residue = max(0, found - before)
+                return
             if residue and gpu not in client.measured:
                 self.gpus[gpu].residue_bytes = residue
                 client.measured.add(gpu)

@@ -56,16 +56,6 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
     return fd
 
 
-def scrub(fd: int, size: int, stopped: Stopped) -> None:
-    """Zero a memfd that nobody else writes to any more; raises as `make` does."""
-    for offset in range(0, size, STEP_BYTES):
-        if stopped():
-            raise InterruptedError
-        with _Mapped(fd, offset, min(STEP_BYTES, size - offset)) as step:
-            step.populate()
-            step.zero()
-
-
 class _Mapped:
     """A part of a memfd, mapped for as long as the block lasts."""
 
@@ -103,10 +93,6 @@ class _Mapped:
         os.posix_fallocate(self._fd, self._offset, self._size)
         for page in range(self._at, self._at + self._size, mmap.PAGESIZE):
             ctypes.memset(page, ctypes.c_ubyte.from_address(page).value, 1)
-
-    def zero(self) -> None:
-        """Overwrite all of it."""
-        ctypes.memset(self._at, 0, self._size)
 
 
 def _error() -> OSError:

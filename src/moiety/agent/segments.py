@@ -1,8 +1,8 @@
 """The ledger of the arena's segments: who has which, and what should be made, given or dropped.
 
 It decides and does nothing itself: `plan` returns actions, and whoever carries them out (arena.py)
-tells the outcome. A segment is one memfd; it is made, then ready, then one tenant's, and scrubbed
-before it is ready again.
+tells the outcome. A segment is one memfd; it is made, then ready, then one tenant's, and never
+anybody else's: its first tenant, or a child of it, may have it mapped for as long as it lives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ class State(Enum):
     MAKING = "making"
     READY = "ready"
     GIVEN = "given"
-    SCRUBBING = "scrubbing"
 
 
 @dataclass(slots=True)
@@ -53,13 +52,6 @@ class Give:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrub:
-    """Zero a segment; answered by `made`."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class Drop:
     """Let go of a segment."""
 
@@ -81,7 +73,7 @@ class Deny:
     tenant: int
 
 
-Action = Make | Give | Scrub | Drop | AskBack | Deny
+Action = Make | Give | Drop | AskBack | Deny
 
 
 @dataclass(slots=True)
@@ -111,7 +103,7 @@ class Segments:
 
     @property
     def made_bytes(self) -> int:
-        """Those of segments that are ready, given or being scrubbed: pages are there."""
+        """Those of segments that are ready or given: pages are there."""
         made = sum(s.state is not State.MAKING for s in self.segments.values())
         return made * self.segment_bytes + self.foreign_bytes
 
@@ -132,7 +124,7 @@ class Segments:
         self.urgent[tenant] = self.held_bytes(tenant) + max(1, more_bytes)
 
     def made(self, number: int, *, well: bool) -> None:
-        """A segment was made, or scrubbed; not `well`: it does not exist (any more)."""
+        """A segment was made; not `well`: it does not exist."""
         segment = self.segments.get(number)
         if segment is None:
             return
@@ -148,7 +140,7 @@ class Segments:
         if segment is not None and segment.tenant == tenant:
             if tenant not in self._asked:
                 self._unable[tenant] = None
-            self._scrub(segment)
+            self._drop(segment)
         elif number in foreign:
             del foreign[number]
 
@@ -160,23 +152,15 @@ class Segments:
         """A tenant that outlived an earlier agent has this one's segment mapped."""
         self.foreign.setdefault(tenant, {})[number] = size
 
-    def left(self, tenant: int, *, dead: bool) -> None:
-        """A tenant is gone. Unless it is dead it may still use its segments: they are its own."""
+    def left(self, tenant: int) -> None:
+        """A tenant is gone; if its process lives, it may still use its segments."""
         for segment in [s for s in self.segments.values() if s.tenant == tenant]:
-            if dead:
-                self._scrub(segment)
-            else:
-                self._drop(segment)
+            self._drop(segment)
         self.foreign.pop(tenant, None)
         self.urgent.pop(tenant, None)
         self._asked.discard(tenant)
         self._unable.pop(tenant, None)
         self._surplus_since.pop(tenant, None)
-
-    def _scrub(self, segment: Segment) -> None:
-        segment.state = State.SCRUBBING
-        segment.tenant = 0
-        self._later.append(Scrub(segment.number))
 
     def _drop(self, segment: Segment) -> None:
         del self.segments[segment.number]
@@ -236,10 +220,9 @@ class Segments:
         return lacking
 
     def _make(self, actions: list[Action], lacking: dict[int, int], *, may_make: bool) -> None:
-        coming = list(self._in(State.MAKING, State.SCRUBBING))
+        making = sum(1 for _ in self._in(State.MAKING))
         ready = sum(1 for _ in self._in(State.READY))
-        short = sum(lacking.values()) + bool(self.needs) - ready - len(coming)
-        making = sum(s.state is State.MAKING for s in coming)
+        short = sum(lacking.values()) + bool(self.needs) - ready - making
         total = len(self.segments) * self.segment_bytes + self.foreign_bytes
         whom = next(iter(lacking or self.needs), 0)
         while short > 0 and making < AT_ONCE and may_make:
@@ -258,7 +241,7 @@ class Segments:
         waiting = [tenant for tenant in self.urgent if tenant in lacking]
         if not waiting:
             self._tried.clear()
-        if not waiting or any(self._in(State.MAKING, State.SCRUBBING)):
+        if not waiting or any(self._in(State.MAKING)):
             return
         short = sum(lacking[tenant] for tenant in waiting) * self.segment_bytes
         for other in {s.tenant for s in self._in(State.GIVEN)} - {*waiting} - self._tried:

@@ -83,7 +83,7 @@ class Arbiter:
 
     def tenants(self) -> list[TenantView]:
         """A picture of every tenant, for `ps`."""
-        return [view_tenant(t, self._now_s) for t in self._ledger.tenants.values()]
+        return [view_tenant(self._ledger, t, self._now_s) for t in self._ledger.tenants.values()]
 
     def gpus(self) -> list[GpuView]:
         """A picture of every GPU, for `status`."""

@@ -59,6 +59,8 @@ def why_late(tenant: Tenant) -> str:
         return "does not give the GPU back and is fenced"
     if tenant.state is State.DRAINING and tenant.silent:
         return "cannot be drained: its last work does not end"
+    if tenant.state is State.DRAINING and tenant.gave_up:
+        return "cannot be drained so far and is being tried again"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
+from moiety.arbiter.late import why_late
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import Tenant
@@ -298,6 +299,10 @@ def _held_by(others: list[Tenant], tenant: Tenant) -> str:
     found = f"tenants {names} hold the GPU"
     if len(higher or others) == 1:
         found = f"tenant {names} holds the GPU"
+    late = [(other, why) for other in others if (why := why_late(other))]
+    if late:
+        other, why = late[0]
+        return f"{other.label} holds the GPU and {why}"
     if higher:
         goes = "goes" if len(higher) == 1 else "go"
         found += f" and {goes} first ({_class_of(higher[0])})"

@@ -70,7 +70,7 @@ class GpuView:
     waiting: tuple[int, ...]
 
 
-def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
+def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
     """A picture of one tenant at `now_s`."""
     held = tenant.holds or tenant.state is State.DRAINING
     waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
@@ -78,6 +78,8 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
     if tenant.state is State.COMING:
         lacks = any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
         reason = "room is being made for it" if lacks else "its memory is being restored"
+    if waits and (tenant.is_growing or tenant.state is State.COMING) and not tenant.blocked_by:
+        reason = _awaited(ledger, tenant) or reason
     if late := why_late(tenant):
         reason = f"it {late}"
     return TenantView(
@@ -110,6 +112,15 @@ def view_tenant(tenant: Tenant, now_s: float) -> TenantView:
             for gpu, on in tenant.gpus.items()
         },
     )
+
+
+def _awaited(ledger: Ledger, tenant: Tenant) -> str:
+    """Who gives the GPU back for it; empty if nobody has to any more."""
+    for other in ledger.tenants.values():
+        if other.state is State.DRAINING and not other.gpus.keys().isdisjoint(tenant.gpus):
+            why = why_late(other)
+            return f"{other.label} {why}" if why else f"{other.label} is giving the GPU back"
+    return ""
 
 
 def _received(tenant: Tenant, now_s: float) -> float:

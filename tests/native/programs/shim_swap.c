@@ -115,7 +115,7 @@ static void zeros(void)
         wrong += back[i] != right;
     }
     EXPECT(wrong == 0);
-    printf("%llu\n", (unsigned long long)(after.copied_bytes - before.copied_bytes - 24 * MIB));
+    printf("%llu\n", after.copied_bytes - before.copied_bytes - 24 * MIB);
 }
 
 /* Allocates and frees while its memory is on its way out. */

@@ -81,7 +81,6 @@ class Paper:
 
     def __init__(self) -> None:
         self.done = threading.Semaphore(0)
-        self.scrubbed: list[int] = []
         self.broken = False
 
     def make(self, size: int, node: int | None, stopped: Callable[[], bool], /) -> int:
@@ -90,10 +89,6 @@ class Paper:
             raise MemoryError("no pages")
         assert size == SEGMENT
         return os.memfd_create("paper")
-
-    def scrub(self, fd: int, size: int, stopped: Callable[[], bool], /) -> None:
-        del size, stopped
-        self.scrubbed.append(fd)
 
 
 class Setting:
@@ -211,17 +206,19 @@ def test_a_host_that_runs_short_lets_no_more_in(setting: Any) -> None:
     assert here.arena.size_bytes == GIB
 
 
-def test_the_segments_of_a_dead_process_are_scrubbed(setting: Any) -> None:
+def test_the_segments_of_one_who_left_go_with_it(setting: Any) -> None:
     here = setting()
+    before = len(os.listdir("/proc/self/fd"))
     first = here.start(1, 80)
     here.start(2, 40)
     here.settle()
     del here.clients[1]
     for call in here.on_left:
-        call(first)  # pid 0 is nobody's
+        call(first)
     here.feed(ev.Left(1))
     here.settle()
-    assert len(here.paper.scrubbed) == 2
+    assert here.arena.ready_bytes == 3 * SEGMENT  # the other's, and the spare one
+    assert len(os.listdir("/proc/self/fd")) == before + 3
 
 
 def test_stopping_leaves_no_descriptor_open(setting: Any) -> None:

@@ -1,4 +1,4 @@
-"""The ledger of the arena: what is made, lent, scrubbed and given back, without any memory."""
+"""The ledger of the arena: what is made, lent and given back, without any memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from moiety.agent.segments import (
     Drop,
     Give,
     Make,
-    Scrub,
     Segments,
     State,
 )
@@ -30,7 +29,7 @@ def settle(segments: Segments, now_s: float = 0.0) -> list[Action]:
     done: list[Action] = []
     while actions := segments.plan(now_s, may_make=True):
         for action in actions:
-            if isinstance(action, Make | Scrub):
+            if isinstance(action, Make):
                 segments.made(action.number, well=True)
         done += actions
     return done
@@ -61,27 +60,27 @@ def test_all_together_stay_within_the_limit() -> None:
     assert segments.held_bytes(1) + segments.held_bytes(2) == 30
 
 
-def test_what_a_dead_process_had_is_scrubbed_before_the_next_gets_it() -> None:
+def test_what_one_process_had_is_never_lent_to_another() -> None:
     segments = ledger(30, t1=25)
     settle(segments)
+    had = set(segments.segments)
     segments.needs = {2: 25}
-    segments.left(1, dead=True)
-    (first, *_) = scrubs = segments.plan(0, may_make=True)
-    assert {type(a) for a in scrubs} == {Scrub}
-    assert segments.held_bytes(2) == 0
-    assert isinstance(first, Scrub)
-    segments.made(first.number, well=True)
-    assert segments.plan(0, may_make=True) == [Give(first.number, 2)]
+    segments.left(1)
+    done = settle(segments)
+    assert {a.number for a in done if isinstance(a, Drop)} == had
+    given = {a.number for a in done if isinstance(a, Give)}
+    assert len(given) == 3
+    assert not given & had
 
 
-def test_what_a_living_process_may_still_use_is_never_lent_again() -> None:
+def test_what_is_given_back_is_never_lent_again() -> None:
     segments = ledger(t1=25)
     settle(segments)
-    segments.needs = {}
-    segments.left(1, dead=False)
-    dropped = [a for a in settle(segments) if isinstance(a, Drop)]
-    assert len(dropped) == 3
-    assert not any(s.state is State.GIVEN for s in segments.segments.values())
+    back = next(s.number for s in segments.segments.values() if s.state is State.GIVEN)
+    segments.returned(1, back)
+    done = settle(segments)
+    assert Drop(back) in done
+    assert back not in {a.number for a in done if isinstance(a, Give)}
 
 
 def test_segments_of_an_earlier_agent_count_until_they_are_unmapped() -> None:
@@ -169,7 +168,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.working: list[int] = []
         self.mapped: dict[int, int] = {}
         """by number: who has it mapped, as the tenants know it"""
-        self.dirty: set[int] = set()
+        self.used: set[int] = set()
+        """numbers that somebody had"""
 
     @rule(tenant=st.integers(1, 3), size=st.integers(0, 60))
     def need(self, tenant: int, size: int) -> None:
@@ -184,16 +184,15 @@ class AnyOrder(RuleBasedStateMachine):
         self.now_s += passed_s
         for action in self.segments.plan(self.now_s, may_make=may_make):
             match action:
-                case Make(number) | Scrub(number):
-                    assert number not in self.mapped
+                case Make(number):
+                    assert number not in self.used
                     self.working.append(number)
                 case Give(number, tenant):
-                    assert number not in self.mapped
-                    assert number not in self.dirty
+                    assert number not in self.used
                     self.mapped[number] = tenant
-                    self.dirty.add(number)
+                    self.used.add(number)
                 case Drop(number):
-                    self.dirty.discard(number)
+                    assert number not in self.mapped
                 case AskBack(tenant):
                     self.segments.gave_all(tenant)
 
@@ -201,7 +200,6 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(well=st.booleans())
     def work_ends(self, well: bool) -> None:
         number = self.working.pop(0)
-        self.dirty.discard(number)
         self.segments.made(number, well=well)
 
     @precondition(lambda self: self.mapped)
@@ -210,11 +208,10 @@ class AnyOrder(RuleBasedStateMachine):
         number, tenant = self.mapped.popitem()
         self.segments.returned(tenant, number)
 
-    @rule(tenant=st.integers(1, 3), dead=st.booleans())
-    def leave(self, tenant: int, dead: bool) -> None:
-        if dead:
-            self.mapped = {n: t for n, t in self.mapped.items() if t != tenant}
-        self.segments.left(tenant, dead=dead)
+    @rule(tenant=st.integers(1, 3))
+    def leave(self, tenant: int) -> None:
+        self.mapped = {n: t for n, t in self.mapped.items() if t != tenant}
+        self.segments.left(tenant)
         self.segments.needs = {t: n for t, n in self.segments.needs.items() if t != tenant}
 
     @invariant()

@@ -374,11 +374,8 @@ class Anything(RuleBasedStateMachine):
         self.node.settle()
         views = self.node.arbiter.tenants()
         reasons = {v.tenant: v.reason for v in views}
-        draining = any(v.state == "draining" for v in views)
         for tenant in waiting:
             if tenant.waits:
-                if draining and not reasons[tenant.number]:
-                    continue  # one that cannot be drained is being tried again just now
                 reason = reasons[tenant.number]
                 assert any(text in reason for text in expected), (tenant.number, reasons)
 
