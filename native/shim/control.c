@@ -26,8 +26,9 @@
 #include "shim/swap.h"
 #include "shim/trampoline.h"
 
-/* The finest step of an idle watch. */
+/* The finest step of an idle watch; one for a longer silence looks as often in it. */
 #define WATCH_STEP_NS 1000000ull
+#define WATCH_LOOKS 8
 
 static struct session session;
 static _Atomic bool active;
@@ -232,6 +233,12 @@ static void carry_out(const union link_message *message)
     }
 }
 
+static uint64_t watch_step_ns(void)
+{
+    uint64_t step_ns = watch_us * 1000 / WATCH_LOOKS;
+    return step_ns > WATCH_STEP_NS ? step_ns : WATCH_STEP_NS;
+}
+
 static void watch(void)
 {
     uint32_t inside;
@@ -277,8 +284,8 @@ static void *control_main(void *unused)
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (;;) {
         uint64_t wait_ns = move_on();
-        if (watch_us && wait_ns > WATCH_STEP_NS) {
-            wait_ns = WATCH_STEP_NS;
+        if (watch_us && wait_ns > watch_step_ns()) {
+            wait_ns = watch_step_ns();
         }
         int got = link_receive(&message, wait_ns);
         if (got < 0) {

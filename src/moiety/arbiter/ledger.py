@@ -25,6 +25,8 @@ class Balance:
     """who has a context there"""
     capacity_bytes: int = 0
     """what tenants' data may take"""
+    allocated_bytes: int = 0
+    """what all tenants have together, wherever it is"""
     charged_bytes: int = 0
     """resident, or given as room"""
     leaving_bytes: int = 0
@@ -45,6 +47,11 @@ class Balance:
     def free_bytes(self) -> int:
         """Neither resident nor given as room; negative while room is made for a context."""
         return self.capacity_bytes - self.charged_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether not all who are there could hold together."""
+        return self.allocated_bytes > self.capacity_bytes
 
 
 class Ledger:
@@ -114,6 +121,7 @@ class Ledger:
                 balance.residue_bytes += on.residue_bytes
                 balance.expected_bytes += on.expected_bytes
                 balance.needed_bytes += on.needed_bytes
+                balance.allocated_bytes += on.allocated_bytes
                 balance.charged_bytes += charged
                 firm = charged if is_firm else on.pinned_bytes
                 if tenant.share.memory_bytes and not is_firm:

@@ -28,6 +28,7 @@ def decide(scene: Scene) -> None:
             answer_requests(scene)
         give_room(scene)
         granted = finish_coming(scene)
+    scene.watch_crowded()
     if scene.watched:
         scene.end_watches()
     pace(scene)

@@ -225,22 +225,20 @@ class Scene:
         # who waits for memory is silent, but not idle
         if holder.silent_since_s is None or holder.is_growing:
             return math.inf
-        return holder.silent_since_s + self.turns.idle_s(holder, move_bytes)
+        since_s = holder.silent_since_s
+        return since_s + self.turns.idle_s(holder, since_s, move_bytes)
 
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
         """When a turn ends: a little later, where its holder is about to fall silent by itself.
 
-        Not more than what the hand-off costs that is saved by that, out and back (spells.py).
+        Who waits does so for no more than that: a turn that was over before ends anew (spells.py).
         """
         ends_s = holder.turn_ends_s
-        if waiting is None or holder.silent_since_s is not None or holder.is_guest:
+        if waiting is None:
             return ends_s
-        if self.turns.has_quantum(holder):
-            return ends_s
-        rest_s = holder.spells.rest_s(ends_s)
-        if rest_s is None or rest_s > 2 * self.turns.move_s(self.move_bytes(waiting)):
-            return ends_s
-        return ends_s + rest_s
+        from_s = max(ends_s, waiting.waits_since_s)
+        extra_s = self.turns.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
+        return from_s + extra_s if extra_s else ends_s
 
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
@@ -285,6 +283,23 @@ class Scene:
         if not holder.watched_s or tell_s < holder.watched_s / 2:
             holder.watched_s = tell_s
             self.out.append(do.Watch(holder.number, tell_s))
+
+    def watch_crowded(self) -> None:
+        """Have holders watched wherever somebody may come for whom one of them has to leave.
+
+        So it is known how long they work and are silent also where nobody waits, and whoever comes
+        during a silence need not wait for what passed of it.
+        """
+        for tenant in self.holding:
+            if tenant.number in self.wanted_watches:
+                continue
+            if not any(self.balances[gpu].is_crowded for gpu in tenant.gpus):
+                continue
+            self.wanted_watches.add(tenant.number)
+            tell_s = self.settings.idle_min_s
+            if tenant.silent_since_s is None and tenant.watched_s != tell_s:
+                tenant.watched_s = tell_s
+                self.out.append(do.Watch(tenant.number, tell_s))
 
     def end_watches(self) -> None:
         """Stop the watches that nobody needs any more."""

@@ -14,7 +14,7 @@ KNOWN = 8
 """how many spells are remembered"""
 _ENOUGH = 2
 """fewer teach nothing"""
-_MARGIN = 1.05
+_MARGIN = 1.1
 """the next spell may be so much longer than one that was seen"""
 
 
@@ -54,11 +54,18 @@ class Spells:
             self._lengths_s.append(self._earlier_s)
         self._is_known = False
 
-    def rest_s(self, now_s: float) -> float | None:
-        """How long the present one will go on after `now_s`, at most; None if nobody knows."""
+    def rest_s(self, now_s: float, most_s: float) -> float:
+        """How long to wait after `now_s` for the end of the present one; 0: it is not near.
+
+        It is if one as long as one of the last would end within `most_s`.
+        """
         if not self._is_known or self._since_s is None or len(self._lengths_s) < _ENOUGH:
-            return None
+            return 0.0
         so_far_s = self._earlier_s + now_s - self._since_s
-        longer = (_MARGIN * s for s in self._lengths_s if _MARGIN * s > so_far_s)
-        ends_s = min(longer, default=None)
-        return None if ends_s is None else ends_s - so_far_s
+        near_s = (length_s for length_s in self._lengths_s if length_s - so_far_s <= most_s)
+        return max(0.0, _MARGIN * max(near_s, default=0.0) - so_far_s)
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest of the last; 0 if too few are known."""
+        return min(self._lengths_s) if len(self._lengths_s) >= _ENOUGH else 0.0

@@ -16,6 +16,11 @@ _MEASURABLE_BYTES = 16 << 20
 _LEAST_FACTOR = 3.0
 """the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
 
+_EXTRA_MOVES = 5
+"""a turn lasts longer for a spell that ends by itself by no more than so many moves one way"""
+_AHEAD_TURNS = 3
+"""and not if its holder is so much further ahead than who waits"""
+
 _COSTS = 9
 _ROUND_TURNS = 20
 """no round takes as long as more of the shortest turns only because there is a shortest"""
@@ -94,16 +99,40 @@ class Turns:
         """How long it takes to move so many bytes one way."""
         return move_bytes / self._link_bytes_per_s
 
-    def idle_s(self, holder: Tenant, move_bytes: int) -> float:
+    def idle_s(self, holder: Tenant, silent_since_s: float, move_bytes: int) -> float:
         """Silence after which a holder gives way when `move_bytes` would have to move.
 
         At most as long as this hand-off and the one back cost; less where its last silences say
-        that it does not pay to wait (silences.py).
+        that it does not pay to wait (silences.py). Late in a turn they cost less: the memory would
+        be moved soon anyway, so only that part of them is lost which is left of the turn; and
+        nothing is, if the turn would end in the middle of the next spell of work.
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
-        return holder.silences.patience_s(self.settings.idle_min_s, 2 * self.move_s(move_bytes))
+        move_s = self.move_s(move_bytes)
+        left_s = holder.turn_ends_s - silent_since_s
+        lost_s = 0.0
+        if left_s > 0 and holder.spells.shortest_s <= left_s + _EXTRA_MOVES * move_s:
+            lost_s = 2 * move_s * min(1.0, left_s / _whole_s(holder))
+        return holder.silences.patience_s(self.settings.idle_min_s, lost_s)
+
+    def extra_s(self, holder: Tenant, waiting: Tenant, from_s: float, move_bytes: int) -> float:
+        """How much longer than `from_s` a turn lasts because its holder's work ends by itself.
+
+        Cutting it would cost two more hand-offs, and who waits would be in the way of the rest of
+        it later. None where somebody said how long turns are.
+        """
+        if holder.silent_since_s is not None or holder.is_guest or self.has_quantum(holder):
+            return 0.0
+        if waiting.lag_s - holder.lag_s > _AHEAD_TURNS * _whole_s(holder):
+            return 0.0
+        return holder.spells.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
     def tell_s(self, move_bytes: int) -> float:
         """Silence of which a holder is asked to tell: all that could be learned from."""
         return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s
+
+
+def _whole_s(holder: Tenant) -> float:
+    """How long its turn is, as was decided when it began."""
+    return max(1e-6, holder.turn_ends_s - holder.since_s)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
@@ -45,7 +46,7 @@ class Backlog:
         self._missing: dict[int, int] = {}
         self._bytes_each = bytes_each
         self._bytes: dict[int, int] = {}
-        self._events: list[tuple[float, int, ev.Event]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         for number, share in enumerate(shares, start=1):
             self.add(number, share)
@@ -83,7 +84,7 @@ class Backlog:
                 break
             self.now_s = max(self.now_s, min(times))
             if first_s is not None and first_s <= self.now_s:
-                self.tell(heapq.heappop(self._events)[2])
+                heapq.heappop(self._events)[2]()
             else:
                 self.tell(ev.Tick())
         self.now_s = until_s
@@ -101,7 +102,10 @@ class Backlog:
         return [(b - a) / seconds for a, b in zip(before, self.received_s(), strict=True)]
 
     def _later(self, after_s: float, event: ev.Event) -> None:
-        heapq.heappush(self._events, (self.now_s + after_s, next(self._order), event))
+        self._then(after_s, partial(self.tell, event))
+
+    def _then(self, after_s: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now_s + after_s, next(self._order), what))
 
     def _do(self, told: do.Instruction) -> None:
         number = told.tenant

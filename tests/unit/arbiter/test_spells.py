@@ -12,17 +12,28 @@ from moiety.model.share import Share
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
 LEAST_S = 0.02
+LONG_S = 100.0
 
 
 def test_a_spell_is_known_from_two_on() -> None:
     spells = Spells()
     for began_s in (0.0, 20.0):
         spells.begin(began_s, holding=True)
-        assert spells.rest_s(began_s + 9.0) is None
+        assert spells.rest_s(began_s + 9.0, LONG_S) == 0
         spells.end(began_s + 10.0)
     spells.begin(40.0, holding=True)
-    assert spells.rest_s(49.0) == pytest.approx(1.5)
-    assert spells.rest_s(50.6) is None  # longer than any: nobody knows
+    assert spells.rest_s(49.0, LONG_S) == pytest.approx(2.0)
+    assert spells.rest_s(49.0, 0.9) == 0  # too late
+    assert spells.rest_s(51.1, LONG_S) == 0  # longer than any: nobody knows
+
+
+def test_of_several_ends_the_last_one_that_is_near_counts() -> None:
+    spells = Spells()
+    for length_s in (8.0, 10.0, 30.0):
+        spells.begin(0.0, holding=True)
+        spells.end(length_s)
+    spells.begin(0.0, holding=True)
+    assert spells.rest_s(8.0, 5.0) == pytest.approx(3.0)
 
 
 def test_only_the_time_with_a_lease_counts() -> None:
@@ -34,9 +45,9 @@ def test_only_the_time_with_a_lease_counts() -> None:
         spells.go_on(began_s + 20.0)
         spells.end(began_s + 26.0)
     spells.begin(100.0, holding=False)
-    assert spells.rest_s(100.0) is None  # it holds nothing
+    assert spells.rest_s(100.0, LONG_S) == 0  # it holds nothing
     spells.go_on(100.0)
-    assert spells.rest_s(109.0) == pytest.approx(1.5)
+    assert spells.rest_s(109.0, LONG_S) == pytest.approx(2.0)
 
 
 def test_a_spell_whose_beginning_nobody_saw_teaches_nothing() -> None:
@@ -45,7 +56,7 @@ def test_a_spell_whose_beginning_nobody_saw_teaches_nothing() -> None:
         spells.go_on(0.0)
         spells.end(10.0)
     spells.begin(20.0, holding=True)
-    assert spells.rest_s(29.0) is None
+    assert spells.rest_s(29.0, LONG_S) == 0
 
 
 # In the arbiter
@@ -112,7 +123,7 @@ def test_but_not_for_longer_than_spells_have_been(
 ) -> None:
     node, one, two = pair
     learn(node, one, two)
-    work(node, one, two, 9.4)
+    work(node, one, two, 9.8)
     assert not one.is_open
 
 
