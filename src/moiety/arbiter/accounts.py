@@ -137,12 +137,14 @@ class Accounts:
         """Bring the lags of a class on a GPU up to date.
 
         A lag has a bound, or one that cannot run for long would count for more than all others;
-        what is cut off there must not make the others seem to have had too much.
+        what is cut off there must not make the others seem to have had too much. The bound is the
+        same for all, or who has short turns could stay behind those who have long ones for ever.
         """
+        longest_s = max(self._turns.turn_s(tenant) for tenant, _ in members)
+        most_s = _LAG_TURNS * max(1.0, longest_s)
         together_s = sum(tenant.gpus[gpu].rate for tenant, _ in members) * elapsed_s
         for tenant, part in members:
             on = tenant.gpus[gpu]
-            most_s = _LAG_TURNS * max(1.0, self._turns.turn_s(tenant))
             lag_s = on.lag_s + part * together_s - on.rate * elapsed_s
             on.lag_s = min(most_s, max(-most_s, lag_s))
         _balance(gpu, members, members)
@@ -176,7 +178,10 @@ class Accounts:
                 tenant.rate = max(tenant.rate, rate)
 
     def _budget(self, tenant: Tenant, elapsed_s: float) -> None:
-        """Limits hold over windows: what was not used is kept for a while by who waits for it."""
+        """Limits hold over windows: what was not used is kept for a while by who waits for it.
+
+        Nor is more than that ever owed: a coming that hung for hours is no reason to wait a day.
+        """
         limit = tenant.share.gpu_limit
         burst_s = self.burst_s(tenant)
         most_s = burst_s
@@ -184,6 +189,9 @@ class Accounts:
             most_s = limit * _SAVED_TURNS * max(0.25, self._turns.turn_s(tenant))
         more_s = (limit - tenant.rate) * elapsed_s
         tenant.budget_s = min(max(most_s, burst_s), tenant.budget_s + more_s)
+        window_s = self._turns.settings.limit_window_s
+        owed_s = _SAVED_TURNS * max(window_s, self._turns.turn_s(tenant))
+        tenant.budget_s = max(-owed_s, tenant.budget_s)
         if tenant.budget_s <= EXACT_S:
             tenant.paused = True
         elif tenant.budget_s >= burst_s - EXACT_S:
