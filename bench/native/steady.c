@@ -9,25 +9,7 @@
 #include <sys/file.h>
 #include <time.h>
 
-#include "cuda/cuda_calls.h"
-
-typedef unsigned long long u64;
-
-static u64 now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
-}
-
-static void must(CUresult result, const char *what)
-{
-    if (result != CUDA_SUCCESS) {
-        fprintf(stderr, "steady: %s failed with error %d\n", what, (int)result);
-        exit(1);
-    }
-}
-#define MUST(call) must(call, #call)
+#include "bench.h"
 
 int main(int argc, char **argv)
 {

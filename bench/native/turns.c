@@ -7,28 +7,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cuda/cuda_calls.h"
+#include "bench.h"
 
 #define SPIN_US 200ull
 #define GAP_NS 3000000ull
-
-typedef unsigned long long u64;
-
-static u64 now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
-}
-
-static void must(CUresult result, const char *what)
-{
-    if (result != CUDA_SUCCESS) {
-        fprintf(stderr, "turns: %s failed with error %d\n", what, (int)result);
-        exit(1);
-    }
-}
-#define MUST(call) must(call, #call)
 
 static void launch(CUmodule module, const char *name, void **params)
 {
