@@ -133,9 +133,9 @@ static CUresult grow(CUmemoryPool pool, uint64_t size)
                                        : CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
         segment->base = sg_addresses_take(size, 0, 0);
-        result = segment->base ? sg_chunk_map(segment->chunk, segment->base, size, 0,
-                                              PROT_READ | PROT_WRITE)
-                               : CUDA_ERROR_OUT_OF_MEMORY;
+        result = segment->base
+                     ? sg_chunk_map(segment->chunk, segment->base, size, 0, PROT_READ | PROT_WRITE)
+                     : CUDA_ERROR_OUT_OF_MEMORY;
         if (result && segment->base) {
             sg_addresses_give(segment->base, size);
         }
