@@ -84,6 +84,21 @@ def test_copies_take_at_least_what_the_link_takes(build: Build, gpu: dict[str, s
     assert pageable >= 2 * seconds
 
 
+@pytest.mark.parametrize("limit", ["duplex=2GB/s", "engines=1"])
+def test_directions_slow_each_other_down_where_the_card_says_so(
+    limit: str, build: Build, gpu: dict[str, str]
+) -> None:
+    limited = gpu | {"MOIETY_SIMGPU": f"{gpu['MOIETY_SIMGPU']},{limit}"}
+    one, both, _ = map(float, run(build("simgpu_copies"), limited).split())
+    assert one >= 32 * MIB / 2e9
+    assert both >= 2 * 32 * MIB / 2e9
+
+
+def test_the_short_name_of_the_only_such_card_will_do(build: Build, gpu: dict[str, str]) -> None:
+    short = gpu | {"MOIETY_SIMGPU": "h100:memory=256MiB,residue=2MiB"}
+    assert run(build("simgpu_vmm"), short) == "ok\n"
+
+
 # ---- several processes ----
 
 
