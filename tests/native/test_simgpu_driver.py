@@ -178,6 +178,31 @@ def test_processes_share_one_gpus_time(build: Build, gpu: dict[str, str]) -> Non
     assert max(ends) - min(starts) >= 0.299
 
 
+def test_a_kernel_that_spins_stops_nobody_else(build: Build, gpu: dict[str, str]) -> None:
+    spinning = Holder(build("simgpu_spinning"), gpu)
+    assert spinning.said == ["spinning"]
+    other = Holder(build("simgpu_spin"), gpu, 30)
+    assert len(other.process.communicate("\n", timeout=30)[0].split()) == 2
+    assert spinning.process.communicate("\n", timeout=30)[0] == "ok\n"
+    assert spinning.process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["host", "device", "values"])
+@pytest.mark.parametrize("ahead", [1, 10])
+def test_processes_compute_together(
+    how: str, ahead: int, build: Build, gpu: dict[str, str], tmp_path: Path
+) -> None:
+    program = build("collective")
+    ranks = 3
+    together = [
+        Holder(program, gpu, how, tmp_path / "board", rank, ranks, 200, ahead, MIB)
+        for rank in range(ranks)
+    ]
+    for one in together:
+        assert one.said == ["ready"]
+        assert one.process.communicate(timeout=60)[0] == "done\n"
+
+
 def test_nothing_is_left_of_processes_killed_in_the_middle(
     build: Build, gpu: dict[str, str]
 ) -> None:
