@@ -212,7 +212,6 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1},
-    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
@@ -254,6 +253,9 @@ static int of_model(CUdevice_attribute attribute, unsigned gpu, int *value)
         return 1;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = (int)profile->multiprocessors;
+        return 1;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+        *value = (int)profile->copy_engines;
         return 1;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         *value = (int)gpu + 1;
