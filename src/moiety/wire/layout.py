@@ -55,6 +55,8 @@ class Type(IntEnum):
     MODE = 29
     LIMIT = 30
     NEED = 31
+    STEP = 38
+    SHARED = 39
 
 
 class WelcomeFlag(IntFlag):
@@ -76,6 +78,13 @@ class AllocFlag(IntFlag):
 
     PINNED = 1
     MANAGED = 2
+
+
+class SharedFlag(IntFlag):
+    """`mw_shared.flags`."""
+
+    EXPORTED = 1
+    IMPORTED = 2
 
 
 class MemoryMode(IntEnum):
@@ -164,6 +173,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (

@@ -213,6 +213,7 @@ class LeaseNote(Message, frozen=True):
         Type.DRAINED,
         Type.IDLE,
         Type.BUSY,
+        Type.STEP,
     )
 
     epoch: int = 0
@@ -262,6 +263,17 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
+class Shared(Message, frozen=True):
+    """Other processes may use memory of this one, or this one uses theirs."""
+
+    LAYOUT = "mw_shared"
+    TYPES = (Type.SHARED,)
+
+    type: int = Type.SHARED
+    serial: int = 0
+    flags: int = 0
+
+
 class Mode(Message, frozen=True):
     """How memory is allocated from now on."""
 
@@ -288,6 +300,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pace,
     ArenaNote,
     Pinned,
+    Shared,
     Mode,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
