@@ -34,6 +34,9 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    gang: str = ""
+    shares: int = 0
+    """SharedFlag: whether it uses memory together with others"""
     pinned: str = ""
     """the call that pinned it"""
     gpus: set[int] = field(default_factory=set)

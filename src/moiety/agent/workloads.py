@@ -22,6 +22,7 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
+from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
 
@@ -38,6 +39,8 @@ class Record(msgspec.Struct, frozen=True):
     share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call its processes instead of what they call themselves"""
+    gang: Gang | None = None
+    """of which its processes are members"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class Workloads:
         cwd: str,
         share: Share,
         name: str | None = None,
+        gang: Gang | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
         started = processes.start_time(peer.pid)
@@ -109,6 +113,7 @@ class Workloads:
             cwd=cwd,
             share=share,
             name=name,
+            gang=gang,
         )
         folder = self._directory.workloads / identity
         check_socket_path(self._directory, folder / "shim.sock")
@@ -119,6 +124,11 @@ class Workloads:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         return self._open(record)
+
+    def gang_size(self, name: str) -> int:
+        """How many are to be in a gang, as was said by those who are; 0: nobody said so."""
+        gangs = [w.record.gang for w in self.by_id.values() if w.record.gang]
+        return max((gang.size for gang in gangs if gang.name == name), default=0)
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""
@@ -193,6 +203,7 @@ class Workloads:
                 workload=workload.record.id,
                 share=workload.record.share,
                 name=workload.record.name,
+                gang=workload.record.gang,
             )
         except OSError:  # it died between connect and now
             sock.close()

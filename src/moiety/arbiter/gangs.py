@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.late import give_back_together
+from moiety.arbiter.late import give_back_together, why_late
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.arbiter.tenant import Tenant
 
@@ -43,6 +43,8 @@ class Gang:
     ahead_since_s: float = 0.0
     drained_from_s: float = 0.0
     """when the drain began that `ahead` is about"""
+    stepping_since_s: float | None = None
+    """since when they are"""
     swaps: int = 0
     """how often in it those who were let through were ahead afterwards"""
 
@@ -148,7 +150,7 @@ def look_after_gangs(scene: Scene) -> None:
             _end_drain(scene, draining)
         elif draining and not any(m.state is State.STOPPED for m in gang.members):
             _let_through(scene, gang, draining)
-            give_back_together(scene, draining)
+            give_back_together(scene, gang.members)
         _want_together(scene, gang)
 
 
@@ -172,7 +174,7 @@ def why_apart(gang: Gang) -> str:
         )
     for member in gang.members:
         if is_late(member) or member.state is State.FENCED:
-            return f"{member.label}, of its gang, is giving the GPU back"
+            return f"{member.label}, of its gang, {why_late(member) or 'is giving the GPU back'}"
     return ""
 
 
@@ -206,17 +208,21 @@ def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
     began_s = max(member.since_s for member in draining)
     if gang.drained_from_s != began_s:
         gang.drained_from_s = gang.ahead_since_s = began_s
-        gang.ahead, gang.swaps = late, 0
+        gang.ahead, gang.stepping_since_s, gang.swaps = late, None, 0
     gang.ahead &= late
     if not gang.ahead:
-        gang.ahead, gang.ahead_since_s = late, now_s
+        gang.ahead, gang.ahead_since_s, gang.stepping_since_s = late, now_s, None
         gang.swaps += 1
     standing = [m for m in draining if m.answered and m.wants_again]
-    step_s = gang.ahead_since_s + settings.step_after_s * 2.0**gang.swaps
-    if not standing or gang.swaps > settings.step_swaps or now_s >= step_s + settings.step_for_s:
+    if not standing or gang.swaps > settings.step_swaps:
         return
+    step_s = gang.ahead_since_s + settings.step_after_s * 2.0**gang.swaps
     if now_s < step_s:
         scene.wake_at(step_s)
+        return
+    if gang.stepping_since_s is None:
+        gang.stepping_since_s = now_s
+    if now_s > gang.stepping_since_s + settings.step_for_s:
         return
     for member in standing:
         member.answered = member.wants_again = False

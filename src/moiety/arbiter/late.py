@@ -9,6 +9,7 @@ number of times (docs/decisions/0007).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from moiety.arbiter import instructions as do
@@ -49,9 +50,11 @@ def look_after(scene: Scene, tenant: Tenant) -> float:
     return min(again_s, tenant.look_s)
 
 
-def give_back_together(scene: Scene, draining: list[Tenant]) -> None:
+def give_back_together(scene: Scene, gang: Sequence[Tenant]) -> None:
     """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
+    draining = [member for member in gang if member.state is State.DRAINING]
     since_s = [member.wants_since_s for member in draining if member.stands_at_gate]
+    since_s += [member.waits_since_s for member in gang if member.state is State.WAITING]
     if not since_s:
         return
     reopens_s = max(_reopens_s(m, scene.settings, min(since_s)) for m in draining)

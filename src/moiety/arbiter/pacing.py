@@ -7,7 +7,7 @@ a holder that fell idle, the frequent kind, changes none (docs/decisions/0006).
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.gangs import gpus_of, mates
+from moiety.arbiter.gangs import are_mates, gpus_of, mates
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.tenant import Tenant
 
@@ -34,10 +34,10 @@ def _bound_s(scene: Scene, tenant: Tenant) -> float:
             return settings.queue_waited_s
         scene.wake_at(soon_s)
         return settings.queue_shared_s
-    latency = scene.has_rivals and not tenant.share.latency
-    if latency and any(t.share.latency for gpu in gpus for t, _ in scene.ledger.on(gpu)):
-        # whose requests come at any time
-        return settings.queue_waited_s
+    if scene.has_rivals and not tenant.share.latency:
+        others = (t for gpu in gpus for t, _ in scene.ledger.on(gpu) if t.share.latency)
+        if any(not are_mates(other, tenant) for other in others):  # whose requests come at any time
+            return settings.queue_waited_s
     is_alone = all(
         scene.balances[gpu].tenants == sum(gpu in mate.gpus for mate in mates(tenant))
         for gpu in gpus

@@ -46,6 +46,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload,
+    "GANG": lambda row: row.gang or "-",
 }
 """with -o wide these stand before the reason"""
 

@@ -398,10 +398,11 @@ class Anything(RuleBasedStateMachine):
             self.come_back()
         if self.unsettled is not None:
             self.settle()
+        gangs = ("that have not started", "of its gang, does not give the GPU back and is fenced")
         self.behave(stubborn=True)
-        self.serve("do not fit into", "cannot be drained", "that have not started")
+        self.serve("do not fit into", "cannot be drained", *gangs)
         self.behave()
-        self.serve("do not fit into", "that have not started")
+        self.serve("do not fit into", *gangs)
         for tenant in list(self.node.tenants.values()):
             self.node.kill(tenant)
         for gpu in self.node.arbiter.gpus():

@@ -324,7 +324,7 @@ def test_a_fenced_member_lets_its_gang_go() -> None:
     assert c.is_open
     a.touch()
     n.settle()
-    assert "is giving the GPU back" in reason(n, a)
+    assert "of its gang, does not give the GPU back and is fenced" in reason(n, a)
 
 
 # Several GPUs
