@@ -30,11 +30,11 @@ static void find_all(void)
 {
 #define DRIVER(name, symbol, version) \
     rt_driver.name = (__typeof__(&symbol))find(#name, version, CU_GET_PROC_ADDRESS_DEFAULT);
-#define DRIVER_S(name, symbol, version)                                                    \
-    rt_legacy_driver.name =                                                                \
-        (__typeof__(&symbol))find(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM);      \
-    rt_per_thread_driver.name = (__typeof__(&symbol))find(                                 \
-        #name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+#define DRIVER_S(name, symbol, version)                                               \
+    rt_legacy_driver.name =                                                           \
+        (__typeof__(&symbol))find(#name, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM); \
+    rt_per_thread_driver.name =                                                       \
+        (__typeof__(&symbol))find(#name, version, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 #include "cudart/driver.def"
 }
 

@@ -25,10 +25,9 @@ static cudaError_t load(CUkernel *kernel)
     }
     int folder = slash ? (int)(slash - info.dli_fname) : 1;
     snprintf(path, sizeof path, "%.*s/cudart.elf", folder, slash ? info.dli_fname : ".");
-    cudaError_t result = (cudaError_t)rt_driver.cuLibraryLoadFromFile(&library, path, NULL, NULL, 0,
-                                                                      NULL, NULL, 0);
-    return result ? result
-                  : (cudaError_t)rt_driver.cuLibraryGetKernel(kernel, library, "opaque");
+    cudaError_t result =
+        (cudaError_t)rt_driver.cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0);
+    return result ? result : (cudaError_t)rt_driver.cuLibraryGetKernel(kernel, library, "opaque");
 }
 
 cudaError_t rt_opaque(CUkernel *kernel)
@@ -71,9 +70,8 @@ RT_CALL(cudaFuncGetAttributes, cudaFuncAttributes *out, const void *host)
                                 .numRegs = REGISTERS,
                                 .ptxVersion = version,
                                 .binaryVersion = version,
-                                .maxDynamicSharedSizeBytes = function->dynamic_shared
-                                                                 ? function->dynamic_shared
-                                                                 : SHARED,
+                                .maxDynamicSharedSizeBytes =
+                                    function->dynamic_shared ? function->dynamic_shared : SHARED,
                                 .preferredShmemCarveout = -1};
     return cudaSuccess;
 }

@@ -5,8 +5,8 @@ RT_CALL(cudaLibraryLoadData, CUlibrary *library, const void *code, CUjit_option 
         void **jit_values, unsigned int jits, CUlibraryOption *options, void **values,
         unsigned int count)
 {
-    RT_PASS(rt_driver.cuLibraryLoadData(library, code, jit, jit_values, jits, options, values,
-                                        count));
+    RT_PASS(
+        rt_driver.cuLibraryLoadData(library, code, jit, jit_values, jits, options, values, count));
 }
 
 RT_CALL(cudaLibraryLoadFromFile, CUlibrary *library, const char *path, CUjit_option *jit,

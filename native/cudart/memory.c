@@ -86,10 +86,10 @@ RT_CALL(cudaPointerGetAttributes, cudaPointerAttributes *out, const void *pointe
     unsigned int type = 0, managed = 0;
     int device = CU_DEVICE_INVALID;
     uint64_t on_device = 0, on_host = 0;
-    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                   CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    CUpointer_attribute asked[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        CU_POINTER_ATTRIBUTE_HOST_POINTER};
     void *answers[] = {&type, &managed, &device, &on_device, &on_host};
     if (!out) {
         return rt_end(cudaErrorInvalidValue);
@@ -102,7 +102,7 @@ RT_CALL(cudaPointerGetAttributes, cudaPointerAttributes *out, const void *pointe
         out->hostPointer = (void *)(uintptr_t)pointer;
         return cudaSuccess;
     }
-    out->type = managed                       ? cudaMemoryTypeManaged
+    out->type = managed                        ? cudaMemoryTypeManaged
                 : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice
                                                : cudaMemoryTypeHost;
     out->devicePointer = (void *)(uintptr_t)on_device;

@@ -133,9 +133,8 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
     }
 }
 
-RT_EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *device,
-                                        const char *name, int external, size_t bytes, int constant,
-                                        int global);
+RT_EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name,
+                                        int external, size_t bytes, int constant, int global);
 void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name,
                               int external, size_t bytes, int constant, int global)
 {

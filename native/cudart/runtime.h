@@ -21,13 +21,13 @@
 
 /* ---- the driver ---- */
 struct rt_driver {
-#define DRIVER(name, symbol, version) __typeof__(&symbol)(name);
+#define DRIVER(name, symbol, version) __typeof__ (&symbol)(name);
 #define DRIVER_S(name, symbol, version)
 #include "cudart/driver.def"
 };
 struct rt_stream_driver {
 #define DRIVER(name, symbol, version)
-#define DRIVER_S(name, symbol, version) __typeof__(&symbol)(name);
+#define DRIVER_S(name, symbol, version) __typeof__ (&symbol)(name);
 #include "cudart/driver.def"
 };
 extern struct rt_driver rt_driver;
@@ -76,16 +76,16 @@ cudaError_t rt_opaque(CUkernel *kernel);
 cudaError_t rt_symbol(const void *host, CUdeviceptr *address, size_t *bytes);
 void rt_symbols_reset(int device);
 
-#define RT_TRY(call)                  \
-    do {                              \
-        cudaError_t rt_tried = (call);  \
-        if (rt_tried) {               \
-            return rt_end(rt_tried);  \
-        }                             \
+#define RT_TRY(call)                   \
+    do {                               \
+        cudaError_t rt_tried = (call); \
+        if (rt_tried) {                \
+            return rt_end(rt_tried);   \
+        }                              \
     } while (0)
 
 /* The whole body of a call that needs a context and is one call of the driver. */
-#define RT_PASS(call)    \
+#define RT_PASS(call)     \
     RT_TRY(rt_context()); \
     return rt_end((cudaError_t)(call))
 

@@ -1,4 +1,4 @@
-"""What a shared object asks of others: libraries by name, and symbols with the version each must have."""
+"""What a shared object asks of others: libraries by name, symbols by name and version."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Makes libraries that do nothing in the place of NVIDIA's cuBLAS, cuDNN and so on.
 
-PyTorch links several GB of them; without a GPU they only have to be loadable. Made are exactly the symbols
-and symbol versions that a package's own libraries import, from their ELF tables, and each function returns
-0, which is success in all of those libraries. The driver and the runtime are not among them.
+PyTorch links several GB of them; without a GPU they only have to be loadable. Made are exactly the
+symbols and symbol versions that a package's own libraries import, from their ELF tables, and each
+function returns 0, which is success in all of those libraries. The driver and the runtime are not
+among them.
 
     python tests/frameworks/stubs.py SITE-PACKAGES/torch OUT
 """
@@ -19,9 +20,6 @@ from tests.frameworks.elf import Import, imports
 
 OURS = re.compile(r"libcuda\.so|libcudart\.so")
 NVIDIAS = re.compile(r"lib(cu|nv|nccl)")
-# Where nothing says which library has a symbol, its name does.
-PREFIX = {"nccl": "libnccl", "curand": "libcurand", "nvtx": "libnvToolsExt", "cufile": "libcufile"}
-
 # Those whose answer somebody looks at.
 ANSWERS = {
     "cublasLtMatmulAlgoGetHeuristic": "one_algorithm",
@@ -68,12 +66,13 @@ def wanted(package: Path) -> dict[str, dict[str | None, set[str]]]:
                 found[symbol.library][symbol.version].add(symbol.name)
             elif symbol.version is None and not symbol.weak:
                 loose.append(symbol)
+    # Where nothing says which library has a symbol, its name does.
+    stems = {library[3:].partition(".")[0].partition("_")[0].lower(): library for library in found}
     for symbol in loose:
-        for prefix, library in PREFIX.items():
-            if symbol.name.startswith(prefix):
-                for name in found:
-                    if name.startswith(library):
-                        found[name][None].add(symbol.name)
+        for stem in sorted(stems, key=len, reverse=True):
+            if symbol.name.lower().startswith(stem):
+                found[stems[stem]][None].add(symbol.name)
+                break
     return found
 
 

@@ -27,7 +27,8 @@ static cudaError_t info(CUstream stream, CUstreamCaptureStatus *status, cuuint64
                         CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **edges,
                         size_t *count)
 {
-    RT_PASS(rt_stream_driver.cuStreamGetCaptureInfo(stream, status, id, graph, nodes, edges, count));
+    RT_PASS(
+        rt_stream_driver.cuStreamGetCaptureInfo(stream, status, id, graph, nodes, edges, count));
 }
 
 static cudaError_t update(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges,

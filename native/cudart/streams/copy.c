@@ -113,8 +113,8 @@ RT_CALL(RT_DS(cudaMemcpyFromSymbol), void *to, const void *symbol, size_t bytes,
 RT_CALL(RT_DS(cudaMemset), void *pointer, int value, size_t bytes)
 {
     RT_TRY(rt_context());
-    return bytes ? rt_end((cudaError_t)rt_stream_driver.cuMemsetD8(
-                       rt_address(pointer), (unsigned char)value, bytes))
+    return bytes ? rt_end((cudaError_t)rt_stream_driver.cuMemsetD8(rt_address(pointer),
+                                                                   (unsigned char)value, bytes))
                  : cudaSuccess;
 }
 

@@ -42,9 +42,9 @@ static CUresult submit(const struct launch *l, CUfunction code, void **args)
         return rt_stream_driver.cuLaunchKernelEx(&config, code, args, NULL);
     }
     if (l->cooperative) {
-        return rt_stream_driver.cuLaunchCooperativeKernel(
-            code, l->grid.x, l->grid.y, l->grid.z, l->block.x, l->block.y, l->block.z,
-            (unsigned int)l->shared, l->stream, args);
+        return rt_stream_driver.cuLaunchCooperativeKernel(code, l->grid.x, l->grid.y, l->grid.z,
+                                                          l->block.x, l->block.y, l->block.z,
+                                                          (unsigned int)l->shared, l->stream, args);
     }
     return rt_stream_driver.cuLaunchKernel(code, l->grid.x, l->grid.y, l->grid.z, l->block.x,
                                            l->block.y, l->block.z, (unsigned int)l->shared,

@@ -80,8 +80,7 @@ RT_CALL(RT_SZ(cudaFreeAsync), void *pointer, CUstream stream)
 }
 
 #if CUDART_VERSION < 13000
-RT_CALL(RT_SZ(cudaMemPrefetchAsync), const void *pointer, size_t bytes, int device,
-        CUstream stream)
+RT_CALL(RT_SZ(cudaMemPrefetchAsync), const void *pointer, size_t bytes, int device, CUstream stream)
 {
     RT_PASS(rt_stream_driver.cuMemPrefetchAsync(rt_address(pointer), bytes, device, stream));
 }
