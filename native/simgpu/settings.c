@@ -50,14 +50,14 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxSynchronize(void)
 {
     SG_CONTEXT(context);
-    SG_TRY(sg_capture_forbids());
+    SG_TRY(sg_capture_forbids_context(context));
     return sg_context_drain(context);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     SG_TRY(named(context, &context));
-    SG_TRY(sg_capture_forbids());
+    SG_TRY(sg_capture_forbids_context(context));
     return sg_context_drain(context);
 }
 
