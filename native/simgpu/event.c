@@ -3,6 +3,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/event.h"
+#include "simgpu/pool.h"
 
 static CUresult find(CUevent event)
 {
@@ -156,6 +157,7 @@ static CUresult ask(CUevent event, int wait)
     }
     if (wait && record->number != UINT64_MAX) {
         sg_stream_wait(record->stream, record->number);
+        sg_pools_synchronised();
     } else if (!sg_stream_done(record->stream, record->number)) {
         result = CUDA_ERROR_NOT_READY;
     }
