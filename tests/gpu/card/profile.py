@@ -65,6 +65,10 @@ def settings(facts: Facts) -> dict[str, str | None]:
     def link(way: str) -> str | None:
         return rate(first(facts, *by_size(f"links.pinned_{{}}.{way}_gb_per_s", *LARGE)))
 
+    def number(path: str) -> str | None:
+        value = dig(facts, path)
+        return None if value is None else str(value)
+
     def only(beginning: str, what: str) -> Any:
         links = facts.get("links", {})
         return next((links[n].get(what) for n in links if n.startswith(beginning)), None)
@@ -78,6 +82,7 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "residue": None if residue is None else f"{round(residue)}MiB",
         "h2d": link("h2d"),
         "d2h": link("d2h"),
+        "duplex": link("duplex"),
         "pageable": rate(only("pageable_", "h2d_gb_per_s")),
         "bandwidth": rate(only("inside_", "copy_gb_per_s"), 2.0),
         "register": pinned
@@ -92,6 +97,10 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "release": chunk("release"),
         "launch": None if kernel is None else f"{kernel}ns",
         "fault": micros(fault_us(facts)),
+        "engines": number("identity.attributes.copy_engines"),
+        "multiprocessors": number("identity.attributes.multiprocessors"),
+        "cc_major": number("identity.attributes.cc_major"),
+        "cc_minor": number("identity.attributes.cc_minor"),
         "driver": None if version is None else str(version),
     }
 
