@@ -82,7 +82,7 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "residue": None if residue is None else f"{round(residue)}MiB",
         "h2d": link("h2d"),
         "d2h": link("d2h"),
-        "duplex": link("duplex"),
+        "duplex": rate(duplex(facts)),
         "pageable": rate(only("pageable_", "h2d_gb_per_s")),
         "bandwidth": rate(only("inside_", "copy_gb_per_s"), 2.0),
         "register": pinned
@@ -103,6 +103,13 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "cc_minor": number("identity.attributes.cc_minor"),
         "driver": None if version is None else str(version),
     }
+
+
+def duplex(facts: Facts) -> float | None:
+    """Of both directions together: never less than one of them reaches alone."""
+    ways = ("duplex", "h2d", "d2h")
+    rates = [first(facts, *by_size(f"links.pinned_{{}}.{w}_gb_per_s", *LARGE)) for w in ways]
+    return None if rates[0] is None else max(r for r in rates if r is not None)
 
 
 def fault_us(facts: Facts) -> float | None:
