@@ -203,7 +203,7 @@ def exchange_us(pause_s: float) -> float:
     with tempfile.TemporaryDirectory(prefix="mty") as folder:
         program = Path(folder) / "exchange"
         compile_c([HERE / "native" / "exchange.c"], program, flags=(f"-I{HERE.parent / 'native'}",))
-        command = [program, f"pause={pause_s * 1e6:.0f}", f"times={EXCHANGES}"]
+        command = [str(program), f"pause={pause_s * 1e6:.0f}", f"times={EXCHANGES}"]
         said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     return statistics.median(map(float, said.stdout.split()))
 
