@@ -163,6 +163,16 @@ struct sg_range *sg_map_next_of(CUcontext context)
     return NULL;
 }
 
+struct sg_range *sg_map_next_pooled(CUmemoryPool pool)
+{
+    for (size_t i = 0; i < ranges.count; i++) {
+        if (ranges.at[i]->kind == SG_POOLED && ranges.at[i]->pool == pool) {
+            return ranges.at[i];
+        }
+    }
+    return NULL;
+}
+
 /* ---- questions ---- */
 
 int sg_is_device_range(uint64_t address, uint64_t bytes)

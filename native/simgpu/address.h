@@ -17,11 +17,13 @@ enum sg_kind {
     SG_GLOBAL,     /* a variable of a module */
     SG_HOST,       /* cuMemHostAlloc */
     SG_REGISTERED, /* cuMemHostRegister */
+    SG_POOLED,     /* cuMemAllocAsync */
 };
 
 struct sg_chunk;
 struct sg_block;
 struct sg_managed;
+struct sg_piece;
 
 struct sg_range {
     uint64_t base, size; /* as the program asked for */
@@ -36,6 +38,8 @@ struct sg_range {
     int access;      /* SG_MAPPED: enum CUmemAccess_flags */
     struct sg_block *block;
     struct sg_managed *managed;
+    CUmemoryPool pool;      /* SG_POOLED */
+    struct sg_piece *piece; /* of the pool; NULL: another process's */
 };
 
 /* Addresses out of the reservation; 0 when there are none left. `hint` is taken when it is free. */
@@ -56,6 +60,7 @@ sg_map_find(uint64_t address); /* anything but SG_MAPPED and SG_REGISTERED insid
 struct sg_range *sg_map_mapped(uint64_t address);       /* SG_MAPPED */
 struct sg_range *sg_map_mapped_after(uint64_t address); /* the first that ends above */
 struct sg_range *sg_map_next_of(CUcontext context);     /* some range of the context */
+struct sg_range *sg_map_next_pooled(CUmemoryPool pool); /* some range of the pool */
 
 /* Does the program have all these bytes? A gap inside a reservation is for the GPU to find. */
 int sg_is_device_range(uint64_t address, uint64_t bytes);

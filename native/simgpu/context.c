@@ -6,6 +6,7 @@
 #include "simgpu/capture.h"
 #include "simgpu/chunk.h"
 #include "simgpu/memory.h"
+#include "simgpu/pool.h"
 #include "simgpu/resize.h"
 #include "simgpu/stream.h"
 
@@ -107,6 +108,7 @@ void sg_context_destroy(CUcontext context)
     pthread_mutex_unlock(&context->lock);
     sg_memory_free_all(context);
     if (--contexts_on[context->gpu] == 0) {
+        sg_pools_forget(context->gpu);
         sg_charge_context(context->gpu, -(int64_t)sg_profile_of(context->gpu)->residue_bytes);
     }
 }

@@ -16,6 +16,7 @@
 
 #define WORTH_SLEEPING_NS (20 * SG_US)
 #define POLL_NS (20 * SG_US)
+#define SPIN_MOST_NS (500 * SG_US)
 
 static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_ns)
 {
@@ -53,6 +54,43 @@ static void run_body(void *argument)
     body->kernel->body(body->launch, body->params);
 }
 
+struct spin {
+    const struct simgpu_kernel *kernel;
+    const struct simgpu_launch *launch;
+    void **params;
+    uint64_t spun_ns;
+    int ended;
+};
+
+static void poll_once(void *argument)
+{
+    struct spin *spin = argument;
+    spin->ended = spin->kernel->poll(spin->launch, spin->params, spin->spun_ns);
+}
+
+/* It has the GPU while it spins, but in small pieces: what other streams and processes have for the
+ * GPU comes between them, as with the time slices of a real one. */
+static void execute_spinning(const struct simgpu_kernel *kernel, const struct simgpu_launch *launch,
+                             void **params, CUstream stream, uint64_t ready_ns)
+{
+    CUcontext context = stream->context;
+    struct spin spin = {.kernel = kernel, .launch = launch, .params = params};
+    uint64_t least = sg_profile_of(context->gpu)->launch_ns;
+    uint64_t began = sg_now_ns();
+    stream->end_ns = take_compute(context->gpu, ready_ns, least);
+    for (;;) {
+        guarded(stream, poll_once, &spin);
+        if (spin.ended || context->broken || context->destroyed) {
+            return;
+        }
+        uint64_t slice = spin.spun_ns / 8;
+        slice = slice < POLL_NS ? POLL_NS : slice > SPIN_MOST_NS ? SPIN_MOST_NS : slice;
+        stream->end_ns = sg_book(context->gpu, SG_COMPUTE, sg_now_ns(), slice);
+        sg_sleep_until(stream->end_ns);
+        spin.spun_ns = sg_now_ns() - began;
+    }
+}
+
 static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uint64_t ready_ns)
 {
     CUfunction function = launch->function;
@@ -62,6 +100,10 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
     uint64_t duration = 0;
     for (uint32_t i = 0; i < kernel->params; i++) {
         params[i] = (char *)launch->values + function->offset[i];
+    }
+    if (kernel->poll) {
+        execute_spinning(kernel, &launch->shape, params, stream, ready_ns);
+        return;
     }
     if (kernel->body) {
         struct body body = {kernel, &launch->shape, params};

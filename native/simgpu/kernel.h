@@ -19,7 +19,7 @@
 
 #include <stdint.h>
 
-#define SIMGPU_KERNEL_ABI 1u
+#define SIMGPU_KERNEL_ABI 2u
 #define SIMGPU_PARAMS_MAX 32u
 
 struct simgpu_launch {
@@ -35,6 +35,8 @@ struct simgpu_kernel {
     uint64_t (*time_ns)(const struct simgpu_launch *launch,
                         void **params); /* NULL: as long as the body */
     uint32_t size[SIMGPU_PARAMS_MAX];
+    int (*poll)(const struct simgpu_launch *launch, void **params,
+                uint64_t spun_ns); /* not NULL: it spins, and nothing else */
 };
 
 #define SIMGPU_PARAM(type, index) (*(type *)params[index])
@@ -59,5 +61,17 @@ struct simgpu_kernel {
         .abi = SIMGPU_KERNEL_ABI, .time_ns = name##_time, SIMGPU_SIZES_(__VA_ARGS__)};         \
     static uint64_t name##_time(const struct simgpu_launch *launch __attribute__((unused)),    \
                                 void **params __attribute__((unused)))
+
+/* A kernel that spins, as those do that wait for another GPU or process: the block is run again and
+ * again, takes the GPU's time in between, and returns whether it has ended. spun_ns: for how long it
+ * has run; 0 the first time. */
+#define SIMGPU_SPINNING_KERNEL(name, ...)                                                        \
+    static int name##_poll(const struct simgpu_launch *launch, void **params, uint64_t spun_ns); \
+    extern const struct simgpu_kernel simgpu_kernel_##name;                                      \
+    __attribute__((visibility("default"))) const struct simgpu_kernel simgpu_kernel_##name = {   \
+        .abi = SIMGPU_KERNEL_ABI, .poll = name##_poll, SIMGPU_SIZES_(__VA_ARGS__)};              \
+    static int name##_poll(const struct simgpu_launch *launch __attribute__((unused)),           \
+                           void **params __attribute__((unused)),                                \
+                           uint64_t spun_ns __attribute__((unused)))
 
 #endif

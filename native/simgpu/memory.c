@@ -8,6 +8,7 @@
 #include "simgpu/chunk.h"
 #include "simgpu/context.h"
 #include "simgpu/managed.h"
+#include "simgpu/pool.h"
 #include "simgpu/stream.h"
 
 #define UNIT 512u
@@ -161,6 +162,10 @@ CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
 
 static void release(struct sg_range *range)
 {
+    if (range->kind == SG_POOLED) {
+        sg_pool_free(range, NULL);
+        return;
+    }
     if (range->kind == SG_MANAGED) {
         sg_managed_free(range);
     } else if (range->kind == SG_HOST) {
@@ -179,7 +184,7 @@ static struct sg_range *take_out(CUdeviceptr address)
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
     if (range && range->base == address &&
-        (range->kind == SG_ALLOCATED || range->kind == SG_MANAGED)) {
+        (range->kind == SG_ALLOCATED || range->kind == SG_MANAGED || range->kind == SG_POOLED)) {
         sg_map_remove(range);
     } else {
         range = NULL;
@@ -244,8 +249,13 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     SG_TRY(sg_capture_forbids());
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
-    CUcontext owner = range && range->base == address ? range->context : NULL;
+    int there = range && range->base == address;
+    CUcontext owner = there ? range->context : NULL;
+    int pooled = there && range->kind == SG_POOLED;
     sg_map_unlock();
+    if (pooled) { /* the program says that all work with it is done */
+        return sg_memory_free(address);
+    }
     if (!owner) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -3,6 +3,7 @@
 
 #include "simgpu/address.h"
 #include "simgpu/chunk.h"
+#include "simgpu/pool.h"
 
 struct answer {
     union {
@@ -25,8 +26,8 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        answer->pointer = range->context;
-        return range->context ? 1 : -1;
+        answer->pointer = range->context; /* pools belong to no context */
+        return range->context || range->kind == SG_POOLED ? 1 : -1;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         answer->number = on_device(range) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         answer->bytes = sizeof(unsigned);
@@ -80,7 +81,10 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        answer->word = mapped ? (uint64_t)mapped->chunk->prop.requestedHandleTypes : 0;
+        answer->word = mapped ? (uint64_t)mapped->chunk->prop.requestedHandleTypes
+                       : range && range->kind == SG_POOLED
+                           ? (uint64_t)range->pool->props.handleTypes
+                           : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         answer->number = mapped  ? (unsigned)mapped->access
@@ -89,6 +93,7 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         answer->bytes = sizeof(unsigned);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        answer->pointer = range && range->kind == SG_POOLED ? range->pool : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         answer->word = mapped ? mapped->size : 0;

@@ -1,79 +1,352 @@
-/* Stream-ordered allocation. There are no pools (the attribute says so); what programs call without asking
- * takes memory at once and gives it back in the stream's order. */
-#include "simgpu/capture.h"
-#include "simgpu/memory.h"
-#include "simgpu/stream.h"
+/* The entry points about pools as such. */
+#include "simgpu/pool.h"
 
-CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream handle)
+#include <stdlib.h>
+#include <string.h>
+
+#include "simgpu/context.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUmemoryPool all;
+static CUmemoryPool defaults[SG_DEVICES_MAX], current[SG_DEVICES_MAX];
+static uint64_t next_number = 1;
+
+CUmemoryPool sg_pool(CUmemoryPool handle)
 {
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (stream->capture) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    return sg_memory_alloc(stream->context, out, bytes);
+    return sg_handle_is(handle, SG_POOL) && !handle->dying ? handle : NULL;
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUmemoryPool sg_pool_new(unsigned gpu, const CUmemPoolProps *props)
 {
-    (void)out, (void)bytes, (void)pool, (void)stream;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    CUmemoryPool pool = calloc(1, sizeof *pool);
+    if (!pool) {
+        return NULL;
+    }
+    pool->gpu = gpu;
+    pool->props = *props;
+    for (int i = 1; i < 4; i++) {
+        pool->may_reuse[i] = 1;
+    }
+    pool->access[gpu] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    pool->number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED);
+    pthread_mutex_init(&pool->lock, NULL);
+    sg_handle_add(pool, SG_POOL);
+    pthread_mutex_lock(&lock);
+    pool->next = all;
+    all = pool;
+    pthread_mutex_unlock(&lock);
+    return pool;
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
+CUmemoryPool sg_pool_default(unsigned gpu)
 {
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (!address) {
-        return CUDA_SUCCESS;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, sg_ordinal_of(gpu)}};
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    if (!defaults[gpu] && (defaults[gpu] = sg_pool_new(gpu, &props)) != NULL) {
+        defaults[gpu]->is_default = 1;
     }
-    if (stream->capture) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    pthread_mutex_unlock(&making);
+    return defaults[gpu];
+}
+
+CUmemoryPool sg_pool_current(unsigned gpu)
+{
+    CUmemoryPool pool = __atomic_load_n(&current[gpu], __ATOMIC_ACQUIRE);
+    return pool ? pool : sg_pool_default(gpu);
+}
+
+/* Pools are never freed, so that whoever walks along them needs no lock. */
+CUmemoryPool sg_pool_next(CUmemoryPool pool)
+{
+    pthread_mutex_lock(&lock);
+    CUmemoryPool next = pool ? pool->next : all;
+    pthread_mutex_unlock(&lock);
+    return next;
+}
+
+/* ---- creating and destroying ---- */
+
+/* Pools of host memory and of managed memory are none of this driver's, as its attributes say. */
+static CUresult check_place(const CUmemLocation *location, CUmemAllocationType type)
+{
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+        return type == CU_MEM_ALLOCATION_TYPE_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+                                                      : CUDA_ERROR_INVALID_VALUE;
     }
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    int ours = range && range->base == address && range->kind == SG_ALLOCATED;
-    sg_map_unlock();
-    if (!ours) {
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return location->type > CU_MEM_LOCATION_TYPE_DEVICE &&
+                       location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+                   ? CUDA_ERROR_NOT_SUPPORTED
+                   : CUDA_ERROR_INVALID_VALUE;
+    }
+    return sg_device_is(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+    SG_ENTER();
+    if (!out || !props) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sg_op *op = sg_op_new(SG_OP_FREE);
-    op->address = address;
-    return sg_submit(stream, op);
+    SG_TRY(check_place(&props->location, props->allocType));
+    if (props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *out = sg_pool_new(sg_device_of(props->location.id), props);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
-    (void)pool, (void)device;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    if (!pool || pool->is_default) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_handle_remove(pool, SG_POOL);
+    __atomic_compare_exchange_n(&current[pool->gpu], &handle, NULL, 0, __ATOMIC_ACQ_REL,
+                                __ATOMIC_RELAXED);
+    pthread_mutex_lock(&pool->lock);
+    pool->dying = 1;
+    pool->threshold_bytes = 0;
+    pthread_mutex_unlock(&pool->lock);
+    sg_pool_trim(pool, 0);
+    return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-    (void)pool, (void)device;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    if (!pool) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_pool_trim(pool, keep);
+    return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+/* ---- which one is meant ---- */
+
+static CUresult give(CUmemoryPool *out, CUdevice device, CUmemoryPool (*which)(unsigned))
 {
-    (void)pool, (void)device;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    SG_ENTER();
+    if (!out) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!sg_device_is(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *out = which(sg_device_of(device));
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
 {
-    (void)pool, (void)props;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return give(out, device, sg_pool_default);
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
+CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
 {
-    (void)pool;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return give(out, device, sg_pool_current);
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
-    (void)pool, (void)keep;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    if (!sg_device_is(device)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (!pool || pool->gpu != sg_device_of(device) || pool->is_imported) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    __atomic_store_n(&current[pool->gpu], pool, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location,
+                                CUmemAllocationType type)
+{
+    SG_ENTER();
+    if (!out || !location) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(check_place(location, type));
+    return cuDeviceGetDefaultMemPool(out, location->id);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
+{
+    SG_ENTER();
+    if (!out || !location) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(check_place(location, type));
+    return cuDeviceGetMemPool(out, location->id);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    SG_ENTER();
+    if (!location) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(check_place(location, type));
+    return cuDeviceSetMemPool(location->id, pool);
+}
+
+/* ---- attributes ---- */
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    CUresult result = CUDA_SUCCESS;
+    int number = 0;
+    uint64_t bytes = 0;
+    int is_number = 0;
+    if (!pool || !value) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&pool->lock);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        number = pool->may_reuse[attribute];
+        is_number = 1;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        bytes = pool->threshold_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        bytes = pool->reserved_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        bytes = pool->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        bytes = pool->used_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        bytes = pool->used_high;
+        break;
+    case CU_MEMPOOL_ATTR_ALLOCATION_TYPE:
+        number = (int)pool->props.allocType;
+        is_number = 1;
+        break;
+    case CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES:
+        number = (int)pool->props.handleTypes;
+        is_number = 1;
+        break;
+    case CU_MEMPOOL_ATTR_LOCATION_ID:
+        number = pool->props.location.id;
+        is_number = 1;
+        break;
+    case CU_MEMPOOL_ATTR_LOCATION_TYPE:
+        number = (int)pool->props.location.type;
+        is_number = 1;
+        break;
+    case CU_MEMPOOL_ATTR_MAX_POOL_SIZE:
+        bytes = pool->props.maxSize;
+        break;
+    case CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED:
+        is_number = 1;
+        break;
+    default:
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!result && is_number) {
+        memcpy(value, &number, sizeof number);
+    } else if (!result) {
+        memcpy(value, &bytes, sizeof bytes);
+    }
+    return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    uint64_t bytes = 0;
+    int number = 0;
+    int is_number = attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+    CUresult result = CUDA_SUCCESS;
+    if (!pool || !value || (pool->is_imported && !is_number)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(is_number ? (void *)&number : (void *)&bytes, value,
+           is_number ? sizeof number : sizeof bytes);
+    pthread_mutex_lock(&pool->lock);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->may_reuse[attribute] = number != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->threshold_bytes = bytes;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* only back to what it is now */
+        result = bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        pool->reserved_high = bytes ? pool->reserved_high : pool->reserved_bytes;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        result = bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        pool->used_high = bytes ? pool->used_high : pool->used_bytes;
+        break;
+    default:
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return result;
+}
+
+/* ---- access ---- */
+
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    if (!pool || (count && !map)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+             map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+             map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!sg_device_is(map[i].location.id)) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        if (sg_device_of(map[i].location.id) == pool->gpu &&
+            map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+            return CUDA_ERROR_INVALID_VALUE; /* its own device always may */
+        }
+    }
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < count; i++) {
+        pool->access[sg_device_of(map[i].location.id)] = map[i].flags;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+{
+    SG_ENTER();
+    CUmemoryPool pool = sg_pool(handle);
+    if (!flags || !pool || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!sg_device_is(location->id)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *flags = pool->access[sg_device_of(location->id)];
+    return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* What a context is, and how it is set: the entry points about one that is there. */
 #include "simgpu/capture.h"
 #include "simgpu/context.h"
+#include "simgpu/pool.h"
 
 /* A context that was named, or the current one. */
 static CUresult named(CUcontext context, CUcontext *out)
@@ -50,15 +51,19 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxSynchronize(void)
 {
     SG_CONTEXT(context);
-    SG_TRY(sg_capture_forbids());
-    return sg_context_drain(context);
+    SG_TRY(sg_capture_forbids_context(context));
+    SG_TRY(sg_context_drain(context));
+    sg_pools_synchronised();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     SG_TRY(named(context, &context));
-    SG_TRY(sg_capture_forbids());
-    return sg_context_drain(context);
+    SG_TRY(sg_capture_forbids_context(context));
+    SG_TRY(sg_context_drain(context));
+    sg_pools_synchronised();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)

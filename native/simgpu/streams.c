@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
+#include "simgpu/pool.h"
 #include "simgpu/stream.h"
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
@@ -53,7 +54,9 @@ CUresult cuStreamSynchronize(CUstream handle)
     SG_TRY(sg_capture_forbids_legacy(stream));
     if (stream
             ->legacy) { /* stands for all blocking streams: a piece of work that waits for them does the same */
-        return sg_submit_and_wait(stream, sg_op_new(SG_OP_NOTHING));
+        SG_TRY(sg_submit_and_wait(stream, sg_op_new(SG_OP_NOTHING)));
+        sg_pools_synchronised();
+        return CUDA_SUCCESS;
     }
     pthread_mutex_lock(&stream->context->lock);
     uint64_t number = stream->submitted;
@@ -62,6 +65,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     sg_stream_wait(stream, number);
     CUresult result = stream->context->broken;
     sg_stream_unref(stream);
+    sg_pools_synchronised();
     return result;
 }
 

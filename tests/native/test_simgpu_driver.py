@@ -62,7 +62,9 @@ def run(program: Path, env: dict[str, str], *args: object) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("what", ["streams", "vmm", "lookup", "graphs", "fork", "modules"])
+@pytest.mark.parametrize(
+    "what", ["streams", "vmm", "lookup", "graphs", "capture", "fork", "modules", "pools"]
+)
 def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -> None:
     assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
 
@@ -82,6 +84,21 @@ def test_copies_take_at_least_what_the_link_takes(build: Build, gpu: dict[str, s
     assert one >= seconds
     assert both >= seconds
     assert pageable >= 2 * seconds
+
+
+@pytest.mark.parametrize("limit", ["duplex=2GB/s", "engines=1"])
+def test_directions_slow_each_other_down_where_the_card_says_so(
+    limit: str, build: Build, gpu: dict[str, str]
+) -> None:
+    limited = gpu | {"MOIETY_SIMGPU": f"{gpu['MOIETY_SIMGPU']},{limit}"}
+    one, both, _ = map(float, run(build("simgpu_copies"), limited).split())
+    assert one >= 32 * MIB / 2e9
+    assert both >= 2 * 32 * MIB / 2e9
+
+
+def test_the_short_name_of_the_only_such_card_will_do(build: Build, gpu: dict[str, str]) -> None:
+    short = gpu | {"MOIETY_SIMGPU": "h100:memory=256MiB,residue=2MiB"}
+    assert run(build("simgpu_vmm"), short) == "ok\n"
 
 
 # ---- several processes ----
@@ -161,6 +178,31 @@ def test_processes_share_one_gpus_time(build: Build, gpu: dict[str, str]) -> Non
     times = [tuple(map(float, one.process.communicate(timeout=30)[0].split())) for one in both]
     starts, ends = zip(*times, strict=True)
     assert max(ends) - min(starts) >= 0.299
+
+
+def test_a_kernel_that_spins_stops_nobody_else(build: Build, gpu: dict[str, str]) -> None:
+    spinning = Holder(build("simgpu_spinning"), gpu)
+    assert spinning.said == ["spinning"]
+    other = Holder(build("simgpu_spin"), gpu, 30)
+    assert len(other.process.communicate("\n", timeout=30)[0].split()) == 2
+    assert spinning.process.communicate("\n", timeout=30)[0] == "ok\n"
+    assert spinning.process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["host", "device", "values"])
+@pytest.mark.parametrize("ahead", [1, 10])
+def test_processes_compute_together(
+    how: str, ahead: int, build: Build, gpu: dict[str, str], tmp_path: Path
+) -> None:
+    program = build("collective")
+    ranks = 3
+    together = [
+        Holder(program, gpu, how, tmp_path / "board", rank, ranks, 200, ahead, MIB)
+        for rank in range(ranks)
+    ]
+    for one in together:
+        assert one.said == ["ready"]
+        assert one.process.communicate(timeout=60)[0] == "done\n"
 
 
 def test_nothing_is_left_of_processes_killed_in_the_middle(

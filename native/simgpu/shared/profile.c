@@ -11,7 +11,7 @@
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
 
-enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_COUNT };
+enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 
 static const struct key {
     const char *name;
@@ -26,6 +26,7 @@ static const struct key {
     {"link", KEY_RATE, FIELD(h2d_bytes_per_s), FIELD(d2h_bytes_per_s)},
     {"h2d", KEY_RATE, FIELD(h2d_bytes_per_s), 0},
     {"d2h", KEY_RATE, FIELD(d2h_bytes_per_s), 0},
+    {"duplex", KEY_RATE, FIELD(duplex_bytes_per_s), 0},
     {"pageable", KEY_RATE, FIELD(pageable_bytes_per_s), 0},
     {"p2p", KEY_RATE, FIELD(p2p_bytes_per_s), 0},
     {"bandwidth", KEY_RATE, FIELD(memory_bytes_per_s), 0},
@@ -40,6 +41,11 @@ static const struct key {
     {"free", KEY_TIME, FIELD(free_ns), 0},
     {"launch", KEY_TIME, FIELD(launch_ns), 0},
     {"fault", KEY_TIME, FIELD(fault_ns), 0},
+    /* numbers that are stored in 32 bits */
+    {"engines", KEY_NUMBER, FIELD(copy_engines), 0},
+    {"multiprocessors", KEY_NUMBER, FIELD(multiprocessors), 0},
+    {"cc_major", KEY_NUMBER, FIELD(cc_major), 0},
+    {"cc_minor", KEY_NUMBER, FIELD(cc_minor), 0},
 #undef FIELD
 };
 
@@ -66,6 +72,10 @@ static int read_quantity(const char *text, enum key_kind kind, uint64_t *value)
     size_t count = kind == KEY_TIME ? sizeof times / sizeof *times : sizeof sizes / sizeof *sizes;
     if (end == text || !(number >= 0) || number > 1e18) {
         return -1;
+    }
+    if (kind == KEY_NUMBER) {
+        *value = (uint64_t)number;
+        return *end || number > 1e6 || number != (double)*value ? -1 : 0;
     }
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(units[i].name);
@@ -109,11 +119,24 @@ struct part {
 
 static int set_model(struct part *part, const char *name, char *why, size_t why_bytes)
 {
+    /* `H100` is enough where there is only one of that beginning, `A100` is not. */
+    const struct sg_profile *found = NULL;
+    unsigned begin_so = 0;
     for (size_t i = 0; i < sg_model_count; i++) {
         if (strcasecmp(sg_models[i].model, name) == 0) {
             part->profile = sg_models[i];
             return 0;
         }
+        size_t length = strlen(name);
+        if (length >= 2 && strncasecmp(sg_models[i].model, name, length) == 0 &&
+            sg_models[i].model[length] == '-') {
+            found = &sg_models[i];
+            begin_so++;
+        }
+    }
+    if (begin_so == 1) {
+        part->profile = *found;
+        return 0;
     }
     int n = snprintf(why, why_bytes, "there is no GPU model '%s'; use one of", name);
     for (size_t i = 0; i < sg_model_count && n > 0 && (size_t)n < why_bytes; i++) {
@@ -145,6 +168,11 @@ static int set_key(struct part *part, const char *name, const char *text, char *
             snprintf(why, why_bytes, "%s=%s cannot be read; write for example %s=%s", name, text,
                      name, examples[key->kind]);
             return -EINVAL;
+        }
+        if (key->kind == KEY_NUMBER) {
+            uint32_t small = (uint32_t)value;
+            memcpy((char *)&part->profile + key->offset, &small, sizeof small);
+            return 0;
         }
         memcpy((char *)&part->profile + key->offset, &value, sizeof value);
         if (key->offset2) {

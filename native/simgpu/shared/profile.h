@@ -25,6 +25,7 @@ struct sg_profile {
     uint64_t keep_bytes;      /* of the host's memory may stay with processes that freed it */
     uint64_t h2d_bytes_per_s; /* each direction of the link on its own */
     uint64_t d2h_bytes_per_s;
+    uint64_t duplex_bytes_per_s; /* both directions together; 0: they do not slow each other down */
     uint64_t pageable_bytes_per_s;
     uint64_t p2p_bytes_per_s;
     uint64_t memory_bytes_per_s; /* inside the GPU */
@@ -40,6 +41,7 @@ struct sg_profile {
     uint64_t launch_ns; /* GPU time that any kernel takes at least */
     uint64_t fault_ns;  /* managed memory: one fault, without the move */
     uint32_t multiprocessors;
+    uint32_t copy_engines; /* with one, a copy in one direction waits for one in the other */
     uint32_t cc_major, cc_minor;
     uint32_t clock_mhz, memory_clock_mhz;
     uint32_t bus_width_bits;
@@ -50,7 +52,7 @@ struct sg_profile {
     uint32_t pci_device_id; /* device << 16 | vendor, as NVML has it */
     uint32_t pcie_generation;
     uint32_t nvml_architecture;
-    uint32_t reserved[2]; /* no padding: profiles are compared as bytes */
+    uint32_t reserved[1]; /* no padding: profiles are compared as bytes */
 };
 
 struct sg_machine {

@@ -18,6 +18,23 @@ static void note(struct sg_busy *busy, uint64_t start_ns, uint64_t duration_ns)
     busy->total_ns += duration_ns;
 }
 
+/* What the directions of a link have in common: with one copy engine all of it, otherwise the rate that
+ * both reach together. Returns when a piece of one direction, booked from `start` to `end`, is over. */
+static uint64_t share_link(struct sg_device *gpu, const struct sg_profile *profile,
+                           enum sg_resource resource, uint64_t end, uint64_t start,
+                           uint64_t duration_ns)
+{
+    uint64_t own = resource == SG_LINK_H2D ? profile->h2d_bytes_per_s : profile->d2h_bytes_per_s;
+    uint64_t both = profile->duplex_bytes_per_s;
+    if (profile->copy_engines != 1 && (!both || !own)) {
+        return end;
+    }
+    double part = profile->copy_engines == 1 ? 1.0 : (double)own / (double)both;
+    uint64_t from = gpu->duplex_until_ns > start ? gpu->duplex_until_ns : start;
+    gpu->duplex_until_ns = from + (uint64_t)((double)duration_ns * (part < 1.0 ? part : 1.0));
+    return gpu->duplex_until_ns > end ? gpu->duplex_until_ns : end;
+}
+
 uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
                  uint64_t duration_ns)
 {
@@ -38,9 +55,12 @@ uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
         }
     } else {
         note(&gpu->link_busy[resource], start, duration_ns);
+        *until = share_link(gpu, &sg_state->machine.profile[device], resource, *until, start,
+                            duration_ns);
     }
+    uint64_t end = *until;
     pthread_mutex_unlock(lock);
-    return start + duration_ns;
+    return end;
 }
 
 static unsigned percent(const struct sg_busy *busy)

@@ -75,6 +75,7 @@ struct sg_device {
     uint8_t uuid[16];
     uint64_t compute_until_ns; /* taken until then */
     uint64_t link_until_ns[2]; /* 0: to the device, 1: from it */
+    uint64_t duplex_until_ns;  /* what both directions have in common */
     struct sg_busy busy, link_busy[2];
     struct sg_granule granules[SG_GRANULES_MAX];
 };

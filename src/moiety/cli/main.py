@@ -59,7 +59,17 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+SIMULATED: Final = ("A100-40", "A100-80", "H100-80", "H200", "L40S", "T4", "V100")
+"""cards that simgpu knows by name (native/simgpu/shared/models.c; a test compares)"""
+
+WITHOUT_GPU: Final = f"""Without a GPU, all of it works on a simulated one: set MOIETY_SIMGPU to
+{", ".join(SIMULATED[:-1])} or {SIMULATED[-1]} (2xH200 is two of them, T4:memory=4GiB a
+smaller one), or to the path of a file that describes a card."""
+
+
+@click.group(
+    cls=Commands, epilog=WITHOUT_GPU, context_settings={"help_option_names": ["-h", "--help"]}
+)
 def moiety() -> None:
     """Let many CUDA programs share a GPU, each with all of its memory."""
 

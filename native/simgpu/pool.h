@@ -1,0 +1,75 @@
+/* Memory pools: device memory that is allocated and freed in the order of streams.
+ *
+ * A pool has segments, each of them a chunk at an address. A segment is divided into pieces without
+ * gaps; a piece is in use, or free. What was freed in a stream is free for work that follows in
+ * that stream at once, and for everybody when the stream has got there.
+ *
+ * A pool's objects are under its lock, which is taken before the address map's.
+ */
+#ifndef SIMGPU_POOL_H
+#define SIMGPU_POOL_H
+
+#include "simgpu/address.h"
+#include "simgpu/stream.h"
+
+struct sg_segment;
+
+struct sg_piece {
+    struct sg_piece *next, *previous; /* in the segment, by address */
+    struct sg_segment *segment;
+    uint64_t base, size;
+    int used;
+    /* Free: after this work of this stream; NULL: at any time. */
+    CUstream stream;
+    uint64_t number;
+};
+
+struct sg_segment {
+    struct sg_segment *next;
+    CUmemoryPool pool;
+    uint64_t base, size;
+    struct sg_chunk *chunk;
+    struct sg_piece *first;
+};
+
+struct CUmemPoolHandle_st {
+    CUmemoryPool next; /* of all */
+    unsigned gpu;
+    int is_default, is_imported;
+    int dying; /* destroyed by the program, and gone with its last allocation */
+    CUmemPoolProps props;
+    int may_reuse[4]; /* by enum CUmemPool_attribute, 1 to 3 */
+    CUmemAccess_flags access[SG_DEVICES_MAX];
+    uint64_t threshold_bytes;
+    uint64_t reserved_bytes, reserved_high, used_bytes, used_high;
+    uint64_t number; /* other processes know it by */
+    pthread_mutex_t lock;
+    struct sg_segment *segments;
+};
+
+/* A live pool of the program's, or NULL. */
+CUmemoryPool sg_pool(CUmemoryPool handle);
+CUmemoryPool sg_pool_new(unsigned gpu, const CUmemPoolProps *props);
+/* The default pool of a GPU, and the one that allocations without a pool's name come from. */
+CUmemoryPool sg_pool_default(unsigned gpu);
+CUmemoryPool sg_pool_current(unsigned gpu);
+/* All of them, one after the other, starting with NULL. */
+CUmemoryPool sg_pool_next(CUmemoryPool pool);
+
+/* Memory for work that follows in the stream. */
+CUresult sg_pool_alloc(CUmemoryPool pool, CUdeviceptr *out, size_t bytes, CUstream stream);
+/* The range, which was taken out of the map, is free after all work submitted to the stream so far;
+ * without a stream at once. */
+void sg_pool_free(struct sg_range *range, CUstream stream);
+/* Gives free segments back to the device until no more than so many bytes are reserved. */
+void sg_pool_trim(CUmemoryPool pool, uint64_t keep_bytes);
+/* After the program waited for the GPU: pools give back what is above their threshold. */
+void sg_pools_synchronised(void);
+/* The last context on the GPU is gone, and the pools' memory with it. */
+void sg_pools_forget(unsigned gpu);
+
+/* Takes a pooled range that begins at the address out of the map; NULL: there is none. */
+struct sg_range *sg_pooled_take_out(CUdeviceptr address);
+void sg_pool_unmap_imported(struct sg_range *range);
+
+#endif

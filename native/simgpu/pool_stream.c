@@ -1,0 +1,60 @@
+/* Allocating and freeing in the order of a stream. */
+#include "simgpu/capture.h"
+#include "simgpu/memory.h"
+#include "simgpu/pool.h"
+
+static CUresult allocate(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (stream->capture) {
+        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    return pool ? sg_pool_alloc(pool, out, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream handle)
+{
+    CUstream stream;
+    SG_TRY(sg_stream_of(handle, &stream));
+    return allocate(out, bytes, sg_pool_current(stream->context->gpu), stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream handle)
+{
+    CUstream stream;
+    SG_TRY(sg_stream_of(handle, &stream));
+    return allocate(out, bytes, sg_pool(pool), stream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
+{
+    CUstream stream;
+    SG_TRY(sg_stream_of(handle, &stream));
+    if (!address) {
+        return CUDA_SUCCESS;
+    }
+    if (stream->capture) {
+        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    sg_map_lock();
+    struct sg_range *range = sg_map_find(address);
+    int pooled = range && range->base == address && range->kind == SG_POOLED && range->piece;
+    int other = range && range->base == address && !pooled &&
+                (range->kind == SG_ALLOCATED || range->kind == SG_POOLED);
+    sg_map_unlock();
+    if (!pooled && !other) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* Also without a use of its own: it waits for what its stream implies, the default ones say. */
+    struct sg_op *op = sg_op_new(pooled ? SG_OP_NOTHING : SG_OP_FREE);
+    op->address = address;
+    SG_TRY(sg_submit(stream, op));
+    if (!pooled) {
+        return CUDA_SUCCESS;
+    }
+    range = sg_pooled_take_out(address);
+    if (!range) { /* two threads freed it */
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_pool_free(range, stream);
+    return CUDA_SUCCESS;
+}
