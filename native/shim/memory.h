@@ -32,13 +32,21 @@ uint64_t memory_allocated(const struct device *device);
 /* Frees everything that was allocated in this context (or on the device, if NULL). */
 void memory_forget(struct device *device, CUcontext context);
 
+/* ---- for what else is made of blocks ---- */
+
+struct block;
+/* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
+ * waited for a while. */
+CUresult memory_back(struct block *block);
+/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
+ * of the world, and the agent knows. */
+void memory_discard(struct block *block);
+
 /* ---- for the control thread (moving is in swap.h) ---- */
 
 /* Locks out changes while a new agent is told the totals. */
 void memory_freeze(void);
 void memory_thaw(void);
-/* A question was answered with yes: its bytes count from now on. Control thread only. */
-void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed);
 
 void memory_after_fork(void);
 
