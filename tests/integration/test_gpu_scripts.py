@@ -63,7 +63,10 @@ def test_every_fact_is_found_and_makes_a_profile_that_simgpu_takes(
     measured = {name: s["facts"] for name, s in found["sections"].items()}
     assert profile.dig(measured, "lookup.different") == 0
     assert profile.dig(measured, "lookup.ladders_different") == 0
-    assert profile.dig(measured, "lookup.exports_unknown_here") == []
+    assert profile.dig(measured, "lookup.exports_unknown_here") == [
+        "cuSimgpuCall",
+        "cuSimgpuSum",
+    ]  # which no driver has
     cycles = [v for k, v in measured["cycle"].items() if k.startswith(("chunks_", "duplex_"))]
     assert [c["chunks_wrong"] for c in cycles] == [0] * len(cycles)
     assert len(cycles) >= 2

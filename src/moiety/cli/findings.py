@@ -88,8 +88,8 @@ def driver() -> Iterator[Finding]:
     yield Finding("driver", "ok", f"{path}, {_driver_version(path)}")
     if is_simulated():
         text = (
-            "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the driver "
-            "for a proof that it is NVIDIA's, which simgpu never gives"
+            "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the "
+            "driver for a proof that it is NVIDIA's, which simgpu never gives"
         )
         yield Finding("CUDA runtime", "ok", text)
     if lacking := missing(path):
