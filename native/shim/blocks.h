@@ -13,6 +13,7 @@
 #define GRANULE (2ull << 20) /* of the driver's mappings */
 
 struct slab;
+struct segment;
 
 struct block {
     CUdeviceptr base;
@@ -21,6 +22,7 @@ struct block {
     struct device *device;
     CUcontext context;
     struct slab *slab; /* it holds small allocations; NULL: it is one */
+    struct segment *segment; /* it is part of a pool (pieces.h) */
     bool managed;      /* paged by the driver, so it has no chunks of ours */
     uint64_t born;     /* counts up from allocation to allocation */
     uint32_t busy;     /* chunks that are being looked at or moved */
@@ -49,6 +51,8 @@ void block_end(struct block *block, uint32_t chunk);
  * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
 void block_retire(struct block *block);
 
+/* A number that no other allocation of this process has or had. */
+uint64_t blocks_number(void);
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
 /* The block that `pointer` lies in (before its end); NULL if none, or if it is about to go. */

@@ -8,6 +8,7 @@
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/managed.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
@@ -89,9 +90,7 @@ static void drop_later(const struct block *block)
     }
 }
 
-/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
- * of the world, and the agent knows. */
-static void discard(struct block *block)
+void memory_discard(struct block *block)
 {
     struct device *device = block->device;
     uint64_t span = block->span;
@@ -147,11 +146,17 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     result = managed ? CUDA_SUCCESS : back(block);
     if (result != CUDA_SUCCESS) {
         LOCK_SCOPE(&blocks_lock);
-        discard(block);
+        memory_discard(block);
         return result;
     }
     *made = block;
     return CUDA_SUCCESS;
+}
+
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
+{
+    return make(device, bytes,
+                atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0, made);
 }
 
 static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
@@ -172,7 +177,7 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
     }
     LOCK_SCOPE(&blocks_lock);
     if (slab_adopt(block) != 0) {
-        discard(block);
+        memory_discard(block);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     slab_take(device, context, attach != 0, bytes, pointer);
@@ -197,6 +202,9 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
         return allocate_small(device, pointer, bytes, attach);
     }
     result = make(device, bytes, attach, &block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = make(device, bytes, attach, &block);
+    }
     if (result == CUDA_SUCCESS) {
         *pointer = block->base;
     }
@@ -240,12 +248,12 @@ static CUresult free_now(CUdeviceptr pointer)
     if (block && block->slab && slab_give_back(block, pointer, &empty)) {
         if (empty) {
             slab_drop(block);
-            discard(block);
+            memory_discard(block);
         }
         return CUDA_SUCCESS;
     }
     if (block && !block->slab && block->base == pointer) {
-        discard(block);
+        memory_discard(block);
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
@@ -256,9 +264,16 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
         return false;
+    }
+    if (pooled) { /* the driver waits for nothing here, either */
+        if (!pool_free(pointer, NULL, true, result)) {
+            *result = CUDA_ERROR_INVALID_VALUE;
+        }
+        return true;
     }
     if (gate_in_capture()) {
         *result = put_off(pointer, context);
@@ -289,30 +304,41 @@ void memory_capture_ended(void)
     }
 }
 
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
+{
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    bool pooled = block && block->segment;
+    bool found = block && !pooled;
+    if (found) {
+        *info = (struct memory_info){.base = block->base,
+                                     .bytes = block->bytes,
+                                     .context = block->context,
+                                     .ordinal = block->device->ordinal,
+                                     .managed = block->managed,
+                                     .number = block->born};
+        if (block->slab) {
+            found = slab_range(block, pointer, &info->base, &info->bytes, &info->number);
+        }
+        found = found && pointer < info->base + info->bytes;
+    }
+    lock_drop(&blocks_lock);
+    return pooled ? pool_describe(pointer, info) : found;
+}
+
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
 {
-    LOCK_SCOPE(&blocks_lock);
-    struct block *block = blocks_find(pointer);
-    CUdeviceptr start = 0;
-    size_t length = 0;
-    if (!block) {
+    struct memory_info info;
+    if (!memory_describe(pointer, &info)) {
         return false;
     }
-    if (block->slab) {
-        if (!slab_range(block, pointer, &start, &length)) {
-            return false;
-        }
-    } else {
-        start = block->base;
-        length = block->bytes;
-    }
     if (base) {
-        *base = start;
+        *base = info.base;
     }
     if (bytes) {
-        *bytes = length;
+        *bytes = info.bytes;
     }
-    return pointer < start + length;
+    return true;
 }
 
 uint64_t memory_allocated(const struct device *device)
@@ -327,11 +353,11 @@ void memory_forget(struct device *device, CUcontext context)
     for (size_t i = blocks_count(); i > 0;) {
         struct block *block = blocks_get(--i);
         bool wanted = block->device == device && (!context || block->context == context);
-        if (wanted && !block->leaves) {
+        if (wanted && !block->leaves && !block->segment) {
             if (block->slab) {
                 slab_drop(block);
             }
-            discard(block);
+            memory_discard(block);
             i = blocks_count(); /* the table may have changed meanwhile */
         }
     }
@@ -355,5 +381,6 @@ void memory_after_fork(void)
 {
     blocks_after_fork();
     slab_after_fork();
+    pools_after_fork();
     later = NULL;
 }

@@ -25,12 +25,34 @@ void memory_set_mode(uint32_t wanted);
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
+/* What is known of an allocation. */
+struct memory_info {
+    CUdeviceptr base;
+    size_t bytes;      /* as asked for */
+    CUcontext context; /* NULL: of none, as pools' is */
+    CUdevice ordinal;
+    bool managed;
+    CUmemoryPool pool; /* NULL: of none */
+    uint64_t number;   /* never used again */
+};
 /* The allocation that `pointer` points into; false if it is not ours. */
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
 uint64_t memory_allocated(const struct device *device);
 /* Frees everything that was allocated in this context (or on the device, if NULL). */
 void memory_forget(struct device *device, CUcontext context);
+
+/* ---- for what else is made of blocks ---- */
+
+struct block;
+/* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
+ * outside the gate and holds no lock. */
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
+/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
+ * of the world, and the agent knows. */
+void memory_discard(struct block *block);
 
 /* ---- for the control thread (moving is in swap.h) ---- */
 
