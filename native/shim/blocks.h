@@ -21,11 +21,11 @@ struct block {
     uint64_t span;  /* whole granules (managed: pages): what it is charged with */
     struct device *device;
     CUcontext context;
-    struct slab *slab; /* it holds small allocations; NULL: it is one */
+    struct slab *slab;       /* it holds small allocations; NULL: it is one */
     struct segment *segment; /* it is part of a pool (pieces.h) */
-    bool managed;      /* paged by the driver, so it has no chunks of ours */
-    uint64_t born;     /* counts up from allocation to allocation */
-    uint32_t busy;     /* chunks that are being looked at or moved */
+    bool managed;            /* paged by the driver, so it has no chunks of ours */
+    uint64_t born;           /* counts up from allocation to allocation */
+    uint32_t busy;           /* chunks that are being looked at or moved */
     bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];

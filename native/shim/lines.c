@@ -133,8 +133,8 @@ static bool is_idle(const struct line *line)
     CUresult result = REAL(cuStreamQuery)(line->stream);
     if (result == CUDA_SUCCESS && line->blocking && line->stream != CU_STREAM_LEGACY) {
         REAL(cuCtxGetCurrent)(&current);
-        result = current == line->context ? REAL(cuStreamQuery)(CU_STREAM_LEGACY)
-                                          : CUDA_ERROR_NOT_READY;
+        result =
+            current == line->context ? REAL(cuStreamQuery)(CU_STREAM_LEGACY) : CUDA_ERROR_NOT_READY;
     }
     return result != CUDA_ERROR_NOT_READY; /* in a broken context everything is over */
 }

@@ -19,12 +19,12 @@ struct line {
     CUstream stream;
     CUcontext context;
     CUdevice ordinal;
-    uint64_t thread; /* whose own default stream it is; 0: no thread's */
-    bool blocking;   /* the legacy stream waits for it, and it for that one */
-    bool gone;       /* the stream was destroyed, what was freed in it may not be over */
-    uint64_t freed;  /* number of the last free in it */
-    uint64_t over;   /* up to here they are over */
-    CUevent event;   /* NULL: none was needed yet */
+    uint64_t thread;   /* whose own default stream it is; 0: no thread's */
+    bool blocking;     /* the legacy stream waits for it, and it for that one */
+    bool gone;         /* the stream was destroyed, what was freed in it may not be over */
+    uint64_t freed;    /* number of the last free in it */
+    uint64_t over;     /* up to here they are over */
+    CUevent event;     /* NULL: none was needed yet */
     uint64_t recorded; /* what the event stands for */
     uint64_t pieces;   /* of memory that wait for it */
 };

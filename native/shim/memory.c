@@ -155,8 +155,8 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
 
 CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
 {
-    return make(device, bytes,
-                atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0, made);
+    return make(device, bytes, atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0,
+                made);
 }
 
 static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,

@@ -26,7 +26,7 @@ struct piece {
     CUdeviceptr base;
     uint64_t size;  /* whole units */
     uint64_t bytes; /* as asked for */
-    uint64_t born; /* used: which allocation it is */
+    uint64_t born;  /* used: which allocation it is */
     bool used;
     struct line *line; /* free: NULL, or where it was freed */
     uint64_t number;

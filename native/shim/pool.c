@@ -248,11 +248,11 @@ static CUresult reuse_later(struct pool *pool, uint64_t size, size_t bytes, stru
                             CUstream stream, CUdeviceptr *pointer)
 {
     int allowed = 0;
-    REAL(cuMemPoolGetAttribute)
-    (pool->handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &allowed);
+    REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+                                &allowed);
     struct piece *piece = allowed ? piece_find(&pool->pieces, size, line, true) : NULL;
-    if (!piece || (piece->line && piece->line != line &&
-                   line_await(piece->line, stream) != CUDA_SUCCESS)) {
+    if (!piece ||
+        (piece->line && piece->line != line && line_await(piece->line, stream) != CUDA_SUCCESS)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return use(pool, piece, size, bytes, pointer);
@@ -340,9 +340,8 @@ static CUresult device_of(const struct pool *pool, struct device **device)
         }
     }
     CUresult result = device_current(device);
-    return result == CUDA_SUCCESS && (*device)->ordinal != pool->ordinal
-               ? CUDA_ERROR_INVALID_DEVICE
-               : result;
+    return result == CUDA_SUCCESS && (*device)->ordinal != pool->ordinal ? CUDA_ERROR_INVALID_DEVICE
+                                                                         : result;
 }
 
 CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CUstream stream)
