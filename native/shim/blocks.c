@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/allocation.h"
 #include "shim/arena.h"
+#include "shim/charge.h"
 #include "shim/managed.h"
 #include "shim/real.h"
 
@@ -31,32 +33,47 @@ static uint64_t piece_bytes(uint64_t span, uint64_t largest)
     return piece < largest ? piece : largest < GRANULE ? GRANULE : largest;
 }
 
-CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
+static struct block *make(struct device *device, uint64_t bytes, bool whole)
 {
     uint64_t span = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    uint64_t piece = piece_bytes(span, device->chunk_bytes);
+    uint64_t piece = whole ? span : piece_bytes(span, device->chunk_bytes);
     uint32_t chunks = (uint32_t)((span + piece - 1) / piece);
     struct block *made = calloc(1, sizeof(*made) + chunks * sizeof(made->chunks[0]));
     if (!made) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result = REAL(cuMemAddressReserve)(&made->base, span, 0, 0, 0);
-    if (result != CUDA_SUCCESS) {
-        free(made);
-        return result;
+        return NULL;
     }
     made->bytes = bytes;
     made->span = span;
     made->device = device;
     made->chunk_count = chunks;
     made->born = blocks_number();
-    REAL(cuCtxGetCurrent)(&made->context);
     for (uint32_t i = 0; i < chunks; i++) {
         uint64_t left = span - (uint64_t)i * piece;
         made->chunks[i].bytes = left < piece ? left : piece;
     }
+    return made;
+}
+
+CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
+{
+    struct block *made = make(device, bytes, false);
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = REAL(cuMemAddressReserve)(&made->base, made->span, 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    REAL(cuCtxGetCurrent)(&made->context);
     *block = made;
     return CUDA_SUCCESS;
+}
+
+CUresult block_make_apart(struct block **block, struct device *device, uint64_t bytes, bool whole)
+{
+    *block = make(device, bytes, whole);
+    return *block ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUdeviceptr block_beyond(const struct block *block)
@@ -66,25 +83,71 @@ CUdeviceptr block_beyond(const struct block *block)
 
 CUdeviceptr block_at(const struct block *block, uint32_t chunk)
 {
+    if (block->allocation) {
+        return allocation_at(block, chunk);
+    }
     return block->base + (uint64_t)chunk * block->chunks[0].bytes;
 }
 
-CUresult block_map(struct block *block)
+CUresult block_reach(struct block *block, uint32_t chunk)
+{
+    return block->allocation ? allocation_reach(block, chunk) : CUDA_SUCCESS;
+}
+
+CUresult block_back(struct block *block, uint32_t chunk)
+{
+    CUresult result;
+    if (block->allocation) {
+        return allocation_back(block, chunk);
+    }
+    chunks_map(&block->chunks[chunk], 1, block_at(block, chunk), block->device->ordinal, &result);
+    return result;
+}
+
+void block_unback(struct block *block, uint32_t chunk)
+{
+    if (block->allocation) {
+        allocation_unback(block, chunk);
+    } else {
+        chunk_unmap(&block->chunks[chunk], block_at(block, chunk));
+    }
+}
+
+/* As many neighbouring ones from `first` on as are not present, up to `most`; how many are now. */
+static uint32_t map_run(struct block *block, uint32_t first, uint32_t most, CUresult *result)
+{
+    uint32_t run = 0;
+    while (run < most && first + run < block->chunk_count && !block->chunks[first + run].present) {
+        run++;
+    }
+    if (block->allocation) {
+        *result = block_back(block, first);
+        return *result == CUDA_SUCCESS;
+    }
+    return chunks_map(&block->chunks[first], run, block_at(block, first), block->device->ordinal,
+                      result);
+}
+
+CUresult block_map(struct block *block, uint32_t most, bool *whole)
 {
     CUresult result = CUDA_SUCCESS;
-    for (uint32_t i = 0; i < block->chunk_count && result == CUDA_SUCCESS;) {
-        uint32_t run = 0;
-        while (i + run < block->chunk_count && !block->chunks[i + run].present) {
-            run++;
+    uint32_t mapped = 0;
+    for (uint32_t i = 0; i < block->chunk_count && mapped < most;) {
+        if (block->chunks[i].present) {
+            i++;
+            continue;
         }
-        uint32_t mapped = run ? chunks_map(&block->chunks[i], run, block_at(block, i),
-                                           block->device->ordinal, &result)
-                              : 0;
-        for (uint32_t k = 0; k < mapped; k++) {
+        uint32_t run = map_run(block, i, most - mapped, &result);
+        for (uint32_t k = 0; k < run; k++) {
             block->device->resident_bytes += block->chunks[i + k].bytes;
         }
-        i += run ? mapped : 1;
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        mapped += run;
+        i += run;
     }
+    *whole = mapped < most;
     return result;
 }
 
@@ -98,21 +161,57 @@ void block_end(struct block *block, uint32_t chunk)
 {
     block->chunks[chunk].busy = false;
     block->busy--;
-    if (block->leaves && block->busy == 0) {
+    if ((block->leaves || block->holds) && block->busy == 0) {
         atomic_fetch_add(&endings, 1);
         futex_wake_all(&endings);
     }
 }
 
-void block_retire(struct block *block)
+static void await(const struct block *block, bool holds)
 {
-    block->leaves = true;
-    while (block->busy) {
+    while (block->busy || (holds && block->holds)) {
         uint32_t seen = atomic_load(&endings);
         lock_drop(&blocks_lock);
         futex_wait(&endings, seen, -1);
         lock_take(&blocks_lock);
     }
+}
+
+void block_hold(struct block *block) { block->holds++; }
+
+void block_let_go(struct block *block)
+{
+    block->holds--;
+    if (block->leaves) {
+        atomic_fetch_add(&endings, 1);
+        futex_wake_all(&endings);
+    }
+}
+
+void block_await(struct block *block)
+{
+    block_hold(block);
+    await(block, false);
+    block_let_go(block);
+}
+
+void block_retire(struct block *block)
+{
+    block->leaves = true;
+    await(block, true);
+}
+
+void block_keep(struct block *block)
+{
+    if (!block->stays && !block->managed) {
+        block->stays = true;
+        charge_keep(block->device, block->span);
+    }
+}
+
+uint32_t block_charge(const struct block *block)
+{
+    return (block->managed ? MW_ALLOC_MANAGED : 0) | (block->stays ? MW_ALLOC_PINNED : 0);
 }
 
 uint64_t block_destroy(struct block *block)
@@ -125,7 +224,7 @@ uint64_t block_destroy(struct block *block)
     for (uint32_t i = 0; i < block->chunk_count; i++) {
         struct chunk *chunk = &block->chunks[i];
         if (chunk->present) {
-            chunk_unmap(chunk, block_at(block, i));
+            block_unback(block, i);
             resident += chunk->bytes;
         }
         if (chunk->host) {
@@ -133,7 +232,11 @@ uint64_t block_destroy(struct block *block)
         }
     }
     block->device->resident_bytes -= resident;
-    REAL(cuMemAddressFree)(block->base, block->span);
+    if (block->allocation) {
+        allocation_end(block);
+    } else {
+        REAL(cuMemAddressFree)(block->base, block->span);
+    }
     free(block);
     return resident;
 }
@@ -175,6 +278,9 @@ int blocks_insert(struct block *block)
 void blocks_remove(struct block *block)
 {
     size_t at = above(block->base);
+    while (at > 0 && table[at - 1] != block && table[at - 1]->base == block->base) {
+        at--; /* those without an address of their own come first, in any order */
+    }
     if (at > 0 && table[at - 1] == block) {
         memmove(table + at - 1, table + at, (count - at) * sizeof(struct block *));
         count--;
@@ -185,7 +291,7 @@ struct block *blocks_find(CUdeviceptr pointer)
 {
     size_t at = above(pointer);
     struct block *block = at ? table[at - 1] : NULL;
-    bool inside = block && pointer < block_beyond(block) && !block->leaves;
+    bool inside = block && block->base && pointer < block_beyond(block) && !block->leaves;
     return inside ? block : NULL;
 }
 
@@ -196,5 +302,6 @@ struct block *blocks_get(size_t index) { return table[index]; }
 void blocks_after_fork(void)
 {
     count = 0;
+    allocation_after_fork();
     atomic_store(&blocks_lock.word, 0);
 }

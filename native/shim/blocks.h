@@ -1,4 +1,5 @@
-/* The table of allocations, in order of address. Everything here is under blocks_lock. */
+/* The table of allocations, in order of address, and beside it those that have no address of their
+ * own (allocation.h). Everything here is under blocks_lock. */
 #ifndef MOIETY_SHIM_BLOCKS_H
 #define MOIETY_SHIM_BLOCKS_H
 
@@ -14,19 +15,23 @@
 
 struct slab;
 struct segment;
+struct allocation;
 
 struct block {
-    CUdeviceptr base;
-    uint64_t bytes; /* as asked for */
-    uint64_t span;  /* whole granules (managed: pages): what it is charged with */
+    CUdeviceptr base; /* 0: it has no address of its own */
+    uint64_t bytes;   /* as asked for */
+    uint64_t span;    /* whole granules (managed: pages): what it is charged with */
     struct device *device;
     CUcontext context;
-    struct slab *slab;       /* it holds small allocations; NULL: it is one */
-    struct segment *segment; /* it is part of a pool (pieces.h) */
-    bool managed;            /* paged by the driver, so it has no chunks of ours */
-    uint64_t born;           /* counts up from allocation to allocation */
-    uint32_t busy;           /* chunks that are being looked at or moved */
-    bool leaves; /* it is about to be destroyed: nothing of it is looked at or moved any more */
+    struct slab *slab;             /* it holds small allocations; NULL: it is one */
+    struct segment *segment;       /* it is part of a pool (pieces.h) */
+    struct allocation *allocation; /* the program maps it itself; NULL: it has addresses */
+    bool managed;                  /* paged by the driver, so it has no chunks of ours */
+    bool stays;                    /* others can see its memory, so it never leaves */
+    uint64_t born;                 /* counts up from allocation to allocation */
+    uint32_t busy;                 /* chunks that are being looked at or moved */
+    uint32_t holds; /* of threads that change or wait for it: no more of it is moved */
+    bool leaves;    /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];
 };
@@ -35,21 +40,40 @@ extern struct lock blocks_lock;
 
 /* A block with all its chunks new, addresses reserved; not in the table yet. */
 CUresult block_make(struct block **block, struct device *device, uint64_t bytes);
+/* The same without addresses; `whole`: as one chunk. The caller gives it an allocation. */
+CUresult block_make_apart(struct block **block, struct device *device, uint64_t bytes, bool whole);
 /* Unmaps what is present, gives back the rest, frees the addresses and the block. Returns the
  * bytes that were present. */
 uint64_t block_destroy(struct block *block);
-/* Backs all chunks; CUDA_ERROR_OUT_OF_MEMORY leaves those that succeeded. */
-CUresult block_map(struct block *block);
+/* Backs up to `most` chunks; *whole: and now all of them. CUDA_ERROR_OUT_OF_MEMORY leaves those that
+ * succeeded. */
+CUresult block_map(struct block *block, uint32_t most, bool *whole);
 /* Where its addresses end. */
 CUdeviceptr block_beyond(const struct block *block);
-/* The address of a chunk. */
+/* The address of a chunk; what the program maps itself has one after block_reach or block_back. */
 CUdeviceptr block_at(const struct block *block, uint32_t chunk);
+/* Sees to it that a chunk that is present has an address by which it can be copied. */
+CUresult block_reach(struct block *block, uint32_t chunk);
+/* Backs one chunk with memory, at every address where it is to be seen. */
+CUresult block_back(struct block *block, uint32_t chunk);
+/* Takes the memory of one that is present away again; nothing may use it any more. */
+void block_unback(struct block *block, uint32_t chunk);
 /* A chunk is being looked at or moved / is not any more. */
 void block_begin(struct block *block, uint32_t chunk);
 void block_end(struct block *block, uint32_t chunk);
 /* Lets nothing more of the block be moved, and sleeps (with the lock dropped meanwhile) until what
  * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
 void block_retire(struct block *block);
+/* From now on nothing more of it is moved, nor is it destroyed, until it is let go. */
+void block_hold(struct block *block);
+void block_let_go(struct block *block);
+/* Sleeps (with the lock dropped meanwhile) until nothing of the block is being moved. What the caller
+ * knew of it and everything else may be wrong afterwards. */
+void block_await(struct block *block);
+/* From now on it never leaves; all of it is present. Does nothing the second time. */
+void block_keep(struct block *block);
+/* Which kind of bytes it is charged as: MW_ALLOC_*. */
+uint32_t block_charge(const struct block *block);
 
 /* A number that no other allocation of this process has or had. */
 uint64_t blocks_number(void);

@@ -28,7 +28,7 @@ static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUde
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         answer->pointer = info->context;
-        return TOLD;
+        return info->mapping ? ASK_DRIVER : TOLD;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         answer->number = CU_MEMORYTYPE_DEVICE;
         answer->bytes = sizeof(unsigned);
@@ -54,7 +54,7 @@ static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUde
         answer->word = info->bytes;
         return TOLD;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        answer->truth = !info->pool;
+        answer->truth = !info->pool && !info->mapping;
         answer->bytes = sizeof(bool);
         return TOLD;
     case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -62,17 +62,22 @@ static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUde
         answer->bytes = sizeof(bool);
         return TOLD;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        answer->word = info->handle_types;
         return TOLD;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         answer->number = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         answer->bytes = sizeof(unsigned);
-        return TOLD;
+        return info->mapping ? ASK_DRIVER : TOLD;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         answer->pointer = info->pool;
         return TOLD;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        answer->word = info->mapping ? info->bytes : 0;
+        return info->mapping ? TOLD : NOT_SO;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        answer->word = info->mapping ? info->base : 0;
+        return info->mapping ? TOLD : NOT_SO;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return NOT_SO;
     default:
         return ASK_DRIVER;

@@ -29,8 +29,11 @@ struct choice choose_leaving(const struct device *device, uint64_t bytes, bool c
              i++) {
             struct chunk *chunk = &block->chunks[i];
             bool seen = chunk->looked == device->turn;
-            unseen = unseen || (chunk->present && !seen);
-            if (!chunk->present || chunk->busy || (can_look && !seen)) {
+            if (block->stays) {
+                continue;
+            }
+            unseen = unseen || (chunk->present && (!seen || block->holds));
+            if (!chunk->present || chunk->busy || block->holds || (can_look && !seen)) {
                 continue;
             }
             chunk->zeros = chunk->zeros && seen;
@@ -57,7 +60,8 @@ uint32_t choose_unseen(const struct device *device, struct choice *choices, uint
              block->device == device && !block->leaves && i < block->chunk_count && found < count;
              i++) {
             struct chunk *chunk = &block->chunks[i];
-            if (chunk->present && !chunk->busy && chunk->looked != device->turn) {
+            if (chunk->present && !chunk->busy && !block->stays && !block->holds &&
+                chunk->looked != device->turn) {
                 choices[found].block = block;
                 choices[found++].index = i;
             }
@@ -80,7 +84,7 @@ struct choice choose_coming(const struct device *device, uint64_t room, bool *mi
                 continue;
             }
             *missing = true;
-            if (chunk->bytes <= room && chunk->bytes > best_bytes) {
+            if (chunk->bytes <= room && chunk->bytes > best_bytes && !block->holds) {
                 best.block = block;
                 best.index = i;
                 best_bytes = chunk->bytes;

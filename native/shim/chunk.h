@@ -13,8 +13,9 @@ struct chunk {
     void *host;      /* its bytes while it is out, and until they have come back */
     uint32_t looked; /* the device's turn in which it was looked at; 0: not since it came */
     bool present;
-    bool busy;  /* being looked at or copied: it stays as it is until that has ended */
-    bool zeros; /* present: what the look found; out: it comes back as zeros */
+    bool busy;     /* being looked at or copied: it stays as it is until that has ended */
+    bool windowed; /* present, and mapped in the window of its allocation as well */
+    bool zeros;    /* present: what the look found; out: it comes back as zeros */
 };
 
 /* Backs up to `count` neighbouring chunks with memory of the device, from address `at` on: creates

@@ -35,13 +35,18 @@ static CUresult begin_coming(struct mover *mover, struct block *block, uint32_t 
 {
     struct lane *lane = &mover->lane;
     struct chunk *chunk = &block->chunks[index];
-    CUdeviceptr at = block_at(block, index);
     CUevent done;
-    CUresult result;
-    if (!chunks_map(chunk, 1, at, block->device->ordinal, &result)) {
+    CUresult result = block_back(block, index);
+    if (result != CUDA_SUCCESS) {
         return result;
     }
     if (chunk->host || chunk->zeros) {
+        result = block_reach(block, index);
+        if (result != CUDA_SUCCESS) {
+            block_unback(block, index);
+            return result;
+        }
+        CUdeviceptr at = block_at(block, index);
         struct move *move = mover_begin(&mover->in, lane->in_done, &done);
         *move = (struct move){block, index, NULL, chunk->host, move->began_ns};
         result = chunk->host
@@ -53,7 +58,7 @@ static CUresult begin_coming(struct mover *mover, struct block *block, uint32_t 
         if (result != CUDA_SUCCESS) {
             REAL(cuStreamSynchronize)(lane->in);
             mover->in.count--;
-            chunk_unmap(chunk, at);
+            block_unback(block, index);
             return result;
         }
         block_begin(block, index);
@@ -69,7 +74,7 @@ void coming_end(struct mover *mover, CUresult result)
     struct chunk *chunk = &move.block->chunks[move.index];
     mover_end(&mover->in, move.copied ? chunk->bytes : 0, &mover_moved.restored_ns);
     if (result != CUDA_SUCCESS) {
-        mover_take_off(mover, chunk, block_at(move.block, move.index));
+        mover_take_off(mover, move.block, move.index);
         mover->device->credit_bytes += chunk->bytes;
         put_off(mover, result);
     } else {

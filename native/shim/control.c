@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim/arena.h"
+#include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
@@ -178,7 +179,7 @@ static void answer(const union link_message *message)
     }
     if (message->header.type == MW_ALLOCATED && request->message.header.type == MW_ALLOC) {
         const struct mw_alloc *asked = &request->message.alloc;
-        memory_admitted(asked->gpu, asked->bytes, asked->flags & MW_ALLOC_MANAGED);
+        charge_admitted(asked->gpu, asked->bytes, asked->flags);
     }
     link_answer(request, message);
 }

@@ -228,7 +228,8 @@ void device_detach_unused(struct device *device)
 {
     LOCK_SCOPE(&attach_lock); /* so that the next MW_ATTACH comes after our message */
     lock_take(&lock);
-    bool unused = device->attached && device->context_count == 0 && device->creating == 0;
+    bool unused = device->attached && device->context_count == 0 && device->creating == 0 &&
+                  device->allocated_bytes == 0; /* memory of cuMemCreate needs no context */
     if (unused) {
         device->attached = false;
     }
@@ -271,6 +272,7 @@ void device_tell(const struct device *device, struct mw_attach *state)
 {
     *state = (struct mw_attach){.allocated_bytes = device->allocated_bytes,
                                 .resident_bytes = device->resident_bytes,
+                                .pinned_bytes = device->pinned_bytes,
                                 .managed_bytes = device->managed_bytes};
     fill_attach(state, device->ordinal);
 }

@@ -25,9 +25,10 @@ struct device {
     uint32_t creating;   /* threads that are about to add one */
     uint32_t departures; /* contexts that went: what was made in one of them is gone */
     uint32_t turn;       /* counts leases: what was known of the memory's content before is void */
-    /* The next four are under blocks_lock. */
+    /* The next five are under blocks_lock. */
     uint64_t allocated_bytes;
     uint64_t managed_bytes; /* those of them that the driver pages */
+    uint64_t pinned_bytes;  /* those of them that can never leave */
     uint64_t resident_bytes;
     uint64_t credit_bytes; /* may be made resident without asking */
 };

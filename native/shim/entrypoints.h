@@ -40,6 +40,18 @@
 #define CLASS_cuPointerGetAttributes OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
+#define CLASS_cuMemAddressFree OWN
+#define CLASS_cuMemCreate OWN
+#define CLASS_cuMemExportToShareableHandle OWN
+#define CLASS_cuMemGetAccess OWN
+#define CLASS_cuMemGetAllocationPropertiesFromHandle OWN
+#define CLASS_cuMemGetHandleForAddressRange OWN
+#define CLASS_cuMemImportFromShareableHandle OWN
+#define CLASS_cuMemMap OWN
+#define CLASS_cuMemRelease OWN
+#define CLASS_cuMemRetainAllocationHandle OWN
+#define CLASS_cuMemSetAccess OWN
+#define CLASS_cuMemUnmap OWN
 #define CLASS_cuStreamBeginCapture OWN
 #define CLASS_cuStreamBeginCaptureToGraph OWN
 #define CLASS_cuStreamBeginCapture_v2 OWN
@@ -122,11 +134,6 @@
 /* Gated, and pin their caller: they make or expose memory that the shim cannot move. */
 #define CLASS_cuCtxEnablePeerAccess PIN
 #define CLASS_cuLibraryGetManaged PIN
-#define CLASS_cuMemCreate PIN
-#define CLASS_cuMemExportToShareableHandle PIN
-#define CLASS_cuMemGetHandleForAddressRange PIN
-#define CLASS_cuMemImportFromShareableHandle PIN
-#define CLASS_cuMemRetainAllocationHandle PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
 #define CLASS_cuIpcGetMemHandle PIN
@@ -265,15 +272,8 @@
 #define CLASS_cuOccupancyMaxPotentialBlockSize PASS
 #define CLASS_cuOccupancyMaxPotentialBlockSizeWithFlags PASS
 #define CLASS_cuOccupancyMaxPotentialClusterSize PASS
-#define CLASS_cuMemAddressFree PASS
 #define CLASS_cuMemAddressReserve PASS
-#define CLASS_cuMemGetAccess PASS
 #define CLASS_cuMemGetAllocationGranularity PASS
-#define CLASS_cuMemGetAllocationPropertiesFromHandle PASS
-#define CLASS_cuMemMap PASS
-#define CLASS_cuMemRelease PASS
-#define CLASS_cuMemSetAccess PASS
-#define CLASS_cuMemUnmap PASS
 #define CLASS_cuMemGetDefaultMemPool PASS
 #define CLASS_cuMemGetMemPool PASS
 #define CLASS_cuMemPoolExportToShareableHandle PASS

@@ -10,11 +10,18 @@
 static void begin_look(struct mover *mover)
 {
     struct zeros *zeros = &mover->lane.zeros;
-    uint32_t count = choose_unseen(mover->device, mover->looks, ZEROS_AT_ONCE);
-    for (uint32_t i = 0; i < count; i++) {
-        struct choice *look = &mover->looks[i];
-        zeros_ask(zeros, i, block_at(look->block, look->index),
-                  look->block->chunks[look->index].bytes);
+    uint32_t found = choose_unseen(mover->device, mover->looks, ZEROS_AT_ONCE);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < found; i++) {
+        struct choice look = mover->looks[i];
+        struct chunk *chunk = &look.block->chunks[look.index];
+        if (block_reach(look.block, look.index) != CUDA_SUCCESS) {
+            chunk->looked = mover->device->turn; /* it has to be copied, should that work better */
+            chunk->zeros = false;
+            continue;
+        }
+        zeros_ask(zeros, count, block_at(look.block, look.index), chunk->bytes);
+        mover->looks[count++] = look;
     }
     if (!count) {
         return;
@@ -72,7 +79,7 @@ static bool begin_leaving(struct mover *mover, struct block *block, uint32_t ind
     struct lane *lane = &mover->lane;
     struct chunk *chunk = &block->chunks[index];
     CUevent done;
-    void *host = take_host(block, index);
+    void *host = block_reach(block, index) == CUDA_SUCCESS ? take_host(block, index) : NULL;
     if (!host) {
         return false;
     }
@@ -105,7 +112,7 @@ void leaving_end(struct mover *mover, bool succeeded)
         block_end(move.block, move.index);
         return;
     }
-    mover_take_off(mover, chunk, block_at(move.block, move.index));
+    mover_take_off(mover, move.block, move.index);
     chunk->host = move.host;
     chunk->zeros = false;
     mover_moved.evicted_bytes += chunk->bytes;
@@ -135,7 +142,7 @@ static bool begin_one(struct mover *mover, uint64_t *dropped)
     struct chunk *chunk = &choice.block->chunks[choice.index];
     uint64_t bytes = chunk->bytes;
     if (chunk->zeros) {
-        mover_take_off(mover, chunk, block_at(choice.block, choice.index));
+        mover_take_off(mover, choice.block, choice.index);
         *dropped += bytes;
     } else if (!mover_has_place(&mover->out)) {
         return false;

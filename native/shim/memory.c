@@ -4,10 +4,11 @@
 #include <time.h>
 
 #include "shim/blocks.h"
+#include "shim/charge.h"
 #include "shim/gate.h"
-#include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/managed.h"
+#include "shim/mappings.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -16,33 +17,9 @@
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
+#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
-
-static CUresult ask_agent(const struct device *device, uint64_t span, bool managed)
-{
-    static bool told;
-    struct link_request request = {.message.alloc = {.gpu = device->gpu, .bytes = span}};
-    request.message.alloc.flags = managed ? MW_ALLOC_MANAGED : 0;
-    link_ask(&request, sizeof(request.message.alloc), MW_ALLOC);
-    if (request.message.header.type == MW_ALLOCATED) {
-        return CUDA_SUCCESS;
-    }
-    if (request.message.refused.code != MW_REFUSAL_LIMIT && !told) {
-        told = true; /* programs try again and again */
-        say(NULL, "%s", request.message.refused.text);
-    }
-    return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static void tell_freed(struct device *device, uint64_t span, uint64_t resident, bool managed)
-{
-    struct mw_free note = {.gpu = device->gpu, .bytes = span, .resident_bytes = resident};
-    note.flags = managed ? MW_ALLOC_MANAGED : 0;
-    device->allocated_bytes -= span;
-    device->managed_bytes -= managed ? span : 0;
-    link_send(&note, sizeof(note), MW_FREE);
-}
 
 /* What is to be freed once no capture is open: waiting for the GPU would break the capture, and
  * freeing without having waited would take memory away from under running work. */
@@ -94,22 +71,36 @@ void memory_discard(struct block *block)
 {
     struct device *device = block->device;
     uint64_t span = block->span;
-    bool managed = block->managed;
     block_retire(block);
+    uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
-    tell_freed(device, span, block_destroy(block), managed);
+    charge_drop(device, span, block_destroy(block), flags);
 }
 
-/* Backs a block that stands in the table, inside the gate. */
-static CUresult back(struct block *block)
+/* The lock is free between steps: mapping many chunks takes long, and others free memory. */
+static CUresult back_in_steps(struct block *block)
+{
+    CUresult result;
+    bool whole = false;
+    lock_take(&blocks_lock);
+    block_hold(block);
+    do {
+        result = block_map(block, MAPPED_AT_ONCE, &whole);
+        lock_drop(&blocks_lock);
+        lock_take(&blocks_lock);
+    } while (result == CUDA_SUCCESS && !whole);
+    block_let_go(block);
+    lock_drop(&blocks_lock);
+    return result;
+}
+
+CUresult memory_back(struct block *block)
 {
     uint64_t began = now_ns();
     for (;;) {
         struct mw_slot *slot = gate_enter();
-        lock_take(&blocks_lock);
-        CUresult result = block_map(block);
-        lock_drop(&blocks_lock);
+        CUresult result = back_in_steps(block);
         gate_leave(slot);
         if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began > PATIENCE_NS) {
             return result;
@@ -126,7 +117,8 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     bool managed = attach != 0;
     uint64_t step = managed ? MANAGED_PAGE : GRANULE;
     uint64_t span = (bytes + step - 1) / step * step;
-    CUresult result = ask_agent(device, span, managed);
+    uint32_t flags = managed ? MW_ALLOC_MANAGED : 0;
+    CUresult result = charge_ask(device, span, flags);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -134,16 +126,16 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
         managed ? managed_make(&block, device, bytes, attach) : block_make(&block, device, bytes);
     lock_take(&blocks_lock);
     if (result != CUDA_SUCCESS) {
-        tell_freed(device, span, 0, managed);
+        charge_drop(device, span, 0, flags);
     } else if (blocks_insert(block) != 0) {
-        tell_freed(device, span, block_destroy(block), managed);
+        charge_drop(device, span, block_destroy(block), flags);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     lock_drop(&blocks_lock);
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = managed ? CUDA_SUCCESS : back(block);
+    result = managed ? CUDA_SUCCESS : memory_back(block);
     if (result != CUDA_SUCCESS) {
         LOCK_SCOPE(&blocks_lock);
         memory_discard(block);
@@ -309,8 +301,16 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     bool pooled = block && block->segment;
-    bool found = block && !pooled;
-    if (found) {
+    const struct mapping *mapping = block ? NULL : mappings_find(pointer);
+    bool found = (block && !pooled) || mapping;
+    if (mapping) {
+        *info = (struct memory_info){.base = mapping->base,
+                                     .bytes = mapping->bytes,
+                                     .ordinal = mapping->of->prop.location.id,
+                                     .mapping = true,
+                                     .handle_types = mapping->of->prop.requestedHandleTypes,
+                                     .number = mapping->of->block->born};
+    } else if (found) {
         *info = (struct memory_info){.base = block->base,
                                      .bytes = block->bytes,
                                      .context = block->context,
@@ -366,16 +366,6 @@ void memory_forget(struct device *device, CUcontext context)
 void memory_freeze(void) { lock_take(&blocks_lock); }
 
 void memory_thaw(void) { lock_drop(&blocks_lock); }
-
-void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed)
-{
-    LOCK_SCOPE(&blocks_lock);
-    struct device *device = device_of_gpu(gpu);
-    if (device) {
-        device->allocated_bytes += bytes;
-        device->managed_bytes += managed ? bytes : 0;
-    }
-}
 
 void memory_after_fork(void)
 {

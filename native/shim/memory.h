@@ -32,6 +32,8 @@ struct memory_info {
     CUcontext context; /* NULL: of none, as pools' is */
     CUdevice ordinal;
     bool managed;
+    bool mapping;          /* the program mapped it itself */
+    unsigned handle_types; /* those it may be shared by */
     CUmemoryPool pool; /* NULL: of none */
     uint64_t number;   /* never used again */
 };
@@ -50,6 +52,9 @@ struct block;
 /* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
  * outside the gate and holds no lock. */
 CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
+/* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
+ * waited for a while. */
+CUresult memory_back(struct block *block);
 /* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
  * of the world, and the agent knows. */
 void memory_discard(struct block *block);
@@ -59,8 +64,6 @@ void memory_discard(struct block *block);
 /* Locks out changes while a new agent is told the totals. */
 void memory_freeze(void);
 void memory_thaw(void);
-/* A question was answered with yes: its bytes count from now on. Control thread only. */
-void memory_admitted(uint32_t gpu, uint64_t bytes, bool managed);
 
 void memory_after_fork(void);
 

@@ -68,8 +68,8 @@ uint64_t mover_expected_ns(const struct direction *way)
     return due > now + LOOK_AGAIN_NS ? due - now : LOOK_AGAIN_NS;
 }
 
-void mover_take_off(struct mover *mover, struct chunk *chunk, CUdeviceptr at)
+void mover_take_off(struct mover *mover, struct block *block, uint32_t index)
 {
-    chunk_unmap(chunk, at);
-    mover->device->resident_bytes -= chunk->bytes;
+    block_unback(block, index);
+    mover->device->resident_bytes -= block->chunks[index].bytes;
 }

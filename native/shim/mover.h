@@ -67,7 +67,7 @@ struct move mover_end(struct direction *way, uint64_t bytes, uint64_t *busy_ns);
 /* In how many ns the oldest one should be done. */
 uint64_t mover_expected_ns(const struct direction *way);
 /* A chunk's memory goes. */
-void mover_take_off(struct mover *mover, struct chunk *chunk, CUdeviceptr at);
+void mover_take_off(struct mover *mover, struct block *block, uint32_t index);
 
 /* ---- out (leaving.c), all under blocks_lock ---- */
 

@@ -4,21 +4,26 @@
 #include <string.h>
 
 #include "simgpu/graph.h"
+#include "simgpu/resize.h"
 
+/* Of all captures: what they are, who takes part, and whether they are still valid. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_capture *open_captures;
 static unsigned open_count; /* read without the lock where none is the common case */
 static uint64_t next_id = 1;
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
+static int is_any_open(void) { return __atomic_load_n(&open_count, __ATOMIC_ACQUIRE) != 0; }
+
 void sg_capture_unref(struct sg_capture *capture)
 {
     if (__atomic_sub_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
-    if (capture->graph) {
+    if (capture->graph && !capture->into_given) {
         sg_graph_free(capture->graph);
     }
+    free(capture->loose);
     free(capture);
 }
 
@@ -27,9 +32,27 @@ static void hold(struct sg_capture *capture)
     __atomic_add_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL);
 }
 
-void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
+CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode)
 {
-    CUgraphNode *copy = count ? malloc(count * sizeof *copy) : NULL;
+    CUstreamCaptureMode before = thread_mode;
+    thread_mode = mode;
+    return before;
+}
+
+int sg_capture_uses(CUgraph graph)
+{
+    int found = 0;
+    pthread_mutex_lock(&lock);
+    for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
+        found |= capture->graph == graph;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
+{
+    CUgraphNode *copy = count ? sg_resize(NULL, count * sizeof *copy) : NULL;
     if (count) {
         memcpy(copy, nodes, count * sizeof *copy);
     }
@@ -38,9 +61,16 @@ void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
     stream->captured_count = count;
 }
 
+void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
+{
+    pthread_mutex_lock(&lock);
+    follow(stream, nodes, count);
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- what a capture does not allow ---- */
 
-CUresult sg_capture_refuse(CUstream stream, CUresult why)
+static CUresult refuse(CUstream stream, CUresult why)
 {
     if (stream->capture) {
         stream->capture->invalid = 1;
@@ -48,11 +78,26 @@ CUresult sg_capture_refuse(CUstream stream, CUresult why)
     return why;
 }
 
+CUresult sg_capture_refuse(CUstream stream, CUresult why)
+{
+    pthread_mutex_lock(&lock);
+    refuse(stream, why);
+    pthread_mutex_unlock(&lock);
+    return why;
+}
+
+CUresult sg_capture_check(CUstream stream)
+{
+    pthread_mutex_lock(&lock);
+    int invalid = stream->capture && stream->capture->invalid;
+    pthread_mutex_unlock(&lock);
+    return invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
 CUresult sg_capture_forbids(void)
 {
     CUresult result = CUDA_SUCCESS;
-    if (!__atomic_load_n(&open_count, __ATOMIC_ACQUIRE) ||
-        thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
+    if (!is_any_open() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_SUCCESS;
     }
     pthread_mutex_lock(&lock);
@@ -70,60 +115,137 @@ CUresult sg_capture_forbids(void)
     return result;
 }
 
-CUresult sg_capture_forbids_legacy(CUstream stream)
+/* With the lock held: whether one of its streams is of this context, and (if only such count) blocking. */
+static int touches(const struct sg_capture *capture, CUcontext context, int only_blocking)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (!stream->legacy || !__atomic_load_n(&open_count, __ATOMIC_ACQUIRE)) {
-        return CUDA_SUCCESS;
-    }
-    pthread_mutex_lock(&stream->context->lock);
-    for (CUstream other = stream->context->streams; other; other = other->next) {
-        if (other->capture && !(other->flags & CU_STREAM_NON_BLOCKING)) {
-            other->capture->invalid = 1;
-            result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    for (CUstream member = capture->members; member; member = member->next_member) {
+        if (member->context == context &&
+            !(only_blocking && member->flags & CU_STREAM_NON_BLOCKING)) {
+            return 1;
         }
     }
-    pthread_mutex_unlock(&stream->context->lock);
-    return result;
+    return 0;
+}
+
+static int conflicts(CUcontext context, int only_blocking, int invalidate)
+{
+    int found = 0;
+    if (!is_any_open()) {
+        return 0;
+    }
+    pthread_mutex_lock(&lock);
+    for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
+        if (touches(capture, context, only_blocking)) {
+            capture->invalid |= invalidate;
+            found = 1;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+CUresult sg_capture_forbids_context(CUcontext context)
+{
+    return conflicts(context, 0, 1) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult sg_capture_forbids_legacy(CUstream stream)
+{
+    return stream->legacy && conflicts(stream->context, 1, 1) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                              : CUDA_SUCCESS;
+}
+
+int sg_capture_blocks_legacy(CUstream stream)
+{
+    return stream->legacy && conflicts(stream->context, 1, 0);
+}
+
+CUresult sg_capture_forbids_record(const struct sg_record *record)
+{
+    if (!record->capture) {
+        return sg_capture_forbids();
+    }
+    pthread_mutex_lock(&lock);
+    record->capture->invalid = 1;
+    pthread_mutex_unlock(&lock);
+    return CUDA_ERROR_CAPTURED_EVENT;
 }
 
 /* ---- what is captured ---- */
 
+void sg_capture_node(CUstream stream, CUgraphNode node) { sg_capture_follow(stream, &node, 1); }
+
+/* Which node a piece of work becomes; what is not here cannot be captured. */
+static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
+{
+    switch (kind) {
+    case SG_OP_NOTHING:
+        *type = CU_GRAPH_NODE_TYPE_EMPTY;
+        return 1;
+    case SG_OP_KERNEL:
+        *type = CU_GRAPH_NODE_TYPE_KERNEL;
+        return 1;
+    case SG_OP_COPY:
+        *type = CU_GRAPH_NODE_TYPE_MEMCPY;
+        return 1;
+    case SG_OP_SET:
+        *type = CU_GRAPH_NODE_TYPE_MEMSET;
+        return 1;
+    case SG_OP_HOST:
+        *type = CU_GRAPH_NODE_TYPE_HOST;
+        return 1;
+    case SG_OP_RECORD:
+        *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+        return 1;
+    case SG_OP_VALUE:
+        *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+        return 1;
+    case SG_OP_GRAPH:
+        *type = CU_GRAPH_NODE_TYPE_GRAPH;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 CUresult sg_capture_op(CUstream stream, struct sg_op *op)
 {
-    static const CUgraphNodeType types[] = {
-        [SG_OP_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,
-        [SG_OP_WAIT] = CU_GRAPH_NODE_TYPE_EMPTY,
-        [SG_OP_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
-        [SG_OP_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
-        [SG_OP_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
-        [SG_OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,
-        [SG_OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-        [SG_OP_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-        [SG_OP_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
-    };
+    CUgraphNodeType type;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
     struct sg_capture *capture = stream->capture;
-    if (capture->invalid || op->kind == SG_OP_FREE || op->kind == SG_OP_PREFETCH ||
-        op->kind == SG_OP_CALLBACK) {
-        sg_op_free(op);
-        return sg_capture_refuse(stream, capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                                                          : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (!capture) { /* another thread ended it just now */
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (capture->invalid) {
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (!node_type_of(op->kind, &type)) {
+        result = refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    CUgraphNode node =
-        sg_graph_add(capture->graph, types[op->kind], op, stream->captured, stream->captured_count);
-    sg_capture_follow(stream, &node, 1);
-    return CUDA_SUCCESS;
+    if (result) {
+        sg_op_free(op);
+    } else {
+        CUgraphNode node =
+            sg_graph_add(capture->graph, type, op, stream->captured, stream->captured_count);
+        follow(stream, &node, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 CUresult sg_capture_record(CUstream stream, struct sg_record *record)
 {
-    hold(stream->capture);
-    record->capture = stream->capture;
-    record->node_count = stream->captured_count;
-    record->nodes = record->node_count ? malloc(record->node_count * sizeof *record->nodes) : NULL;
-    if (record->node_count) {
-        memcpy(record->nodes, stream->captured, record->node_count * sizeof *record->nodes);
+    pthread_mutex_lock(&lock);
+    if (stream->capture) {
+        hold(stream->capture);
+        record->capture = stream->capture;
+        record->node_count = stream->captured_count;
+        record->nodes =
+            record->node_count ? sg_resize(NULL, record->node_count * sizeof *record->nodes) : NULL;
+        if (record->node_count) {
+            memcpy(record->nodes, stream->captured, record->node_count * sizeof *record->nodes);
+        }
     }
+    pthread_mutex_unlock(&lock);
     sg_record_unref(record);
     return CUDA_SUCCESS;
 }
@@ -131,33 +253,21 @@ CUresult sg_capture_record(CUstream stream, struct sg_record *record)
 static void join(CUstream stream, struct sg_capture *capture)
 {
     hold(capture);
+    sg_stream_ref(stream);
+    stream->next_member = capture->members;
+    capture->members = stream;
     stream->capture = capture;
     stream->captured = NULL;
     stream->captured_count = 0;
 }
 
-CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
+/* What the stream captured last, and the nodes that the event stands for, each once. */
+static void follow_both(CUstream stream, const struct sg_record *record)
 {
-    if (!record->capture) { /* what was recorded outside is not there when the graph is launched */
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    }
-    if (!record->capture->open) {
-        return stream->capture ? sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
-                               : CUDA_ERROR_CAPTURED_EVENT;
-    }
-    if (stream->legacy) {
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (!stream->capture) {
-        join(stream, record->capture);
-    } else if (stream->capture != record->capture) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
-    }
-    size_t count = stream->captured_count + record->node_count;
-    CUgraphNode *both = malloc((count + 1) * sizeof *both);
-    size_t n = 0;
-    for (size_t i = 0; i < stream->captured_count; i++) {
-        both[n++] = stream->captured[i];
+    size_t n = stream->captured_count;
+    CUgraphNode *both = sg_resize(NULL, (n + record->node_count + 1) * sizeof *both);
+    if (n) {
+        memcpy(both, stream->captured, n * sizeof *both);
     }
     for (size_t i = 0; i < record->node_count; i++) {
         int there = 0;
@@ -168,9 +278,45 @@ CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
             both[n++] = record->nodes[i];
         }
     }
-    sg_capture_follow(stream, both, n);
+    follow(stream, both, n);
     free(both);
+}
+
+static CUresult wait_for(CUstream stream, struct sg_record *record)
+{
+    struct sg_capture *theirs = record->capture;
+    if (stream->capture && stream->capture->invalid) {
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
+    if (!theirs || !theirs->open) {
+        /* What was recorded outside is not there when the graph is launched. */
+        return stream->capture ? refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+                               : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->legacy) {
+        theirs->invalid = 1;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    if (stream->capture && stream->capture != theirs) {
+        theirs->invalid = 1;
+        return refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    }
+    if (theirs->invalid) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!stream->capture) {
+        join(stream, theirs);
+    }
+    follow_both(stream, record);
     return CUDA_SUCCESS;
+}
+
+CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
+{
+    pthread_mutex_lock(&lock);
+    CUresult result = wait_for(stream, record);
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 /* ---- beginning and ending ---- */
@@ -178,92 +324,96 @@ CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
 static void leave(CUstream stream)
 {
     struct sg_capture *capture = stream->capture;
+    for (CUstream *at = &capture->members; *at; at = &(*at)->next_member) {
+        if (*at == stream) {
+            *at = stream->next_member;
+            break;
+        }
+    }
     stream->capture = NULL;
-    sg_capture_follow(stream, NULL, 0);
+    follow(stream, NULL, 0);
+    sg_stream_unref(stream);
     sg_capture_unref(capture);
 }
 
 static void close_capture(struct sg_capture *capture)
 {
-    pthread_mutex_lock(&lock);
+    while (capture->members) {
+        leave(capture->members);
+    }
     for (struct sg_capture **at = &open_captures; *at; at = &(*at)->next) {
         if (*at == capture) {
             *at = capture->next;
-            open_count--;
+            __atomic_sub_fetch(&open_count, 1, __ATOMIC_RELEASE);
             break;
         }
     }
     capture->open = 0;
-    pthread_mutex_unlock(&lock);
+}
+
+static void let_loose(struct sg_capture *capture, CUstream stream)
+{
+    size_t count = capture->loose_count + stream->captured_count;
+    if (stream->captured_count) {
+        capture->loose = sg_resize(capture->loose, count * sizeof *capture->loose);
+        memcpy(capture->loose + capture->loose_count, stream->captured,
+               stream->captured_count * sizeof *capture->loose);
+        capture->loose_count = count;
+    }
 }
 
 void sg_capture_abandon(CUstream stream)
 {
-    if (stream->capture->origin == stream) {
-        close_capture(stream->capture);
+    pthread_mutex_lock(&lock);
+    struct sg_capture *capture = stream->capture;
+    if (capture && capture->origin == stream) {
+        hold(capture);
+        capture->invalid = 1;
+        close_capture(capture);
+        sg_capture_unref(capture);
+    } else if (capture) {
+        let_loose(capture, stream);
+        leave(stream);
     }
-    stream->capture->invalid = 1;
-    leave(stream);
+    pthread_mutex_unlock(&lock);
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
+CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nodes, size_t count,
+                          CUstreamCaptureMode mode)
 {
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (stream->legacy) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    if (stream->capture) {
-        return CUDA_ERROR_ILLEGAL_STATE;
-    }
     struct sg_capture *capture = calloc(1, sizeof *capture);
     if (!capture) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    capture->refs = 1;
+    pthread_mutex_lock(&lock);
+    if (stream->capture) {
+        pthread_mutex_unlock(&lock);
+        free(capture);
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
     capture->open = 1;
-    capture->graph = sg_graph_new();
+    capture->into_given = graph != NULL;
+    capture->graph = graph ? graph : sg_graph_new();
     capture->mode = mode;
     capture->origin = stream;
     capture->thread = pthread_self();
     join(stream, capture);
-    pthread_mutex_lock(&lock);
+    follow(stream, nodes, count);
     capture->id = next_id++;
     capture->next = open_captures;
     open_captures = capture;
-    open_count++;
+    __atomic_add_fetch(&open_count, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamBeginCapture(CUstream stream)
-{
-    return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-static int leads_to(CUgraphNode from, CUgraphNode node)
-{
-    if (from == node) {
-        return 1;
-    }
-    for (size_t i = 0; i < node->depend_count; i++) {
-        if (leads_to(from, node->depends[i])) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* Whatever another stream captured last must come before what the origin captured last. */
-static int joined(CUstream other, CUstream origin)
+static int is_joined(const CUgraphNode *last, size_t count, CUstream origin)
 {
-    for (size_t i = 0; i < other->captured_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         int found = 0;
         for (size_t j = 0; j < origin->captured_count && !found; j++) {
-            found = leads_to(other->captured[i], origin->captured[j]);
+            found = sg_graph_leads_to(last[i], origin->captured[j]);
         }
         if (!found) {
             return 0;
@@ -272,43 +422,32 @@ static int joined(CUstream other, CUstream origin)
     return 1;
 }
 
-CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
+static CUresult end(CUstream stream, CUgraph *out)
 {
-    CUstream stream;
-    CUresult result = CUDA_SUCCESS;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (!out) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *out = NULL;
     struct sg_capture *capture = stream->capture;
+    CUresult result = CUDA_SUCCESS;
     if (!capture) {
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     if (capture->origin != stream) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+        return refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         !pthread_equal(capture->thread, pthread_self())) {
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
-    pthread_mutex_lock(&stream->context->lock);
-    for (CUstream other = stream->context->streams; other; other = other->next) {
-        if (other->capture != capture || other == stream) {
-            continue;
-        }
-        if (!joined(other, stream)) {
-            result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-        }
-        leave(other);
-    }
-    pthread_mutex_unlock(&stream->context->lock);
-    leave(stream);
-    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the reference of beginning is still there
-    close_capture(capture);
+    hold(capture);
     if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (!is_joined(capture->loose, capture->loose_count, stream)) {
+        result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     }
+    for (CUstream other = capture->members; other && !result; other = other->next_member) {
+        if (!is_joined(other->captured, other->captured_count, stream)) {
+            result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+        }
+    }
+    close_capture(capture);
     if (!result) {
         *out = capture->graph;
         capture->graph = NULL;
@@ -317,14 +456,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     return result;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+CUresult sg_capture_end(CUstream stream, CUgraph *out)
 {
-    SG_ENTER();
-    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUstreamCaptureMode before = thread_mode;
-    thread_mode = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    CUresult result = end(stream, out);
+    pthread_mutex_unlock(&lock);
+    return result;
 }

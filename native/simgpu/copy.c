@@ -100,6 +100,10 @@ static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_si
     }
     SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu));
     SG_TRY(failure_of(copy.direction));
+    if (when == SYNC) {
+        SG_TRY(sg_capture_forbids_legacy(stream));
+        SG_TRY(sg_capture_forbids());
+    }
 
     /* Copies inside a GPU do not keep the host waiting, whatever they are called. */
     int wait = when == SYNC && copy.direction != SG_D2D && copy.direction != SG_P2P;

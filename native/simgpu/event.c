@@ -93,6 +93,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int fla
     if (stream->context->gpu != event->context->gpu) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    SG_TRY(sg_capture_check(stream));
     struct sg_record *record = sg_event_new_record(event, stream);
     if (!record) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -146,12 +147,15 @@ static CUresult ask(CUevent event, int wait)
     SG_TRY(find(event));
     struct sg_record *record = sg_event_record_of(event);
     if (!record) {
+        SG_TRY(sg_capture_forbids());
         return event->context->broken;
     }
-    CUresult result = CUDA_SUCCESS;
-    if (record->capture) {
-        result = CUDA_ERROR_CAPTURED_EVENT;
-    } else if (wait && record->number != UINT64_MAX) {
+    CUresult result = sg_capture_forbids_record(record);
+    if (result) {
+        sg_record_unref(record);
+        return result;
+    }
+    if (wait && record->number != UINT64_MAX) {
         sg_stream_wait(record->stream, record->number);
         sg_pools_synchronised();
     } else if (!sg_stream_done(record->stream, record->number)) {
@@ -179,6 +183,8 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
     CUresult result = CUDA_SUCCESS;
     if (!from || !to || !from->timed || !to->timed) {
         result = CUDA_ERROR_INVALID_HANDLE;
+    } else if (from->capture || to->capture) {
+        result = CUDA_ERROR_CAPTURED_EVENT;
     } else if (!sg_stream_done(from->stream, from->number) ||
                !sg_stream_done(to->stream, to->number)) {
         result = CUDA_ERROR_NOT_READY;

@@ -60,6 +60,28 @@ void sg_graph_free(CUgraph graph)
     free(graph);
 }
 
+static int reaches(CUgraphNode from, CUgraphNode node, unsigned visit)
+{
+    if (from == node) {
+        return 1;
+    }
+    if (node->visit == visit) {
+        return 0;
+    }
+    node->visit = visit;
+    for (size_t i = 0; i < node->depend_count; i++) {
+        if (reaches(from, node->depends[i], visit)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int sg_graph_leads_to(CUgraphNode from, CUgraphNode node)
+{
+    return reaches(from, node, ++node->graph->visits);
+}
+
 int sg_graph_unlink(CUgraphNode from, CUgraphNode to)
 {
     for (size_t i = 0; i < to->depend_count; i++) {

@@ -15,12 +15,13 @@ struct CUgraphNode_st {
     size_t depend_count;
     unsigned id;
     int disabled, mark;
+    unsigned visit; /* of the last search that came here */
 };
 
 struct CUgraph_st {
     CUgraphNode first, *last;
     size_t count;
-    unsigned next_id;
+    unsigned next_id, visits;
     int owned; /* by a node or a launchable graph: not for the program to destroy */
 };
 
@@ -29,7 +30,8 @@ CUgraphNode sg_graph_add(CUgraph graph, CUgraphNodeType type, struct sg_op *op,
                          const CUgraphNode *depends, size_t count);
 void sg_graph_free(CUgraph graph);
 void sg_graph_remove(CUgraphNode node);
-int sg_graph_unlink(CUgraphNode from, CUgraphNode to); /* 1: there was such an edge */
+int sg_graph_leads_to(CUgraphNode from, CUgraphNode node); /* along edges, or the same */
+int sg_graph_unlink(CUgraphNode from, CUgraphNode to);     /* 1: there was such an edge */
 
 /* A copy is apart from its original; sg_graph_copy_of: what became of a node there, NULL: nothing. */
 CUgraph sg_graph_copy(CUgraph graph);

@@ -68,6 +68,7 @@ CUresult cuMemFreeHost(void *address)
     if (!address) {
         return CUDA_SUCCESS;
     }
+    SG_TRY(sg_capture_forbids());
     SG_TRY(sg_context_drain(context));
     struct sg_range *range = take_out(address, SG_HOST);
     if (!range) {
@@ -85,6 +86,7 @@ CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags)
     if (!address || !bytes || flags & ~15u || sg_address_is_device(base)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    SG_TRY(sg_capture_forbids());
     struct sg_range *range = calloc(1, sizeof *range);
     if (!range) {
         return CUDA_ERROR_OUT_OF_MEMORY;

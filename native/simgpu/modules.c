@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simgpu/capture.h"
 #include "simgpu/module.h"
 #include "simgpu/stream.h"
 
@@ -14,6 +15,7 @@ struct CUlib_st {
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
     SG_CONTEXT(context);
+    SG_TRY(sg_capture_forbids());
     return sg_module_load(out, image, context);
 }
 
@@ -32,6 +34,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *out, const void *image)
 CUresult cuModuleLoad(CUmodule *out, const char *path)
 {
     SG_CONTEXT(context);
+    SG_TRY(sg_capture_forbids());
     return sg_module_load_file(out, path, context);
 }
 
@@ -41,6 +44,7 @@ CUresult cuModuleUnload(CUmodule module)
     if (!sg_handle_is(module, SG_MODULE) || module->library) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    SG_TRY(sg_capture_forbids());
     if (module->context && !module->context->destroyed) {
         sg_context_drain(module->context);
     }

@@ -51,7 +51,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxSynchronize(void)
 {
     SG_CONTEXT(context);
-    SG_TRY(sg_capture_forbids());
+    SG_TRY(sg_capture_forbids_context(context));
     SG_TRY(sg_context_drain(context));
     sg_pools_synchronised();
     return CUDA_SUCCESS;
@@ -60,7 +60,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     SG_TRY(named(context, &context));
-    SG_TRY(sg_capture_forbids());
+    SG_TRY(sg_capture_forbids_context(context));
     SG_TRY(sg_context_drain(context));
     sg_pools_synchronised();
     return CUDA_SUCCESS;

@@ -26,6 +26,7 @@ struct CUstream_st {
     pthread_cond_t work;
     pthread_t thread;
     struct sg_capture *capture; /* NULL unless it captures */
+    CUstream next_member;       /* of its capture */
     CUgraphNode *captured;      /* what the next captured work follows */
     size_t captured_count;
 };

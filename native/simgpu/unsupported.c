@@ -31,9 +31,6 @@ CALL(cuMemcpy3DBatchAsync,
       unsigned long long flags UNUSED, CUstream stream UNUSED))
 CALL(cuMemcpy3DBatchAsync_v2, (size_t count UNUSED, CUDA_MEMCPY3D_BATCH_OP *ops UNUSED,
                                unsigned long long flags UNUSED, CUstream stream UNUSED))
-CALL(cuStreamBeginCaptureToGraph,
-     (CUstream stream UNUSED, CUgraph graph UNUSED, const CUgraphNode *dependencies UNUSED,
-      const CUgraphEdgeData *data UNUSED, size_t count UNUSED, CUstreamCaptureMode mode UNUSED))
 CALL(cuGraphDebugDotPrint,
      (CUgraph graph UNUSED, const char *path UNUSED, unsigned int flags UNUSED))
 

@@ -64,6 +64,7 @@ enum mw_type {
     MW_MODE = 29,       /* < how memory is allocated from now on */
     MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
+    MW_KEEP = 34,       /* > so many bytes that were allocated never leave from now on */
 };
 
 /* mw_welcome.flags */
@@ -148,7 +149,7 @@ struct mw_attached {
     uint64_t chunk_bytes; /* the largest chunk to back allocations with */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT */
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT, MW_KEEP */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;

@@ -62,7 +62,9 @@ def run(program: Path, env: dict[str, str], *args: object) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("what", ["streams", "vmm", "lookup", "graphs", "fork", "modules", "pools"])
+@pytest.mark.parametrize(
+    "what", ["streams", "vmm", "lookup", "graphs", "capture", "fork", "modules", "pools"]
+)
 def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -> None:
     assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
 

@@ -243,6 +243,11 @@ def _free(node: Node, client: Client, message: Free) -> None:
     node.sample(client, message.gpu)
 
 
+def _keep(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Kept(client.number, message.gpu, message.bytes))
+
+
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
@@ -336,6 +341,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.ALLOC): _alloc,
     int(Type.NEED): _need,
     int(Type.FREE): _free,
+    int(Type.KEEP): _keep,
     int(Type.WANT): _want,
     int(Type.RESTORED): _restored,
     int(Type.RESIDENT): _resident,

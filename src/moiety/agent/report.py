@@ -83,6 +83,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 restored_bytes=counters.restored_bytes,
                 zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
+                pinned_bytes=on.pinned_bytes if on else 0,
             )
         )
     return rows

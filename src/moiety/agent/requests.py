@@ -214,6 +214,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """left the GPU without being copied, because they were zeros"""
     managed_bytes: int = 0
     """of the allocated ones, those that the driver pages"""
+    pinned_bytes: int = 0
+    """of the allocated ones, those that never leave: others can see them, say"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):

@@ -271,6 +271,11 @@ class Arbiter:
             tenant.counted[event.gpu] -= event.resident_bytes
         tenant.trim(event.gpu)
 
+    def _kept(self, event: ev.Kept) -> None:
+        if entry := self._ledger.entry(event.tenant, event.gpu):
+            most = entry.allocated_bytes - entry.managed_bytes
+            entry.pinned_bytes = min(most, entry.pinned_bytes + event.bytes)
+
     def _wanted(self, event: ev.Wanted) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
             if tenant.holds:
@@ -430,6 +435,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Asked: Arbiter._asked,
     ev.Needed: Arbiter._needed,
     ev.Freed: Arbiter._freed,
+    ev.Kept: Arbiter._kept,
     ev.Wanted: Arbiter._wanted,
     ev.Restored: Arbiter._restored,
     ev.Residency: Arbiter._residency,

@@ -117,6 +117,18 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """So many `bytes` of what a process has can not leave from now on: others can see them.
+
+    Freed like bytes that were pinned when they were asked for.
+    """
+
+    tenant: int
+    gpu: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """A thread of the process stands at the closed gate."""
 
@@ -233,6 +245,7 @@ Event = (
     | Asked
     | Needed
     | Freed
+    | Kept
     | Wanted
     | Restored
     | Residency

@@ -22,6 +22,8 @@ class TenantGpuView:
     residue_bytes: int
     limit_bytes: int
     managed_bytes: int = 0
+    pinned_bytes: int = 0
+    """of the allocated ones, those that never leave"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
                 residue_bytes=on.residue_bytes,
                 limit_bytes=on.limit_bytes,
                 managed_bytes=on.managed_bytes,
+                pinned_bytes=on.pinned_bytes,
             )
             for gpu, on in tenant.gpus.items()
         },

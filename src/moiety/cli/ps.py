@@ -43,6 +43,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
+    "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload,

@@ -55,6 +55,7 @@ class Type(IntEnum):
     MODE = 29
     LIMIT = 30
     NEED = 31
+    KEEP = 34
 
 
 class WelcomeFlag(IntFlag):

@@ -154,6 +154,7 @@ class Amount(Message, frozen=True):
         Type.EVICT,
         Type.ALLOCATED,
         Type.LIMIT,
+        Type.KEEP,
     )
 
     gpu: int = 0

@@ -223,3 +223,15 @@ def test_a_failed_eviction_is_tried_again_later(node: SimulatedNode) -> None:
     node.tick(11.0)
     node.settle()
     assert first.is_open
+
+
+def test_memory_that_others_can_see_is_not_ordered_out(node: SimulatedNode) -> None:
+    first, second = taken_turns(node, [[10] * 4, [10] * 4])
+    node.feed(ev.Kept(second.number, 0, 20))
+    (kept,) = (v for v in node.arbiter.tenants() if v.tenant == second.number)
+    assert kept.gpus[0].pinned_bytes == 20
+    node.feed(ev.Freed(second.number, 0, 10, 10, pinned=True))
+    (kept,) = (v for v in node.arbiter.tenants() if v.tenant == second.number)
+    assert kept.gpus[0].pinned_bytes == 10
+    assert kept.gpus[0].allocated_bytes == 30
+    assert first.number != second.number

@@ -1,0 +1,73 @@
+"""Programs that map their memory themselves: it moves like all other, and behaves as without us."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node, finish
+
+from .conftest import NATIVE, ROOT
+
+MIB = 1 << 20
+GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
+FOREVER = "1000000"
+
+MakeNode = Callable[[str], Node]
+
+
+@pytest.fixture(scope="module")
+def build(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("vmm")
+    flags = (f"-I{NATIVE}", str(native / "simgpu" / "libcuda.so.1"), "-ldl", "-lpthread")
+
+    def make(name: str) -> Path:
+        source = ROOT / "tests" / "native" / "programs" / f"{name}.c"
+        return compile_c([source], folder / name, flags=flags)
+
+    return make
+
+
+def handoffs(node: Node) -> int:
+    return sum(row["handoffs"] for row in node.json("ps"))
+
+
+@pytest.mark.slow
+def test_memory_mapped_in_every_way_is_right_after_hundreds_of_hand_offs(
+    make_node: MakeNode, build: Callable[[str], Path], programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK)
+    running = [
+        node.run([build("vmm_turns"), kernels, FOREVER, "5"], env={"MOIETY_SIMGPU_POISON": "1"}),
+        node.run([programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0", "7"]),
+    ]
+    node.until(lambda: handoffs(node) >= 200, "200 leases were granted")
+    (mapped,) = (row for row in node.json("ps") if row["program"] == "vmm_turns")
+    assert not mapped["pinned"]
+    assert mapped["pinned_bytes"] == 2 * MIB, "what it exported"
+    assert mapped["evicted_bytes"] > 50 * 20 * MIB
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        code, out, err = finish(process)
+        assert (code, out) == (0, "0 words wrong\n"), err
+
+
+def test_mistakes_are_answered_as_without_us(
+    make_node: MakeNode, build: Callable[[str], Path]
+) -> None:
+    program = build("vmm_errors")
+    node = make_node(GPU)
+    node.start_agent()
+    alone = finish(node.run_alone([program]))
+    shared = finish(node.run([program]))
+    assert alone[0] == 0, alone[2]
+    assert alone[1].count("\n") > 100
+    assert shared[1].splitlines() == alone[1].splitlines()
+    node.until(lambda: not node.json("ps"), "the program has left")
