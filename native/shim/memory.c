@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shim/allocation.h"
 #include "shim/blocks.h"
 #include "shim/charge.h"
 #include "shim/gate.h"
