@@ -9,6 +9,10 @@ const char *const calls_names[ENTRY_COUNT] = {
 #define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
 #define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
 #include "cuda/cuda_calls.def"
+#define PLAIN(class, name, symbol, since) #symbol,
+#define PLAIN_DS(class, name, symbol, since, since_ptds) #symbol, #symbol "_ptds",
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) #symbol, #symbol "_ptsz",
+#include "cuda/plain_calls.def"
 };
 // NOLINTEND(bugprone-suspicious-missing-comma)
 
@@ -17,6 +21,7 @@ void *const calls_ours[ENTRY_COUNT] = {
 #define CUDA_CALL_DS(name, parameters, arguments) (void *)name, (void *)name##_ptds,
 #define CUDA_CALL_SZ(name, parameters, arguments) (void *)name, (void *)name##_ptsz,
 #include "cuda/cuda_calls.def"
+    /* Those of plain_calls.def have no parameters that could be written down: the driver's own are handed out. */
 };
 
 /* A call that the driver makes of another one of its functions is not the program's. */

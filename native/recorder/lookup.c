@@ -59,7 +59,7 @@ bool calls_load(void)
 static void *substitute(void *found)
 {
     for (int i = 0; calls_load() && i < ENTRY_COUNT; i++) {
-        if (real_entries[i] == found) {
+        if (real_entries[i] == found && calls_ours[i]) {
             return calls_ours[i];
         }
     }
@@ -116,8 +116,10 @@ static CUresult answer(const char *symbol, void **function, int version, cuuint6
     *function = substitute(found);
     if (*function == found) {
         enum entry entry = versions_find(symbol, version, flags);
-        trace_remark(entry == ENTRY_COUNT ? "unseen" : "not-exported", symbol);
-        if (entry != ENTRY_COUNT && real_entries[entry] == (void *)not_supported) {
+        trace_remark(entry == ENTRY_COUNT || !calls_ours[entry] ? "unseen" : "not-exported",
+                     symbol);
+        if (entry != ENTRY_COUNT && calls_ours[entry] &&
+            real_entries[entry] == (void *)not_supported) {
             real_entries[entry] = found;
             *function = calls_ours[entry];
         }
