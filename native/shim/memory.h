@@ -34,8 +34,8 @@ struct memory_info {
     bool managed;
     bool mapping;          /* the program mapped it itself */
     unsigned handle_types; /* those it may be shared by */
-    CUmemoryPool pool; /* NULL: of none */
-    uint64_t number;   /* never used again */
+    CUmemoryPool pool;     /* NULL: of none */
+    uint64_t number;       /* never used again */
 };
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
