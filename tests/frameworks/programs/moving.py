@@ -1,4 +1,4 @@
-"""Tensors whose every word can be foretold, written, copied, freed and read back until told to stop.
+"""Tensors whose words can be foretold, written, copied, freed and read back until told to stop.
 
 usage: moving.py MIB SEED       SIGUSR1: enough; it looks at all of them once more and ends
 
@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 MIB = 1 << 20
 SIZES = [4096, 96 << 10, 1 * MIB, 3 * MIB, 12 * MIB]
