@@ -2,6 +2,7 @@
  * with moiety as without it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cuda/cuda_calls.h"
