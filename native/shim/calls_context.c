@@ -4,6 +4,7 @@
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
@@ -57,6 +58,7 @@ static bool may_try_again(CUresult result, struct device *device, unsigned *atte
 static void context_gone(struct device *device, CUcontext context)
 {
     memory_forget(device, context);
+    imports_forget(context);
     device_detach_unused(device);
 }
 

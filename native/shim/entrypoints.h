@@ -30,6 +30,11 @@
 #define CLASS_cuMemFree_v2 OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
+#define CLASS_cuIpcCloseMemHandle OWN
+#define CLASS_cuIpcGetMemHandle OWN
+#define CLASS_cuIpcOpenEventHandle OWN
+#define CLASS_cuIpcOpenMemHandle OWN
+#define CLASS_cuIpcOpenMemHandle_v2 OWN
 #define CLASS_cuMemAddressFree OWN
 #define CLASS_cuMemCreate OWN
 #define CLASS_cuMemExportToShareableHandle OWN
@@ -129,9 +134,6 @@
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
-#define CLASS_cuIpcGetMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle_v2 PIN
 #define CLASS_cuGraphAddMemAllocNode PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
@@ -281,9 +283,7 @@
 #define CLASS_cuMemPoolSetAttribute PASS
 #define CLASS_cuMemPoolTrimTo PASS
 #define CLASS_cuMemSetMemPool PASS
-#define CLASS_cuIpcCloseMemHandle PASS
 #define CLASS_cuIpcGetEventHandle PASS
-#define CLASS_cuIpcOpenEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS
 #define CLASS_cuMemFreeHost PASS
 #define CLASS_cuMemHostAlloc PASS
