@@ -83,6 +83,14 @@ BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
               (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
                const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
               (stream, graph, nodes, edges, count, mode))
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph,
+              (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+               CUgraphRecaptureCallback callback, void *user_data),
+              (stream, mode, graph, callback, user_data))
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph_ptsz,
+              (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+               CUgraphRecaptureCallback callback, void *user_data),
+              (stream, mode, graph, callback, user_data))
 END_CAPTURE(cuStreamEndCapture, cuStreamIsCapturing)
 END_CAPTURE(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
 

@@ -206,7 +206,7 @@ class Exports:
             del self._by_token[export.token]
 
     def left(self, client: Client) -> None:
-        """A process is gone, and the arbiter knows: its memory stays with who has it open, and what it had open closes."""
+        """A process is gone, and the arbiter knows: what it had open closes."""
         for export in list(self._by_token.values()):
             if client.number in export.importers:
                 self._close(export, client.number)
