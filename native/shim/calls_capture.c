@@ -7,6 +7,7 @@
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 
 /* Streams in which a capture began: destroying one of them ends its capture as well. Beyond this
@@ -98,6 +99,7 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     bool captured = remove_origin(stream);
     pace_forget_stream(stream);
+    pools_forget_stream(stream);
     CUresult result = real(stream);
     if (captured && result == CUDA_SUCCESS) {
         gate_capture_ended();

@@ -61,7 +61,7 @@ static CUresult mark(CUdeviceptr pointer, struct export **made, bool *known)
 {
     CUdeviceptr base = 0;
     struct block *block = blocks_find(pointer);
-    if (!block || block->managed || !memory_base(block, pointer, &base)) {
+    if (!block || block->managed || block->segment || !memory_base(block, pointer, &base)) {
         return CUDA_ERROR_NOT_FOUND;
     }
     for (struct export *each = exports; each; each = each->next) {

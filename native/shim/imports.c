@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/blocks.h"
 #include "shim/gate.h"
 #include "shim/link.h"
 #include "shim/lock.h"
@@ -20,6 +21,7 @@ struct import {
     CUdeviceptr pointer; /* that the program has */
     uint32_t opens;
     uint32_t gpu;
+    uint64_t number; /* never used again */
 };
 
 /* What a thread waits for; the control thread fills it in. */
@@ -163,7 +165,8 @@ static CUresult make(const struct token *token, CUcontext context, struct import
                                   .context = context,
                                   .bytes = share->bytes,
                                   .opens = 1,
-                                  .gpu = share->gpu};
+                                  .gpu = share->gpu,
+                                  .number = blocks_number()};
         REAL(cuCtxGetDevice)(&import->device);
         result = map(import, &arrival, share->piece_bytes);
         import->pointer = import->base + share->offset;
@@ -246,13 +249,17 @@ bool imports_close(CUdeviceptr pointer, CUresult *result)
     return found;
 }
 
-bool imports_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
+bool imports_describe(CUdeviceptr pointer, struct memory_info *info)
 {
     LOCK_SCOPE(&lock);
     for (const struct import *each = imports; each; each = each->next) {
         if (pointer >= each->base && pointer < each->base + each->bytes) {
-            *base = each->base;
-            *bytes = each->bytes;
+            *info = (struct memory_info){.base = each->base,
+                                         .bytes = each->bytes,
+                                         .context = each->context,
+                                         .ordinal = each->device,
+                                         .imported = true,
+                                         .number = each->number};
             return true;
         }
     }

@@ -13,8 +13,9 @@
 CUresult imports_open(const struct token *token, CUdeviceptr *pointer);
 /* Gives it back once; false: it is none of ours. */
 bool imports_close(CUdeviceptr pointer, CUresult *result);
-/* What it is part of; false: it is none of ours. */
-bool imports_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
+struct memory_info;
+/* What the pointer points to; false: it is none of ours. */
+bool imports_describe(CUdeviceptr pointer, struct memory_info *info);
 /* The context is gone, and all that was opened for it. */
 void imports_forget(CUcontext context);
 /* A new agent is told what is open. */

@@ -25,7 +25,22 @@ void memory_set_mode(uint32_t wanted);
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
+/* What is known of an allocation. */
+struct memory_info {
+    CUdeviceptr base;
+    size_t bytes;      /* as asked for */
+    CUcontext context; /* NULL: of none, as pools' is */
+    CUdevice ordinal;
+    bool managed;
+    bool mapping;          /* the program mapped it itself */
+    bool imported;         /* opened: another process made it */
+    unsigned handle_types; /* those it may be shared by */
+    CUmemoryPool pool;     /* NULL: of none */
+    uint64_t number;       /* never used again */
+};
 /* The allocation that `pointer` points into; false if it is not ours. */
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
 uint64_t memory_allocated(const struct device *device);
@@ -35,6 +50,9 @@ void memory_forget(struct device *device, CUcontext context);
 /* ---- for what else is made of blocks ---- */
 
 struct block;
+/* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
+ * outside the gate and holds no lock. */
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);
