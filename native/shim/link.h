@@ -27,6 +27,7 @@ union link_message {
     struct mw_arena arena;
     struct mw_mode mode;
     struct mw_share share;
+    struct mw_unknown unknown;
     unsigned char bytes[512];
 };
 

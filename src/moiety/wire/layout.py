@@ -19,6 +19,7 @@ TOKEN_BYTES: Final = 32
 PIECES_MAX: Final = 8
 GPUS_MAX: Final = 32
 SLOTS_MAX: Final = 1024
+UNKNOWN_MAX: Final = 32
 LEASE_BYTES: Final = 4096
 LEASE_OPEN: Final = 1
 
@@ -61,6 +62,7 @@ class Type(IntEnum):
     EXPORT = 35
     IMPORT = 36
     UNSHARE = 37
+    UNKNOWN = 40
 
 
 class WelcomeFlag(IntFlag):
@@ -178,6 +180,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_share": (
         HEADER,

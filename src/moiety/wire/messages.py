@@ -283,6 +283,19 @@ class SharedMemory(Message, frozen=True):
     pieces: int = 0
 
 
+class Unknown(Message, frozen=True):
+    """Something of the driver was used that the shim does not know, so often until now."""
+
+    LAYOUT = "mw_unknown"
+    TYPES = (Type.UNKNOWN,)
+    TEXT_BYTES = 64
+
+    type: int = Type.UNKNOWN
+    serial: int = 0
+    calls: int = 0
+    name: str = ""
+
+
 class Mode(Message, frozen=True):
     """How memory is allocated from now on."""
 
@@ -309,6 +322,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pace,
     ArenaNote,
     Pinned,
+    Unknown,
     Mode,
     SharedMemory,
 )
