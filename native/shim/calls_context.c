@@ -4,6 +4,7 @@
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
@@ -72,6 +73,7 @@ static void context_gone(struct device *device, CUcontext context)
 {
     pools_forget_context(device, context);
     memory_forget(device, context);
+    imports_forget(context);
     device_detach_unused(device);
 }
 

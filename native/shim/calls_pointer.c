@@ -54,7 +54,7 @@ static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUde
         answer->word = info->bytes;
         return TOLD;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        answer->truth = !info->pool && !info->mapping;
+        answer->truth = !info->pool && !info->mapping && !info->imported;
         answer->bytes = sizeof(bool);
         return TOLD;
     case CU_POINTER_ATTRIBUTE_MAPPED:

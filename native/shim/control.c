@@ -15,7 +15,9 @@
 #include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
+#include "shim/exports.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
@@ -227,6 +229,16 @@ static void carry_out(const union link_message *message)
     case MW_PACE:
         pace_set(message->pace.queue_us);
         break;
+    case MW_EXPORT:
+        if (message->share.flags & MW_SHARE_ASKED) {
+            exports_asked(&message->share);
+        } else {
+            answer(message);
+        }
+        break;
+    case MW_IMPORT:
+        imports_pieces(&message->share);
+        break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
     case MW_REFUSED:
@@ -312,6 +324,8 @@ static void in_forked_child(void)
     gate_after_fork();
     pace_after_fork();
     memory_after_fork();
+    exports_after_fork();
+    imports_after_fork();
     arena_after_fork();
     segments_after_fork();
     swap_after_fork();

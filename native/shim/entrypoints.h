@@ -43,6 +43,11 @@
 #define CLASS_cuPointerGetAttributes OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
+#define CLASS_cuIpcCloseMemHandle OWN
+#define CLASS_cuIpcGetMemHandle OWN
+#define CLASS_cuIpcOpenEventHandle OWN
+#define CLASS_cuIpcOpenMemHandle OWN
+#define CLASS_cuIpcOpenMemHandle_v2 OWN
 #define CLASS_cuMemGetInfo OWN
 #define CLASS_cuMemAddressFree OWN
 #define CLASS_cuMemCreate OWN
@@ -153,9 +158,6 @@
 #define CLASS_cuMulticastBindAddr_v2 PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
-#define CLASS_cuIpcGetMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle_v2 PIN
 #define CLASS_cuGraphAddMemAllocNode PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
@@ -298,9 +300,7 @@
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
 #define CLASS_cuMemPoolSetAccess PASS
 #define CLASS_cuMemSetMemPool PASS
-#define CLASS_cuIpcCloseMemHandle PASS
 #define CLASS_cuIpcGetEventHandle PASS
-#define CLASS_cuIpcOpenEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS
 #define CLASS_cuMemFreeHost PASS
 #define CLASS_cuMemHostAlloc PASS

@@ -6,7 +6,9 @@
 #include "shim/allocation.h"
 #include "shim/blocks.h"
 #include "shim/charge.h"
+#include "shim/exports.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
@@ -73,10 +75,12 @@ void memory_discard(struct block *block)
     struct device *device = block->device;
     uint64_t span = block->span;
     block_retire(block);
+    struct export *exports = exports_take(block);
     uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
     charge_drop(device, span, block_destroy(block), flags);
+    exports_end(exports);
 }
 
 /* The lock is free between steps: mapping many chunks takes long, and others free memory. */
@@ -217,8 +221,7 @@ CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned at
 
 void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
-/* As the driver's own does. Without a lease nothing is running, and it returns at once. */
-static CUresult wait_for_work(CUcontext context)
+CUresult memory_await(CUcontext context)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
@@ -239,6 +242,7 @@ static CUresult free_now(CUdeviceptr pointer)
     struct block *block = blocks_find(pointer);
     bool empty = false;
     if (block && block->slab && slab_give_back(block, pointer, &empty)) {
+        exports_freed(pointer);
         if (empty) {
             slab_drop(block);
             memory_discard(block);
@@ -273,7 +277,7 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         memory_capture_ended(); /* it may have, meanwhile */
         return true;
     }
-    *result = wait_for_work(context);
+    *result = memory_await(context);
     if (*result == CUDA_SUCCESS) {
         *result = free_now(pointer);
     }
@@ -290,11 +294,19 @@ void memory_capture_ended(void)
         if (!next) {
             return;
         }
-        if (wait_for_work(next->context) == CUDA_SUCCESS) {
+        if (memory_await(next->context) == CUDA_SUCCESS) {
             free_now(next->pointer);
         }
         free(next);
     }
+}
+
+bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base)
+{
+    size_t bytes;
+    uint64_t number;
+    *base = block->base;
+    return !block->slab || slab_range(block, pointer, base, &bytes, &number);
 }
 
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
@@ -324,6 +336,9 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
         found = found && pointer < info->base + info->bytes;
     }
     lock_drop(&blocks_lock);
+    if (!block && !mapping) {
+        return imports_describe(pointer, info);
+    }
     return pooled ? pool_describe(pointer, info) : found;
 }
 

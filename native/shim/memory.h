@@ -33,6 +33,7 @@ struct memory_info {
     CUdevice ordinal;
     bool managed;
     bool mapping;          /* the program mapped it itself */
+    bool imported;         /* opened: another process made it */
     unsigned handle_types; /* those it may be shared by */
     CUmemoryPool pool;     /* NULL: of none */
     uint64_t number;       /* never used again */
@@ -55,6 +56,12 @@ CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);
+/* Waits for the work of a context, as freeing does; nothing runs without a lease, so it returns at
+ * once there. */
+CUresult memory_await(CUcontext context);
+/* With blocks_lock held: where the allocation in a block begins that `pointer` points into; false:
+ * there is none. */
+bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base);
 /* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
  * of the world, and the agent knows. */
 void memory_discard(struct block *block);

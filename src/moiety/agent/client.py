@@ -25,6 +25,7 @@ class Client:
     started: int
     pidfd: int
     program: str
+    uid: int
     connection: Connection
     page: LeasePage
     share: Share

@@ -37,6 +37,7 @@ from moiety.wire.messages import (
     OtherVersion,
     Pinned,
     Refused,
+    SharedMemory,
     Unknown,
     Welcome,
     decode,
@@ -110,6 +111,7 @@ class Conversation:
             started=started,
             pidfd=self._pidfd,
             program=self._name or hello.program or processes.name_of(self._peer.pid),
+            uid=self._peer.uid,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
@@ -257,6 +259,18 @@ def _keep(node: Node, client: Client, message: Amount) -> None:
     node.feed(ev.Kept(client.number, message.gpu, message.bytes))
 
 
+def _export(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.exported(client, message)
+
+
+def _import(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.wanted(client, message)
+
+
+def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.ended(client, message)
+
+
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
@@ -359,6 +373,9 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.NEED): _need,
     int(Type.FREE): _free,
     int(Type.KEEP): _keep,
+    int(Type.EXPORT): _export,
+    int(Type.IMPORT): _import,
+    int(Type.UNSHARE): _unshare,
     int(Type.WANT): _want,
     int(Type.RESTORED): _restored,
     int(Type.RESIDENT): _resident,

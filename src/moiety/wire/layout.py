@@ -15,6 +15,8 @@ VERSION: Final = 1
 NAME_BYTES: Final = 64
 TEXT_BYTES: Final = 240
 UUID_BYTES: Final = 16
+TOKEN_BYTES: Final = 32
+PIECES_MAX: Final = 8
 GPUS_MAX: Final = 32
 SLOTS_MAX: Final = 1024
 UNKNOWN_MAX: Final = 32
@@ -57,6 +59,9 @@ class Type(IntEnum):
     LIMIT = 30
     NEED = 31
     KEEP = 34
+    EXPORT = 35
+    IMPORT = 36
+    UNSHARE = 37
     UNKNOWN = 40
 
 
@@ -79,6 +84,14 @@ class AllocFlag(IntFlag):
 
     PINNED = 1
     MANAGED = 2
+
+
+class ShareFlag(IntFlag):
+    """`mw_share.flags`."""
+
+    ASKED = 1
+    HELD = 2
+    GONE = 4
 
 
 class MemoryMode(IntEnum):
@@ -169,6 +182,17 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
+    "mw_share": (
+        HEADER,
+        ("token", f"{TOKEN_BYTES}s"),
+        ("gpu", "I"),
+        ("flags", "I"),
+        ("bytes", "Q"),
+        ("piece_bytes", "Q"),
+        ("offset", "Q"),
+        ("first", "I"),
+        ("pieces", "I"),
+    ),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
         ("depth", "I"),

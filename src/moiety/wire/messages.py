@@ -15,6 +15,7 @@ from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     MAGIC,
+    TOKEN_BYTES,
     VERSION,
     Type,
     offsets,
@@ -263,6 +264,25 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
+class SharedMemory(Message, frozen=True):
+    """Something about memory that one process exports and others open; what, is the type's.
+
+    An IMPORT with pieces brings their descriptors, in order.
+    """
+
+    LAYOUT = "mw_share"
+    TYPES = (Type.EXPORT, Type.IMPORT, Type.UNSHARE)
+
+    token: bytes = bytes(TOKEN_BYTES)
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+    piece_bytes: int = 0
+    offset: int = 0
+    first: int = 0
+    pieces: int = 0
+
+
 class Unknown(Message, frozen=True):
     """Something of the driver was used that the shim does not know, so often until now."""
 
@@ -304,6 +324,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pinned,
     Unknown,
     Mode,
+    SharedMemory,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
 _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
