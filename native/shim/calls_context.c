@@ -1,6 +1,7 @@
 /* Start, devices and contexts: where the agent learns which GPUs a process uses. */
 #include <time.h>
 
+#include "shim/captures.h"
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
@@ -10,6 +11,7 @@
 #include "shim/real.h"
 #include "shim/room.h"
 #include "shim/say.h"
+#include "shim/streams.h"
 
 /* How long creating a context waits for memory that the driver still counts as used. */
 #define PATIENCE_NS 3000000000ull
@@ -102,6 +104,13 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v4)(context, params, flags, dev));
 }
 
+static void forget(CUcontext context)
+{
+    pace_forget_context(context);
+    captures_forget_context(context);
+    streams_forget_context(context);
+}
+
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
@@ -110,7 +119,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     }
     lock_take(&contexts_lock);
     bool known = device_remove_context(context, &device);
-    pace_forget_context(context);
+    forget(context);
     CUresult result = real(context);
     if (known && result != CUDA_SUCCESS) {
         device_add_context(device, context);
@@ -163,7 +172,7 @@ static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
         context = device->primary;
         device->primary = NULL;
         gone = device_remove_context(context, &device);
-        pace_forget_context(context);
+        forget(context);
     }
     lock_drop(&contexts_lock);
     if (gone) {

@@ -25,6 +25,8 @@ void memory_set_mode(uint32_t wanted);
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
+/* Control thread: the same while one is open, once nothing runs on a GPU. */
+void memory_drained(void);
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
