@@ -14,6 +14,7 @@ once in each quantum), stand in the notes.
 from __future__ import annotations
 
 import statistics
+import subprocess
 import tempfile
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ SECONDS = 8
 LONE_S = 60
 PAUSE_S = 0.004
 """how long the waiting program sleeps, and the agent with it"""
+EXCHANGES = 500
 NS = 1e-9
 
 
@@ -176,7 +178,10 @@ def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[F
     values = {"median": statistics.median(times), "p99": percentile(times, 0.99)}
     baselines = {"median": statistics.median(plain), "p99": percentile(plain, 0.99)}
     warm_us, cold_us = decision_us(0), decision_us(PAUSE_S)
-    why = f"of which deciding is {cold_us:.0f} after a sleep, {warm_us:.0f} without one"
+    why = (
+        f"of which deciding is {cold_us:.0f} after a sleep, {warm_us:.0f} without one; four bare "
+        f"messages between C programs: {exchange_us(PAUSE_S):.0f}, {exchange_us(0):.0f}"
+    )
     return [
         Figure(
             f"{name}_{which}_us",
@@ -191,6 +196,16 @@ def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[F
         )
         for which, bar in zip(("median", "p99"), bars, strict=True)
     ]
+
+
+def exchange_us(pause_s: float) -> float:
+    """The median of a hand-off's four messages between programs that decide nothing."""
+    with tempfile.TemporaryDirectory(prefix="mty") as folder:
+        program = Path(folder) / "exchange"
+        compile_c([HERE / "native" / "exchange.c"], program, flags=(f"-I{HERE.parent / 'native'}",))
+        command = [str(program), f"pause={pause_s * 1e6:.0f}", f"times={EXCHANGES}"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return statistics.median(map(float, said.stdout.split()))
 
 
 def released(gpu: str, size: int) -> tuple[list[float], list[float]]:

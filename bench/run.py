@@ -46,8 +46,9 @@ def main() -> int:
     figures = []
     for name in chosen:
         print(f"bench: {name} ...", flush=True)
-        figures += SCRIPTS[name]()
-    save(figures)
+        found = SCRIPTS[name]()
+        save(found)  # at once: what comes after it may fail
+        figures += found
     print(table(figures))
     print(f"written to {RESULTS}")
     return 0

@@ -883,6 +883,12 @@ typedef union CUstreamBatchMemOpParams_union {
     } memoryBarrier;
     cuuint64_t pad[6];
 } CUstreamBatchMemOpParams;
+typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
+    CUcontext ctx;
+    unsigned int count;
+    CUstreamBatchMemOpParams *paramArray;
+    unsigned int flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
 /* ---- modules, functions, launches ---- */
 typedef enum CUjit_option_enum {
@@ -1252,6 +1258,15 @@ typedef struct CUgraphNodeParams_st {
     };
     long long reserved2;
 } CUgraphNodeParams;
+typedef enum CUgraphRecaptureStatus_enum {
+    CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE = 0,
+    CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE = 1,
+    CU_GRAPH_RECAPTURE_ERROR = 2,
+} CUgraphRecaptureStatus;
+typedef CUresult (*CUgraphRecaptureCallback)(void *user_data, CUgraphNode node,
+                                             const CUgraphNodeParams *original,
+                                             const CUgraphNodeParams *recaptured,
+                                             CUgraphRecaptureStatus status);
 
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
     cuuint64_t flags;

@@ -72,6 +72,14 @@ BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, OWN_STREAM, mode,
               (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, PLAIN, mode, TO_GRAPH, GIVEN)
 BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, OWN_STREAM, mode, TO_GRAPH, GIVEN)
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph, PLAIN, mode,
+              (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+               CUgraphRecaptureCallback callback, void *user_data),
+              (stream, mode, graph, callback, user_data))
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph_ptsz, OWN_STREAM, mode,
+              (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+               CUgraphRecaptureCallback callback, void *user_data),
+              (stream, mode, graph, callback, user_data))
 END_CAPTURE(cuStreamEndCapture, PLAIN, cuStreamIsCapturing)
 END_CAPTURE(cuStreamEndCapture_ptsz, OWN_STREAM, cuStreamIsCapturing_ptsz)
 WAIT_EVENT(cuStreamWaitEvent, PLAIN)

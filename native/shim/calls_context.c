@@ -38,6 +38,19 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     return result;
 }
 
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    CUresult result = REAL(cuDeviceTotalMem)(bytes, dev);
+    struct device *device = NULL;
+    if (result == CUDA_SUCCESS && control_is_active()) {
+        device = device_know(dev);
+    }
+    if (device && device_limit(device) < *bytes) {
+        *bytes = (unsigned int)device_limit(device);
+    }
+    return result;
+}
+
 static bool may_try_again(CUresult result, struct device *device, unsigned *attempt,
                           uint64_t began_ns)
 {
@@ -86,6 +99,11 @@ static void context_gone(struct device *device, CUcontext context)
         device_detach_unused(device);                            \
     }                                                            \
     return result
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice dev)
+{
+    CREATE_CONTEXT(context, dev, REAL(cuCtxCreate)(context, flags, dev));
+}
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice dev)
 {

@@ -73,6 +73,24 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     return CUDA_SUCCESS;
 }
 
+static unsigned int in_32_bits(size_t bytes)
+{
+    return bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)bytes;
+}
+
+CUresult cuMemGetInfo(unsigned int *available, unsigned int *total)
+{
+    size_t left;
+    size_t all;
+    CUresult result = cuMemGetInfo_v2(&left, &all);
+    if (result != CUDA_SUCCESS || !available || !total) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    *available = in_32_bits(left);
+    *total = in_32_bits(all);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
     if (control_is_active() && memory_range(pointer, base, bytes)) {

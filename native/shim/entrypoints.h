@@ -19,9 +19,11 @@
 #define CLASS_cuDevicePrimaryCtxReset_v2 OWN
 #define CLASS_cuDevicePrimaryCtxRetain OWN
 #define CLASS_cuDeviceTotalMem_v2 OWN
+#define CLASS_cuDeviceTotalMem OWN
 #define CLASS_cuCtxCreate_v2 OWN
 #define CLASS_cuCtxCreate_v3 OWN
 #define CLASS_cuCtxCreate_v4 OWN
+#define CLASS_cuCtxCreate OWN
 #define CLASS_cuCtxDestroy OWN
 #define CLASS_cuCtxDestroy_v2 OWN
 #define CLASS_cuMemAllocManaged OWN
@@ -30,6 +32,7 @@
 #define CLASS_cuMemFree_v2 OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
+#define CLASS_cuMemGetInfo OWN
 #define CLASS_cuMemAddressFree OWN
 #define CLASS_cuMemCreate OWN
 #define CLASS_cuMemExportToShareableHandle OWN
@@ -45,6 +48,7 @@
 #define CLASS_cuStreamBeginCapture OWN
 #define CLASS_cuStreamBeginCaptureToGraph OWN
 #define CLASS_cuStreamBeginCapture_v2 OWN
+#define CLASS_cuStreamBeginRecaptureToGraph OWN
 #define CLASS_cuStreamEndCapture OWN
 #define CLASS_cuStreamDestroy OWN
 #define CLASS_cuStreamWaitEvent OWN
@@ -53,6 +57,8 @@
 /* Gated: start work, or touch device memory or what the driver keeps in it. */
 #define CLASS_cuLibraryUnload GATED
 #define CLASS_cuModuleUnload GATED
+#define CLASS_cuMulticastAddDevice GATED
+#define CLASS_cuMulticastUnbind GATED
 #define CLASS_cuMemFreeAsync GATED
 #define CLASS_cuMemcpy GATED
 #define CLASS_cuMemcpy2DUnaligned_v2 GATED
@@ -69,8 +75,11 @@
 #define CLASS_cuMemcpyPeer GATED
 #define CLASS_cuMemAdvise GATED
 #define CLASS_cuMemAdvise_v2 GATED
+#define CLASS_cuMemDiscardBatchAsync GATED
+#define CLASS_cuMemDiscardAndPrefetchBatchAsync GATED
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
+#define CLASS_cuMemPrefetchBatchAsync GATED
 #define CLASS_cuPointerGetAttribute GATED
 #define CLASS_cuPointerGetAttributes GATED
 #define CLASS_cuPointerSetAttribute GATED
@@ -92,6 +101,7 @@
 #define CLASS_cuMemcpy3DBatchAsync LAUNCH
 #define CLASS_cuMemcpy3DBatchAsync_v2 LAUNCH
 #define CLASS_cuMemcpy3DPeerAsync LAUNCH
+#define CLASS_cuMemcpy3DWithAttributesAsync LAUNCH
 #define CLASS_cuMemcpyBatchAsync LAUNCH
 #define CLASS_cuMemcpyBatchAsync_v2 LAUNCH
 #define CLASS_cuMemcpyDtoDAsync_v2 LAUNCH
@@ -109,6 +119,7 @@
 #define CLASS_cuMemcpyHtoAAsync_v2 COPY
 #define CLASS_cuMemcpyHtoDAsync_v2 COPY
 #define CLASS_cuMemcpyPeerAsync COPY
+#define CLASS_cuMemcpyWithAttributesAsync COPY
 #define CLASS_cuMemcpyDtoD_v2 DEFAULT
 #define CLASS_cuMemsetD16_v2 DEFAULT
 #define CLASS_cuMemsetD2D16_v2 DEFAULT
@@ -128,6 +139,11 @@
 /* Gated, and pin their caller: they make or expose memory that the shim cannot move. */
 #define CLASS_cuCtxEnablePeerAccess PIN
 #define CLASS_cuLibraryGetManaged PIN
+#define CLASS_cuMulticastCreate PIN
+#define CLASS_cuMulticastBindMem PIN
+#define CLASS_cuMulticastBindMem_v2 PIN
+#define CLASS_cuMulticastBindAddr PIN
+#define CLASS_cuMulticastBindAddr_v2 PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
 #define CLASS_cuIpcGetMemHandle PIN
@@ -261,6 +277,7 @@
 #define CLASS_cuModuleEnumerateFunctions PASS
 #define CLASS_cuModuleGetFunctionCount PASS
 #define CLASS_cuModuleGetLoadingMode PASS
+#define CLASS_cuMulticastGetGranularity PASS
 #define CLASS_cuOccupancyAvailableDynamicSMemPerBlock PASS
 #define CLASS_cuOccupancyMaxActiveBlocksPerMultiprocessor PASS
 #define CLASS_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags PASS
@@ -309,6 +326,7 @@
 #define CLASS_cuStreamGetCaptureInfo_v2 PASS
 #define CLASS_cuStreamGetCaptureInfo_v3 PASS
 #define CLASS_cuStreamGetCtx PASS
+#define CLASS_cuStreamGetCtx_v2 PASS
 #define CLASS_cuStreamGetDevice PASS
 #define CLASS_cuStreamGetFlags PASS
 #define CLASS_cuStreamGetId PASS
@@ -339,8 +357,12 @@
 #define CLASS_cuGraphAddNode PASS
 #define CLASS_cuGraphAddNode_v2 PASS
 #define CLASS_cuGraphAddNode_v3 PASS
+#define CLASS_cuGraphBatchMemOpNodeGetParams PASS
+#define CLASS_cuGraphBatchMemOpNodeSetParams PASS
+#define CLASS_cuGraphAddBatchMemOpNode PASS
 #define CLASS_cuGraphChildGraphNodeGetGraph PASS
 #define CLASS_cuGraphClone PASS
+#define CLASS_cuGraphConditionalHandleCreate PASS
 #define CLASS_cuGraphCreate PASS
 #define CLASS_cuGraphDebugDotPrint PASS
 #define CLASS_cuGraphDestroy PASS
@@ -361,6 +383,7 @@
 #define CLASS_cuGraphExecMemcpyNodeSetParams PASS
 #define CLASS_cuGraphExecMemsetNodeSetParams PASS
 #define CLASS_cuGraphExecNodeSetParams PASS
+#define CLASS_cuGraphExecBatchMemOpNodeSetParams PASS
 #define CLASS_cuGraphGetEdges PASS
 #define CLASS_cuGraphGetEdges_v2 PASS
 #define CLASS_cuGraphGetId PASS
@@ -397,6 +420,8 @@
 #define CLASS_cuGraphNodeSetParams_v2 PASS
 #define CLASS_cuGraphRemoveDependencies PASS
 #define CLASS_cuGraphRemoveDependencies_v2 PASS
+#define CLASS_cuGraphRetainUserObject PASS
+#define CLASS_cuGraphReleaseUserObject PASS
 #define CLASS_cuUserObjectCreate PASS
 #define CLASS_cuUserObjectRelease PASS
 #define CLASS_cuUserObjectRetain PASS

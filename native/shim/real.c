@@ -23,6 +23,10 @@ static const char *const names[ENTRY_COUNT] = {
 #define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
 #define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
 #include "cuda/cuda_calls.def"
+#define PLAIN(class, name, symbol, since) #symbol,
+#define PLAIN_DS(class, name, symbol, since, since_ptds) #symbol, #symbol "_ptds",
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) #symbol, #symbol "_ptsz",
+#include "cuda/plain_calls.def"
 };
 // NOLINTEND(bugprone-suspicious-missing-comma)
 
@@ -52,6 +56,12 @@ static void *const ours[ENTRY_COUNT] = {
 #define CUDA_CALL_SZ(name, parameters, arguments) \
     OURS_(CLASS_##name, name) OURS_(CLASS_##name, name##_ptsz)
 #include "cuda/cuda_calls.def"
+#define PLAIN(class, name, symbol, since) OURS_##class(symbol)
+#define PLAIN_DS(class, name, symbol, since, since_ptds) \
+    OURS_##class(symbol) OURS_##class(symbol##_ptds)
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) \
+    OURS_##class(symbol) OURS_##class(symbol##_ptsz)
+#include "cuda/plain_calls.def"
 };
 
 struct pair {

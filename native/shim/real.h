@@ -12,6 +12,10 @@
 #define CUDA_CALL_SZ(name, parameters, arguments) ENTRY_##name, ENTRY_##name##_ptsz,
 enum entry {
 #include "cuda/cuda_calls.def"
+#define PLAIN(class, name, symbol, since) ENTRY_##symbol,
+#define PLAIN_DS(class, name, symbol, since, since_ptds) ENTRY_##symbol, ENTRY_##symbol##_ptds,
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) ENTRY_##symbol, ENTRY_##symbol##_ptsz,
+#include "cuda/plain_calls.def"
     ENTRY_COUNT
 };
 

@@ -1,99 +1,73 @@
 #include "shim/trampoline.h"
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "shim/lock.h"
+#include "shim/passage.h"
 
-#define STUBS_MAX 1024
-#define STUB_BYTES 32
+/* Far more than a driver has beyond the tables. Made beforehand, so that no memory has to be both written and
+ * executed, which some systems forbid. */
+#define STUBS_MAX 512
+#define STUB_BYTES 16
 #define NAME_BYTES 64
 
 struct unknown {
-    char name[NAME_BYTES];
+    struct passage passage;
     void *function;
-    void *stub;
-    uint64_t calls;
+    char name[NAME_BYTES];
+    char unused[24];
 };
+_Static_assert(sizeof(struct unknown) == 128, "the stubs know it");
 
-static struct unknown unknowns[STUBS_MAX];
+extern struct unknown trampoline_unknowns[STUBS_MAX];
+struct unknown trampoline_unknowns[STUBS_MAX];
+extern const char trampoline_stubs[];
+
 static uint32_t count;
-static unsigned char *page;
 static struct lock lock;
 
-/* Names of which the prefix says that they only tell or configure something. */
-static const char *const harmless[] = {
-    "cuDeviceGet", "cuProfiler",     "cuGetError", "cuOccupancy",      "cuFuncGet",
-    "cuFuncSet",   "cuKernelGet",    "cuCoredump", "cuLogs",           "cuCtxGet",
-    "cuStreamGet", "cuGraphNodeGet", "cuEventGet", "cuDeviceRegister", "cuDeviceUnregister",
-};
-
-static bool is_harmless(const char *name)
-{
-    for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++) {
-        if (!strncmp(name, harmless[i], strlen(harmless[i]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-#if defined(__x86_64__)
-/*  movabs $calls, %r11 ; lock incq (%r11) ; movabs $function, %r11 ; jmp *%r11
- *  r11 belongs to nobody at a call (System V ABI, table of registers). */
-static void write_stub(unsigned char *at, const uint64_t *calls, const void *function)
-{
-    static const unsigned char load[] = {0x49, 0xbb};
-    static const unsigned char increment[] = {0xf0, 0x49, 0xff, 0x03};
-    static const unsigned char jump[] = {0x41, 0xff, 0xe3};
-    memcpy(at, load, 2);
-    memcpy(at + 2, &calls, 8);
-    memcpy(at + 10, increment, 4);
-    memcpy(at + 14, load, 2);
-    memcpy(at + 16, &function, 8);
-    memcpy(at + 24, jump, 3);
-}
-#endif
-
-static void *make_stub(struct unknown *unknown)
-{
-#if defined(__x86_64__)
-    size_t bytes = (size_t)STUBS_MAX * STUB_BYTES;
-    if (!page) {
-        void *made = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        page = made == MAP_FAILED ? NULL : made;
-    }
-    unsigned char *at = page ? page + (unknown - unknowns) * STUB_BYTES : NULL;
-    /* Other threads may run stubs of this page meanwhile, so it stays executable. Where a
-     * policy forbids that (SELinux execmem), calls go uncounted. */
-    // NOLINTNEXTLINE(clang-analyzer-security.MmapWriteExec) for the moment of writing a stub
-    if (at && mprotect(page, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0) {
-        write_stub(at, &unknown->calls, unknown->function);
-        mprotect(page, bytes, PROT_READ | PROT_EXEC);
-        return at;
-    }
-#endif
-    return unknown->function;
-}
+__asm__(".pushsection .text\n"
+        ".p2align 4\n"
+        ".hidden trampoline_stubs\n"
+        ".globl trampoline_stubs\n"
+        "trampoline_stubs:\n"
+        ".set unknown_offset, 0\n"
+        ".rept 512\n"
+        "endbr64\n"
+        "leaq trampoline_unknowns+unknown_offset(%rip), %r11\n"
+        "jmp passage_go\n"
+        ".p2align 4\n"
+        ".set unknown_offset, unknown_offset + 128\n"
+        ".endr\n"
+        ".popsection\n");
 
 void *trampoline_for(const char *name, void *function)
 {
     LOCK_SCOPE(&lock);
-    for (uint32_t i = 0; i < count; i++) {
-        if (unknowns[i].function == function) {
-            return unknowns[i].stub;
-        }
+    uint32_t i = 0;
+    while (i < count && trampoline_unknowns[i].function != function) {
+        i++;
     }
-    if (count == STUBS_MAX) {
+    if (i == STUBS_MAX) {
         return function;
     }
-    struct unknown *unknown = &unknowns[count];
-    strncpy(unknown->name, name, NAME_BYTES - 1);
-    unknown->function = function;
-    unknown->stub = make_stub(unknown);
-    count++;
-    return unknown->stub;
+    if (i == count) {
+        struct unknown *unknown = &trampoline_unknowns[i];
+        strncpy(unknown->name, name, NAME_BYTES - 1);
+        unknown->function = function;
+        unknown->passage.function = &unknown->function;
+        unknown->passage.name = unknown->name;
+        unknown->passage.kind = PASSAGE_UNKNOWN;
+        count++;
+    }
+    return (void *)(uintptr_t)(trampoline_stubs + (size_t)i * STUB_BYTES);
+}
+
+void trampoline_called(const char *name, uint64_t calls)
+{
+    (void)name;
+    (void)calls;
 }
 
 uint64_t trampoline_calls(void)
@@ -101,7 +75,7 @@ uint64_t trampoline_calls(void)
     LOCK_SCOPE(&lock);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        sum += __atomic_load_n(&unknowns[i].calls, __ATOMIC_RELAXED);
+        sum += __atomic_load_n(&trampoline_unknowns[i].passage.calls, __ATOMIC_RELAXED);
     }
     return sum;
 }
@@ -110,9 +84,8 @@ const char *trampoline_suspect(void)
 {
     LOCK_SCOPE(&lock);
     for (uint32_t i = 0; i < count; i++) {
-        if (__atomic_load_n(&unknowns[i].calls, __ATOMIC_RELAXED) &&
-            !is_harmless(unknowns[i].name)) {
-            return unknowns[i].name;
+        if (__atomic_load_n(&trampoline_unknowns[i].passage.calls, __ATOMIC_RELAXED)) {
+            return trampoline_unknowns[i].name;
         }
     }
     return NULL;

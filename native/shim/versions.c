@@ -16,6 +16,11 @@ struct form {
 #define ENTRY_SZ(name, symbol, since, since_ptsz) \
     {#name, ENTRY_##symbol, since, false}, {#name, ENTRY_##symbol##_ptsz, since_ptsz, true},
 static const struct form forms[] = {
+#define PLAIN(class, name, symbol, since) ENTRY(name, symbol, since)
+#define PLAIN_DS(class, name, symbol, since, since_ptds) ENTRY_DS(name, symbol, since, since_ptds)
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) ENTRY_SZ(name, symbol, since, since_ptsz)
+#include "cuda/plain_calls.def"
+
 #include "cuda/entrypoints.def"
 };
 

@@ -1,4 +1,4 @@
-/* cuGetProcAddress, answered from the table in cuda/entrypoints.def. */
+/* cuGetProcAddress, answered from the tables in cuda/entrypoints.def and cuda/plain_calls.def. */
 #include <string.h>
 
 #include "simgpu/driver.h"
@@ -14,6 +14,11 @@ static const struct entry {
     {#name, (void *)symbol, (void *)symbol##_ptds, since, since_ptds},
 #define ENTRY_SZ(name, symbol, since, since_ptsz) \
     {#name, (void *)symbol, (void *)symbol##_ptsz, since, since_ptsz},
+#define PLAIN(class, name, symbol, since) ENTRY(name, symbol, since)
+#define PLAIN_DS(class, name, symbol, since, since_ptds) ENTRY_DS(name, symbol, since, since_ptds)
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) ENTRY_SZ(name, symbol, since, since_ptsz)
+#include "cuda/plain_calls.def"
+
 #include "cuda/entrypoints.def"
 };
 

@@ -5,7 +5,7 @@ driver and nothing else; a C compiler, if there is one, makes the times of short
 at most 55 % of the card's memory, gives all of it back and changes no setting. Each section runs in
 a process of its own and has its own time, so that one which fails or hangs costs only itself.
 
-    python3 tests/gpu/facts.py                        all, in less than six minutes
+    python3 tests/gpu/facts.py                        all, in eight minutes at most
     python3 tests/gpu/facts.py --only chunks,links    two sections
     LD_LIBRARY_PATH=build/simgpu MOIETY_SIMGPU=H100-80 python3 tests/gpu/facts.py --quick
 """
@@ -28,13 +28,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.gpu.card import profile, timing
+from tests.gpu.card import profile, timing, traces
 from tests.gpu.card.run import Run, say
 
 HERE = Path(__file__).resolve()
 NO_GPU = 69
 """EX_UNAVAILABLE: there is nothing to measure"""
-TOTAL_S = 345.0
+TOTAL_S = 480.0
 SECTIONS = {
     "host": 40.0,
     "identity": 30.0,
@@ -44,6 +44,10 @@ SECTIONS = {
     "chunks": 60.0,
     "links": 90.0,
     "cycle": 100.0,
+    "zeros": 20.0,
+    "remap": 30.0,
+    "beside": 45.0,
+    "traces": 150.0,
     "fresh": 60.0,
     "managed": 30.0,
 }
@@ -52,6 +56,7 @@ PEERS = {
     "context": ("contexts", "context_peer"),
     "churn": ("chunks", "churn_peer"),
     "pattern": ("fresh", "pattern_peer"),
+    "beside": ("beside", "beside_peer"),
 }
 WITHOUT_GPU = ("host",)
 
@@ -83,6 +88,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=sections, default=list(SECTIONS), metavar="SECTION,...")
     parser.add_argument("--skip", type=sections, default=[], metavar="SECTION,...")
     parser.add_argument("-o", "--out", type=Path, help="the JSON; default: nowhere")
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="keep recorded calls there")
     parser.add_argument(
         "--host-memory", type=size, default=0, metavar="GIB", help="default: half of what is free"
     )
@@ -232,6 +238,8 @@ def main() -> int:
     if args.section:
         return in_section(args)
     names = [n for n in args.only if n not in args.skip]
+    if args.traces:
+        os.environ[traces.FOLDER] = str(args.traces.resolve())
     name = gpu_name()
     if not name:
         say("gpu-facts: no NVIDIA GPU here, so only what needs none is measured")

@@ -1,20 +1,15 @@
 """Our declarations of the driver API against NVIDIA's own header, where one can be had.
 
-The header comes in the wheel of NVIDIA's CUDA runtime. It is used here and nowhere else, and kept
-in the cache outside the checkout.
+The header is used in these tests and nowhere else (conftest.py says where it comes from).
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
-import pytest
-
-from moiety.testing.native import cache_dir, compile_c, compiler
+from moiety.testing.native import compile_c, compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 ABI = ROOT / "native" / "cuda" / "cuda_abi.h"
@@ -22,28 +17,6 @@ CALLS = ROOT / "native" / "cuda" / "cuda_calls.def"
 
 # Fields that one of NVIDIA's headers names differently; their place follows from their neighbours'.
 UNNAMED = {"CUstreamBatchMemOpParams": {"flushRemoteWrites", "memoryBarrier"}}
-
-WHEELS = ["nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-runtime==13.5.37"]
-
-
-@pytest.fixture(scope="module", params=WHEELS, ids=["12.9", "13.5"])
-def header(request: pytest.FixtureRequest) -> Path:
-    """The folder with cuda.h of one version."""
-    wheel: str = request.param
-    folder = cache_dir() / "cuda-headers" / re.sub(r"\W+", "-", wheel)
-    if not list(folder.rglob("cuda.h")):
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--retries", "0"]
-        command += ["--timeout", "10", "-d", str(folder), wheel]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"{wheel} cannot be had, so there is no cuda.h to compare with")
-        for archive in folder.glob("*.whl"):
-            with zipfile.ZipFile(archive) as content:
-                names = [n for n in content.namelist() if n.endswith("/include/cuda.h")]
-                content.extractall(folder, names)
-            archive.unlink()
-    return next(folder.rglob("cuda.h")).parent
 
 
 def constants(text: str) -> list[str]:

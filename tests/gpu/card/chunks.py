@@ -22,7 +22,7 @@ MOST = 64
 def measure(run: Run) -> None:
     """Costs by size, ordinary allocations, exporting; then whether work stalls."""
     room = run.card_bytes
-    for size in run.sizes(2, 64, 256, of=room // 4):
+    for size in run.sizes(2, 64, 16, 256, 1024, of=room // 4):
         with run.part(label(size)):
             run.note(f"chunk_{label(size)}", cycle(run, size, min(room // size // 2, MOST)))
     for size in run.sizes(2, 64, 256, of=room // 4):

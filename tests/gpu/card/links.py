@@ -54,6 +54,8 @@ def measure(run: Run) -> None:
         inside(run)
     with run.part("host_alloc"):
         host_alloc(run)
+    with run.part("registering"):
+        run.note("registering", registering(run))
     for kind in KINDS:
         with run.part(kind.name):
             run.note(f"registered_{kind.name}", registered(run, kind))
@@ -217,6 +219,20 @@ def huge_mib(at: int) -> int | None:
                     found += int(words[1]) // 1024
     except OSError:
         return None
+    return found
+
+
+def registering(run: Run) -> dict[str, Any]:
+    """Seconds for each GiB by size, of memory whose pages are all there."""
+    found: dict[str, Any] = {}
+    for kind in (k for k in KINDS if k.name in ("private", "memfd", "memfd_huge_elsewhere")):
+        for size in run.sizes(2, 64, 256, 1024, 4096, of=run.host_size(4 * GIB)):
+            with memory(size, kind) as at:
+                began = time.perf_counter()
+                run.driver.call("cuMemHostRegister_v2", at, size, 1)
+                took = time.perf_counter() - began
+                run.driver.call("cuMemHostUnregister", at)
+            found[f"{kind.name}_{label(size)}_s_per_gib"] = round(took * GIB / size, 4)
     return found
 
 

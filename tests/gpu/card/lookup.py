@@ -15,8 +15,10 @@ from pathlib import Path
 from tests.gpu.card.driver import Driver, loaded
 from tests.gpu.card.run import Run
 
-TABLE = Path(__file__).resolve().parents[3] / "native" / "cuda" / "entrypoints.def"
-ENTRY = re.compile(r"^ENTRY(_DS|_SZ)?\((\w+),\s*(\w+),\s*(\d+)", re.MULTILINE)
+TABLES = Path(__file__).resolve().parents[3] / "native" / "cuda"
+ENTRY = re.compile(
+    r"^(?:ENTRY|PLAIN)(_DS|_SZ)?\((?:[A-Z]+, )?(\w+),\s*(\w+),\s*(\d+)", re.MULTILINE
+)
 LEGACY, PER_THREAD = 1, 2
 LADDER = (2000, 2010, 2020, 2030, 3000, 3010, 3020, 4000, 4010, 4020, 5000, 5050, 6000, 6050, 7000,
           7050, 8000, 9000, 9010, 9020, 10000, 10010, 10020, 11000, 11010, 11020, 11030, 11040,
@@ -38,10 +40,11 @@ class Entry:
 
 
 def table() -> list[Entry]:
-    """entrypoints.def."""
+    """entrypoints.def and plain_calls.def."""
+    text = "".join((TABLES / f"{n}.def").read_text() for n in ("entrypoints", "plain_calls"))
     return [
         Entry(name, symbol, int(since), {"_DS": "_ptds", "_SZ": "_ptsz"}.get(kind, ""))
-        for kind, name, symbol, since in ENTRY.findall(TABLE.read_text())
+        for kind, name, symbol, since in ENTRY.findall(text)
     ]
 
 

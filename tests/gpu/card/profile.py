@@ -82,7 +82,7 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "residue": None if residue is None else f"{round(residue)}MiB",
         "h2d": link("h2d"),
         "d2h": link("d2h"),
-        "duplex": link("duplex"),
+        "duplex": rate(duplex(facts)),
         "pageable": rate(only("pageable_", "h2d_gb_per_s")),
         "bandwidth": rate(only("inside_", "copy_gb_per_s"), 2.0),
         "register": pinned
@@ -103,6 +103,13 @@ def settings(facts: Facts) -> dict[str, str | None]:
         "cc_minor": number("identity.attributes.cc_minor"),
         "driver": None if version is None else str(version),
     }
+
+
+def duplex(facts: Facts) -> float | None:
+    """Of both directions together: never less than one of them reaches alone."""
+    ways = ("duplex", "h2d", "d2h")
+    rates = [first(facts, *by_size(f"links.pinned_{{}}.{w}_gb_per_s", *LARGE)) for w in ways]
+    return None if rates[0] is None else max(r for r in rates if r is not None)
 
 
 def fault_us(facts: Facts) -> float | None:
@@ -176,6 +183,21 @@ TABLE = (
     *((f"after a peer's {way}: free again ms, created ms, holds",
        *(f"fresh.after_{way}.{k}" for k in ("free_again_ms", "created_ms", "chunks_hold")))
       for way in ("release", "exit", "kill")),
+    *((f"graph after remapping {size}: before, first after us, words wrong",
+       *(f"remap.graph_{size}.{k}" for k in (
+           "before.median_us", "first_after.median_us", "words_wrong")))
+      for size in ("2mib", "64mib")),
+    *((f"zeros in 64 chunks of {size}: GB/s; data: us; load ms",
+       f"zeros.look_{size}.zeros_gb_per_s", f"zeros.look_{size}.data_us", "zeros.load_ms")
+      for size in ("2mib", "64mib")),
+    ("two processes copy: in+in, out+out, in+out GB/s",
+     "beside.copies.h2d_beside_h2d_gb_per_s", "beside.copies.d2h_beside_d2h_gb_per_s",
+     "beside.copies.h2d_beside_d2h_gb_per_s"),
+    ("two processes compute: share, pause, turn ms", "beside.slices.beside_another.share",
+     "beside.slices.beside_another.pause_median_ms", "beside.slices.beside_another.turn_median_ms"),
+    *((f"calls of {name}: all, functions, export tables", f"traces.{name}.calls",
+       f"traces.{name}.functions", f"traces.{name}.export_tables")
+      for name in ("torch", "jax", "cupy")),
     ("managed: fault in, prefetch in, out GB/s", "managed.fault_in_gb_per_s",
      "managed.prefetch_in_gb_per_s", "managed.prefetch_out_gb_per_s"),
     ("membarrier, its us; future-write seal; read-only futex", "host.membarrier_private",

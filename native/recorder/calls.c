@@ -1,0 +1,52 @@
+/* Every function of the driver: calls the driver's, and writes down what came of it. */
+#include "recorder/calls.h"
+
+#include "recorder/trace.h"
+
+// NOLINTBEGIN(bugprone-suspicious-missing-comma) a name and its suffix are one string
+const char *const calls_names[ENTRY_COUNT] = {
+#define CUDA_CALL(name, parameters, arguments) #name,
+#define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
+#define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
+#include "cuda/cuda_calls.def"
+#define PLAIN(class, name, symbol, since) #symbol,
+#define PLAIN_DS(class, name, symbol, since, since_ptds) #symbol, #symbol "_ptds",
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) #symbol, #symbol "_ptsz",
+#include "cuda/plain_calls.def"
+};
+// NOLINTEND(bugprone-suspicious-missing-comma)
+
+void *const calls_ours[ENTRY_COUNT] = {
+#define CUDA_CALL(name, parameters, arguments) (void *)name,
+#define CUDA_CALL_DS(name, parameters, arguments) (void *)name, (void *)name##_ptds,
+#define CUDA_CALL_SZ(name, parameters, arguments) (void *)name, (void *)name##_ptsz,
+#include "cuda/cuda_calls.def"
+    /* Those of plain_calls.def have no parameters that could be written down: the driver's own are handed out. */
+};
+
+/* A call that the driver makes of another one of its functions is not the program's. */
+static __thread unsigned depth;
+
+/* Weak: those of lookup.c stand in for them. */
+#define RECORD(name, parameters, arguments)                               \
+    __attribute__((weak)) CUresult name parameters                        \
+    {                                                                     \
+        if (!calls_load()) {                                              \
+            return CUDA_ERROR_NOT_INITIALIZED;                            \
+        }                                                                 \
+        depth++;                                                          \
+        CUresult result = CALLS_REAL(name) arguments;                     \
+        if (--depth == 0) {                                               \
+            const struct argument all[] = {ARGUMENTS arguments{0}};       \
+            trace_call(#name, result, all, sizeof all / sizeof *all - 1); \
+        }                                                                 \
+        return result;                                                    \
+    }
+#define CUDA_CALL(name, parameters, arguments) RECORD(name, parameters, arguments)
+#define CUDA_CALL_DS(name, parameters, arguments) \
+    RECORD(name, parameters, arguments)           \
+    RECORD(name##_ptds, parameters, arguments)
+#define CUDA_CALL_SZ(name, parameters, arguments) \
+    RECORD(name, parameters, arguments)           \
+    RECORD(name##_ptsz, parameters, arguments)
+#include "cuda/cuda_calls.def"

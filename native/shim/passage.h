@@ -1,0 +1,43 @@
+/* A way through the gate for functions of the driver whose parameters are not known.
+ *
+ * The caller's registers and its part of the stack stay as they are: only the return address is taken out of
+ * the way while the driver runs, so that arguments on the stack lie where the driver looks for them.
+ */
+#ifndef MOIETY_SHIM_PASSAGE_H
+#define MOIETY_SHIM_PASSAGE_H
+
+#include <stdint.h>
+
+enum passage_kind {
+    PASSAGE_GATED = 0,
+    PASSAGE_PIN = 1,     /* and pins its caller */
+    PASSAGE_AWAIT = 2,   /* and what comes behind it may wait for what its own thread does later */
+    PASSAGE_UNKNOWN = 3, /* and pins, and is reported (trampoline.h) */
+};
+
+struct passage {
+    void *const *function; /* the driver's */
+    const char *name;
+    uint64_t calls;
+    enum passage_kind kind;
+};
+
+/* A function called `symbol` that leads to *function. */
+#if defined(__x86_64__)
+#    define PASSAGE(symbol, called, to, its_kind)                             \
+        extern struct passage passage_of_##symbol;                            \
+        struct passage passage_of_##symbol = {(to), (called), 0, (its_kind)}; \
+        __asm__(".pushsection .text\n"                                        \
+                ".p2align 4\n"                                                \
+                ".globl " #symbol "\n"                                        \
+                ".type " #symbol ", @function\n" #symbol ":\n"                \
+                "endbr64\n"                                                   \
+                "leaq passage_of_" #symbol "(%rip), %r11\n"                   \
+                "jmp passage_go\n"                                            \
+                ".size " #symbol ", .-" #symbol "\n"                          \
+                ".popsection\n")
+#else
+#    error "the shim runs on x86-64"
+#endif
+
+#endif
