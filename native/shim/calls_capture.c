@@ -8,6 +8,7 @@
 #include "shim/gate.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/streams.h"
 
@@ -89,6 +90,7 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     lock_take(&streams_lock);
     pace_forget_stream(stream);
+    pools_forget_stream(stream);
     CUresult result = real(stream);
     bool captured = result == CUDA_SUCCESS && captures_remove(stream);
     if (result == CUDA_SUCCESS) {

@@ -8,6 +8,7 @@
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
 #include "shim/say.h"
@@ -71,6 +72,7 @@ static bool may_try_again(CUresult result, struct device *device, unsigned *atte
 
 static void context_gone(struct device *device, CUcontext context)
 {
+    pools_forget_context(device, context);
     memory_forget(device, context);
     device_detach_unused(device);
 }

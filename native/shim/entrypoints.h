@@ -29,7 +29,17 @@
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
 #define CLASS_cuMemAlloc_v2 OWN
+#define CLASS_cuMemAllocAsync OWN
+#define CLASS_cuMemAllocFromPoolAsync OWN
 #define CLASS_cuMemFree_v2 OWN
+#define CLASS_cuMemFreeAsync OWN
+#define CLASS_cuMemPoolCreate OWN
+#define CLASS_cuMemPoolDestroy OWN
+#define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolSetAttribute OWN
+#define CLASS_cuMemPoolTrimTo OWN
+#define CLASS_cuPointerGetAttribute OWN
+#define CLASS_cuPointerGetAttributes OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
 #define CLASS_cuMemGetInfo OWN
@@ -59,7 +69,6 @@
 #define CLASS_cuModuleUnload GATED
 #define CLASS_cuMulticastAddDevice GATED
 #define CLASS_cuMulticastUnbind GATED
-#define CLASS_cuMemFreeAsync GATED
 #define CLASS_cuMemcpy GATED
 #define CLASS_cuMemcpy2DUnaligned_v2 GATED
 #define CLASS_cuMemcpy2D_v2 GATED
@@ -80,8 +89,6 @@
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
 #define CLASS_cuMemPrefetchBatchAsync GATED
-#define CLASS_cuPointerGetAttribute GATED
-#define CLASS_cuPointerGetAttributes GATED
 #define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
@@ -173,8 +180,6 @@
 #define CLASS_cuGraphExecUpdate_v2 GROWS
 
 /* The same, and they pin. */
-#define CLASS_cuMemAllocAsync GROWS_PINS
-#define CLASS_cuMemAllocFromPoolAsync GROWS_PINS
 #define CLASS_cuArray3DCreate_v2 GROWS_PINS
 #define CLASS_cuArrayCreate_v2 GROWS_PINS
 #define CLASS_cuMipmappedArrayCreate GROWS_PINS
@@ -289,15 +294,10 @@
 #define CLASS_cuMemGetAllocationGranularity PASS
 #define CLASS_cuMemGetDefaultMemPool PASS
 #define CLASS_cuMemGetMemPool PASS
-#define CLASS_cuMemPoolCreate PASS
-#define CLASS_cuMemPoolDestroy PASS
 #define CLASS_cuMemPoolExportToShareableHandle PASS
 #define CLASS_cuMemPoolGetAccess PASS
-#define CLASS_cuMemPoolGetAttribute PASS
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
 #define CLASS_cuMemPoolSetAccess PASS
-#define CLASS_cuMemPoolSetAttribute PASS
-#define CLASS_cuMemPoolTrimTo PASS
 #define CLASS_cuMemSetMemPool PASS
 #define CLASS_cuIpcCloseMemHandle PASS
 #define CLASS_cuIpcGetEventHandle PASS

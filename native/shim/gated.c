@@ -3,6 +3,7 @@
 #include "shim/entrypoints.h"
 #include "shim/gate.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
 #include "shim/streams.h"
@@ -88,10 +89,17 @@
         struct mw_slot *slot = gate_block();            \
         CUresult result = REAL(name) arguments;         \
         gate_unblock(slot);                             \
+        shrink_pools(result);                           \
         return result;                                  \
     }
 #define WRAP_QUERY(name, parameters, arguments, flavour) \
-    WRAP_SYNC(name, parameters, arguments, flavour)
+    CUresult name parameters                             \
+    {                                                    \
+        struct mw_slot *slot = gate_block();             \
+        CUresult result = REAL(name) arguments;          \
+        gate_unblock(slot);                              \
+        return result;                                   \
+    }
 #define WRAP_OWN(name, parameters, arguments, flavour)
 #define WRAP_PASS(name, parameters, arguments, flavour)
 
@@ -139,6 +147,14 @@
     WRAP_##class(name, parameters, arguments, flavour)
 #define WRAP_(class, name, parameters, arguments, flavour) \
     WRAP__(class, name, parameters, arguments, flavour)
+
+static inline void shrink_pools(CUresult result)
+{
+    bool may = atomic_load_explicit(&pools_may_shrink, memory_order_relaxed);
+    if (__builtin_expect(may, 0) && result == CUDA_SUCCESS) {
+        pools_shrink();
+    }
+}
 
 static inline CUstream of_config(const CUlaunchConfig *config)
 {

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shim/allocation.h"
 #include "shim/blocks.h"
 #include "shim/charge.h"
 #include "shim/gate.h"
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
@@ -145,6 +147,12 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     return CUDA_SUCCESS;
 }
 
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
+{
+    return make(device, bytes, atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0,
+                made);
+}
+
 static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
                                unsigned attach)
 {
@@ -188,6 +196,9 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
         return allocate_small(device, pointer, bytes, attach);
     }
     result = make(device, bytes, attach, &block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = make(device, bytes, attach, &block);
+    }
     if (result == CUDA_SUCCESS) {
         *pointer = block->base;
     }
@@ -251,9 +262,16 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
         return false;
+    }
+    if (pooled) { /* the driver waits for nothing here, either */
+        if (!pool_free(pointer, NULL, true, result)) {
+            *result = CUDA_ERROR_INVALID_VALUE;
+        }
+        return true;
     }
     if (!wait_for_work(context, result)) {
         *result = put_off(pointer, context);
@@ -299,34 +317,49 @@ void memory_drained(void)
     }
 }
 
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
+{
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    bool pooled = block && block->segment;
+    const struct mapping *mapping = block ? NULL : mappings_find(pointer);
+    bool found = (block && !pooled) || mapping;
+    if (mapping) {
+        *info = (struct memory_info){.base = mapping->base,
+                                     .bytes = mapping->bytes,
+                                     .ordinal = mapping->of->prop.location.id,
+                                     .mapping = true,
+                                     .handle_types = mapping->of->prop.requestedHandleTypes,
+                                     .number = mapping->of->block->born};
+    } else if (found) {
+        *info = (struct memory_info){.base = block->base,
+                                     .bytes = block->bytes,
+                                     .context = block->context,
+                                     .ordinal = block->device->ordinal,
+                                     .managed = block->managed,
+                                     .number = block->born};
+        if (block->slab) {
+            found = slab_range(block, pointer, &info->base, &info->bytes, &info->number);
+        }
+        found = found && pointer < info->base + info->bytes;
+    }
+    lock_drop(&blocks_lock);
+    return pooled ? pool_describe(pointer, info) : found;
+}
+
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
 {
-    LOCK_SCOPE(&blocks_lock);
-    struct block *block = blocks_find(pointer);
-    const struct mapping *mapping = block ? NULL : mappings_find(pointer);
-    CUdeviceptr start = 0;
-    size_t length = 0;
-    if (!block && !mapping) {
+    struct memory_info info;
+    if (!memory_describe(pointer, &info)) {
         return false;
     }
-    if (mapping) {
-        start = mapping->base;
-        length = mapping->bytes;
-    } else if (block->slab) {
-        if (!slab_range(block, pointer, &start, &length)) {
-            return false;
-        }
-    } else {
-        start = block->base;
-        length = block->bytes;
-    }
     if (base) {
-        *base = start;
+        *base = info.base;
     }
     if (bytes) {
-        *bytes = length;
+        *bytes = info.bytes;
     }
-    return pointer < start + length;
+    return true;
 }
 
 uint64_t memory_allocated(const struct device *device)
@@ -341,7 +374,7 @@ void memory_forget(struct device *device, CUcontext context)
     for (size_t i = blocks_count(); i > 0;) {
         struct block *block = blocks_get(--i);
         bool wanted = block->device == device && (!context || block->context == context);
-        if (wanted && !block->leaves) {
+        if (wanted && !block->leaves && !block->segment) {
             if (block->slab) {
                 slab_drop(block);
             }
@@ -359,5 +392,6 @@ void memory_after_fork(void)
 {
     blocks_after_fork();
     slab_after_fork();
+    pools_after_fork();
     later = NULL;
 }

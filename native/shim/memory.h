@@ -27,7 +27,21 @@ bool memory_free(CUdeviceptr pointer, CUresult *result);
 void memory_capture_ended(void);
 /* Control thread: the same while one is open, once nothing runs on a GPU. */
 void memory_drained(void);
+/* What is known of an allocation. */
+struct memory_info {
+    CUdeviceptr base;
+    size_t bytes;      /* as asked for */
+    CUcontext context; /* NULL: of none, as pools' is */
+    CUdevice ordinal;
+    bool managed;
+    bool mapping;          /* the program mapped it itself */
+    unsigned handle_types; /* those it may be shared by */
+    CUmemoryPool pool;     /* NULL: of none */
+    uint64_t number;       /* never used again */
+};
 /* The allocation that `pointer` points into; false if it is not ours. */
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
 uint64_t memory_allocated(const struct device *device);
@@ -37,6 +51,9 @@ void memory_forget(struct device *device, CUcontext context);
 /* ---- for what else is made of blocks ---- */
 
 struct block;
+/* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
+ * outside the gate and holds no lock. */
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);

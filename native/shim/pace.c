@@ -4,18 +4,19 @@
 #include <sched.h>
 #include <time.h>
 
+#include "shim/costs.h"
 #include "shim/gate.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/track.h"
 
-#define BATCH_MAX 4096u
-#define KINDS 256u
 #define US 1000ull
 /* A wait shorter than this is spent asking again and again: sleeping takes longer. */
 #define SPIN_NS (60 * US)
 #define NAP_NS (20 * US)
 #define LONG_NAP_NS (1000 * US)
+/* But where a bound may cost no throughput: whoever waits is there before the GPU is through. */
+#define WIDE_NAP_NS (200 * US)
 /* Work that waits for other work may wait for what its own thread submits next: no wait is longer
  * than this, or than a few times what was ever seen, and each that was in vain lets more pass. */
 #define PATIENCE_NS (100000 * US)
@@ -25,12 +26,6 @@
 
 uint64_t pace_bound_ns;
 __thread struct pace_here pace_here __attribute__((tls_model("initial-exec")));
-
-/* What long submissions took, for all threads; who comes later takes another's place. */
-static struct kind {
-    const void *key;
-    uint64_t cost_ns;
-} kinds[KINDS];
 
 void pace_set(uint64_t queue_us)
 {
@@ -43,58 +38,6 @@ void pace_be_impatient(void) { atomic_store_explicit(&impatient, true, memory_or
 
 static uint64_t bound_now(void) { return __atomic_load_n(&pace_bound_ns, __ATOMIC_RELAXED); }
 
-static struct kind *kind_of(const void *key)
-{
-    uintptr_t at = (uintptr_t)key;
-    return &kinds[(at ^ at >> 4 ^ at >> 12) % KINDS];
-}
-
-/* 0: not known */
-static uint64_t long_ns(const void *key)
-{
-    struct kind *kind = kind_of(key);
-    uint64_t cost_ns = __atomic_load_n(&kind->cost_ns, __ATOMIC_ACQUIRE);
-    return __atomic_load_n(&kind->key, __ATOMIC_RELAXED) == key ? cost_ns : 0;
-}
-
-static uint64_t max_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static uint64_t min_of(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-/* ---- learning ---- */
-
-/* A mark's batch took between lo_ns and hi_ns. */
-static void learn(struct track *track, const struct mark *mark, uint64_t lo_ns, uint64_t hi_ns)
-{
-    track->slowest_ns = max_of(lo_ns, track->slowest_ns - track->slowest_ns / 8);
-    if (mark->longs) {
-        struct kind *kind = kind_of(mark->key);
-        uint64_t lo = (lo_ns > mark->others_ns ? lo_ns - mark->others_ns : 0) / mark->longs;
-        uint64_t hi = max_of(hi_ns / mark->longs, 1);
-        uint64_t known = long_ns(mark->key);
-        __atomic_store_n(&kind->key, mark->key, __ATOMIC_RELAXED);
-        __atomic_store_n(&kind->cost_ns, known ? max_of(lo, min_of(known, hi)) : hi,
-                         __ATOMIC_RELEASE);
-        return;
-    }
-    uint64_t kernels = max_of(mark->kernels, 1);
-    uint64_t lo = lo_ns * 1000 / kernels;
-    uint64_t hi = max_of(hi_ns * 1000 / kernels, 1);
-    /* What was surely taken is forgotten slowly, or each row of short kernels would hide long ones
-     * that come again; what only may have been taken, at once. */
-    track->proof_ps = max_of(lo, track->proof_ps - track->proof_ps / 8);
-    uint64_t most = max_of(hi, track->proof_ps);
-    track->cost_ps = max_of(lo, track->cost_ps ? min_of(track->cost_ps, most) : most);
-}
-
-static uint32_t batch_for(const struct track *track, uint64_t bound_ns)
-{
-    if (!track->cost_ps) {
-        return 1;
-    }
-    uint64_t fits = bound_ns / 2 * 1000 / track->cost_ps;
-    return (uint32_t)max_of(1, min_of(fits, BATCH_MAX));
-}
-
 /* ---- waiting, outside the gate ---- */
 
 static void take_off(struct track *track, bool is_done)
@@ -102,11 +45,11 @@ static void take_off(struct track *track, bool is_done)
     struct mark *mark = &track->marks[track->first];
     if (is_done) {
         uint64_t now = now_ns();
-        uint64_t from_hi = max_of(mark->recorded_ns, track->done_hi_ns);
-        uint64_t from_lo = max_of(mark->began_ns, track->done_lo_ns);
+        uint64_t from_hi = max_u64(mark->recorded_ns, track->done_hi_ns);
+        uint64_t from_lo = max_u64(mark->began_ns, track->done_lo_ns);
         uint64_t lo = track->busy_ns > from_hi ? track->busy_ns - from_hi : 0;
-        learn(track, mark, lo, now > from_lo ? now - from_lo : 1);
-        track->done_lo_ns = max_of(track->busy_ns, mark->recorded_ns);
+        cost_learn(track, mark, lo, now > from_lo ? now - from_lo : 1);
+        track->done_lo_ns = max_u64(track->busy_ns, mark->recorded_ns);
         track->done_hi_ns = now;
         track->given_up = 0;
     }
@@ -122,24 +65,28 @@ static uint64_t until_room_ns(const struct track *track, uint64_t next_ns, uint6
                               uint64_t now)
 {
     const struct mark *oldest = &track->marks[track->first];
-    uint64_t began = max_of(oldest->began_ns, track->done_hi_ns);
+    uint64_t began = max_u64(oldest->began_ns, track->done_hi_ns);
     uint64_t ran = now > began ? now - began : 0;
     if (ran > oldest->expected_ns) {
         ran = 0; /* it takes longer than was thought, and so may the others */
     }
+    if (track->count < 2 && bound_ns >= WIDE_NS) {
+        return 0;
+    }
     uint64_t rest = track->sum_ns - ran;
-    uint64_t allowed = max_of(bound_ns > next_ns ? bound_ns - next_ns : 0, bound_ns / 8);
+    uint64_t allowed = max_u64(bound_ns > next_ns ? bound_ns - next_ns : 0, bound_ns / 8);
     if (track->count == TRACK_MARKS) {
-        return max_of(rest > allowed ? rest - allowed : 0, 1);
+        return max_u64(rest > allowed ? rest - allowed : 0, 1);
     }
     return rest > allowed ? rest - allowed : 0;
 }
 
-static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns)
+static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns, uint64_t bound_ns)
 {
     struct timespec nap = {0, NAP_NS};
     if (missing_ns > 2 * SPIN_NS) {
-        nap.tv_nsec = (long)min_of(missing_ns / 2, LONG_NAP_NS);
+        uint64_t most = bound_ns < WIDE_NS ? LONG_NAP_NS : WIDE_NAP_NS;
+        nap.tv_nsec = (long)min_u64(missing_ns / 2, most);
     } else if (waited_ns < SPIN_NS) {
         sched_yield();
         return;
@@ -152,7 +99,7 @@ static bool is_patient(const struct track *track, uint64_t waited_ns)
     if (atomic_load_explicit(&impatient, memory_order_relaxed)) {
         return waited_ns < IMPATIENCE_NS;
     }
-    uint64_t patience = min_of(max_of(4 * track->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
+    uint64_t patience = min_u64(max_u64(4 * track->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
     return waited_ns < patience * (track->given_up + 1);
 }
 
@@ -187,7 +134,7 @@ static void await_room(struct track *track, uint64_t next_ns)
             track->given_up++;
             break;
         }
-        take_a_nap(now - began, missing);
+        take_a_nap(now - began, missing, bound);
     }
     if (began) {
         gate_unblock(slot);
@@ -204,15 +151,15 @@ static uint32_t kernels_so_far(const struct track *track)
 
 static uint64_t kernels_ns(const struct track *track)
 {
-    return kernels_so_far(track) * track->cost_ps / 1000;
+    return kernels_so_far(track) * cost_for(track, track->bound_ns) / 1000;
 }
 
 static void begin_batch(struct track *track, uint64_t bound_ns)
 {
-    uint32_t fits = batch_for(track, bound_ns);
-    track->batch = (uint32_t)min_of(fits, 2 * (uint64_t)track->batch);
-    uint32_t extra = 1u << min_of(track->given_up, 12);
-    track->granted = track->given_up ? (uint32_t)max_of(track->batch, extra) : track->batch;
+    uint32_t fits = cost_batch(track, bound_ns);
+    track->batch = (uint32_t)min_u64(fits, 2 * (uint64_t)track->batch);
+    uint32_t extra = 1u << min_u64(track->given_up, 12);
+    track->granted = track->given_up ? (uint32_t)max_u64(track->batch, extra) : track->batch;
     track->began_ns = now_ns();
     track->key = NULL;
     track->longs = 0;
@@ -227,7 +174,7 @@ static void fit_batch(struct track *track, uint64_t bound_ns)
     if (!pace_here.left) {
         return;
     }
-    uint32_t fits = batch_for(track, bound_ns);
+    uint32_t fits = cost_batch(track, bound_ns);
     uint32_t so_far = kernels_so_far(track);
     if (fits < track->granted) {
         pace_here.left = so_far < fits ? fits - so_far : 1;
@@ -255,7 +202,7 @@ static struct track *enter(CUstream stream)
 static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
 {
     struct pace_here *here = &pace_here;
-    uint64_t cost = long_ns(key);
+    uint64_t cost = cost_of_long(key);
     await_room(track, cost ? cost : bound_ns / 2);
     if (!here->left) {
         begin_batch(track, bound_ns);
@@ -307,7 +254,7 @@ static bool turn(CUstream stream, const void *key)
         return count_long(track, key, bound);
     }
     if (!here->left) {
-        uint64_t batch_ns = batch_for(track, bound) * track->cost_ps / 1000;
+        uint64_t batch_ns = cost_batch(track, bound) * cost_for(track, bound) / 1000;
         await_room(track, batch_ns ? batch_ns : bound / 2);
         begin_batch(track, bound);
     }

@@ -61,7 +61,8 @@ struct track {
     /* what was learned */
     uint64_t bound_ns; /* that `left` was made for */
     uint32_t batch;
-    uint64_t cost_ps;    /* of a kernel; 0: not known */
+    uint64_t cost_ps;    /* of a kernel, of the longer ones; 0: not known */
+    uint64_t mean_ps;    /* the same, of all */
     uint64_t proof_ps;   /* the most that one surely took, lately */
     uint64_t slowest_ns; /* the longest that a batch surely took, lately */
     uint32_t given_up;   /* waits in a row that did not end */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -58,6 +59,7 @@ class Submitter:
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(60) == 0
+        self.listening.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +121,17 @@ def test_what_is_submitted_and_not_done_is_bounded(
     program.end()
 
 
-def test_of_kernels_longer_than_the_bound_one_waits_at_most(
+def test_of_kernels_longer_than_the_bound_one_waits_beside_the_one_that_runs(
     submit: Callable[..., Submitter],
 ) -> None:
     program = submit("one", 10 * BOUND_US, BOUND_US)
     while program.look()[1] < 8:  # until it has learned how long they are
         pass
-    assert max(program.outstanding() for _ in range(LOOKS)) <= 2
+    found = []
+    while program.look()[1] < 16:
+        found.append(program.outstanding())
+    assert max(found) <= 2
+    assert statistics.median(found) >= 1  # the GPU has something to go on with
     program.end()
 
 

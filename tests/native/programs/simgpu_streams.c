@@ -96,6 +96,21 @@ int main(void)
     OK(cuEventElapsedTime(&ms, start, end));
     CHECK(ms >= 29.9f);
 
+    /* Events take none of the GPU's time, however late the machine comes to look at them. */
+    go = 0;
+    us = 200;
+    OK(cuLaunchHostFunc(a, wait_for_go, &go));
+    OK(cuEventRecord(start, a));
+    for (int i = 0; i < 50; i++) {
+        LAUNCH(kernel("spin_us"), a, &us);
+        OK(cuEventRecord(end, a));
+    }
+    __atomic_store_n(&go, 1, __ATOMIC_SEQ_CST);
+    OK(cuStreamSynchronize(a));
+    OK(cuEventElapsedTime(&ms, start, end));
+    CHECK(ms > 9.99f && ms < 10.01f);
+    us = 30000;
+
     /* Two streams share one GPU: together they take twice as long as one. */
     before = now_s();
     LAUNCH(kernel("spin_us"), a, &us);
