@@ -1,6 +1,7 @@
 /* Start, devices and contexts: where the agent learns which GPUs a process uses. */
 #include <time.h>
 
+#include "shim/captures.h"
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
@@ -12,6 +13,7 @@
 #include "shim/real.h"
 #include "shim/room.h"
 #include "shim/say.h"
+#include "shim/streams.h"
 
 /* How long creating a context waits for memory that the driver still counts as used. */
 #define PATIENCE_NS 3000000000ull
@@ -124,6 +126,13 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v4)(context, params, flags, dev));
 }
 
+static void forget(CUcontext context)
+{
+    pace_forget_context(context);
+    captures_forget_context(context);
+    streams_forget_context(context);
+}
+
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
@@ -132,7 +141,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     }
     lock_take(&contexts_lock);
     bool known = device_remove_context(context, &device);
-    pace_forget_context(context);
+    forget(context);
     CUresult result = real(context);
     if (known && result != CUDA_SUCCESS) {
         device_add_context(device, context);
@@ -185,7 +194,7 @@ static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
         context = device->primary;
         device->primary = NULL;
         gone = device_remove_context(context, &device);
-        pace_forget_context(context);
+        forget(context);
     }
     lock_drop(&contexts_lock);
     if (gone) {

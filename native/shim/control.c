@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim/arena.h"
+#include "shim/captures.h"
 #include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
@@ -26,6 +27,7 @@
 #include "shim/say.h"
 #include "shim/segments.h"
 #include "shim/session.h"
+#include "shim/streams.h"
 #include "shim/swap.h"
 #include "shim/trampoline.h"
 
@@ -116,6 +118,7 @@ static void give_way(void)
     if (!drain()) {
         return;
     }
+    memory_drained();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         memory_freeze(); /* so that no MW_FREE slips between the sum and its message */
         link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
@@ -322,6 +325,8 @@ static void in_forked_child(void)
     active = false;
     link_after_fork();
     gate_after_fork();
+    captures_after_fork();
+    streams_after_fork();
     pace_after_fork();
     memory_after_fork();
     exports_after_fork();

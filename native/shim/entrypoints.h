@@ -67,6 +67,7 @@
 #define CLASS_cuStreamBeginRecaptureToGraph OWN
 #define CLASS_cuStreamEndCapture OWN
 #define CLASS_cuStreamDestroy OWN
+#define CLASS_cuStreamWaitEvent OWN
 #define CLASS_cuStreamDestroy_v2 OWN
 
 /* Gated: start work, or touch device memory or what the driver keeps in it. */
@@ -187,8 +188,8 @@
 #define CLASS_cuMipmappedArrayCreate GROWS_PINS
 
 /* Need no lease, but may need room in the same way. */
-#define CLASS_cuStreamCreate MAKES
-#define CLASS_cuStreamCreateWithPriority MAKES
+#define CLASS_cuStreamCreate STREAM
+#define CLASS_cuStreamCreateWithPriority STREAM
 #define CLASS_cuEventCreate MAKES
 #define CLASS_cuCtxSetLimit MAKES
 
@@ -334,7 +335,6 @@
 #define CLASS_cuStreamSetAttribute PASS
 #define CLASS_cuStreamUpdateCaptureDependencies PASS
 #define CLASS_cuStreamUpdateCaptureDependencies_v2 PASS
-#define CLASS_cuStreamWaitEvent PASS
 #define CLASS_cuThreadExchangeStreamCaptureMode PASS
 #define CLASS_cuEventDestroy PASS
 #define CLASS_cuEventDestroy_v2 PASS

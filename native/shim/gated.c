@@ -6,6 +6,7 @@
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
+#include "shim/streams.h"
 
 /* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */
 #define AGAIN_WITH_ROOM(result, enter, call, leave)                          \
@@ -31,6 +32,7 @@
     {                                                    \
         struct mw_slot *slot = gate_enter();             \
         CUresult result = REAL(name) arguments;          \
+        streams_note(flavour((CUstream)NULL));           \
         gate_leave(slot);                                \
         return result;                                   \
     }
@@ -43,6 +45,7 @@
         if (__builtin_expect(is_last, 0)) {                    \
             pace_mark(stream, result);                         \
         }                                                      \
+        streams_note(stream);                                  \
         gate_leave(slot);                                      \
         return result;                                         \
     }
@@ -67,6 +70,7 @@
         struct mw_slot *slot = gate_enter();             \
         pace_be_impatient();                             \
         CUresult result = REAL(name) arguments;          \
+        streams_note(flavour((CUstream)NULL));           \
         gate_leave(slot);                                \
         return result;                                   \
     }
@@ -124,6 +128,18 @@
     {                                                                   \
         CUresult result = REAL(name) arguments;                         \
         AGAIN_WITH_ROOM(result, (void)0, REAL(name) arguments, (void)0) \
+        return result;                                                  \
+    }
+
+/* The same, and it makes a stream. */
+#define WRAP_STREAM(name, parameters, arguments, flavour)               \
+    CUresult name parameters                                            \
+    {                                                                   \
+        CUresult result = REAL(name) arguments;                         \
+        AGAIN_WITH_ROOM(result, (void)0, REAL(name) arguments, (void)0) \
+        if (result == CUDA_SUCCESS && stream) {                         \
+            streams_add(*stream);                                       \
+        }                                                               \
         return result;                                                  \
     }
 

@@ -241,9 +241,7 @@ bool imports_close(CUdeviceptr pointer, CUresult *result)
     *result = CUDA_SUCCESS;
     struct import *gone = take_out(pointer, NULL, &found);
     if (gone) {
-        if (!gate_in_capture()) { /* a capture would not survive it, and there nothing runs */
-            *result = memory_await(gone->context);
-        }
+        (void)memory_await(gone->context, result); /* not in a capture: it would not survive it */
         unmap(gone);
     }
     return found;

@@ -16,6 +16,7 @@
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
+#include "shim/streams.h"
 
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
@@ -221,19 +222,22 @@ CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned at
 
 void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
-CUresult memory_await(CUcontext context)
+bool memory_await(CUcontext context, CUresult *result)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
     REAL(cuCtxGetCurrent)(&current);
     bool pushed =
         context && context != current && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
-    CUresult result = REAL(cuCtxSynchronize)();
+    bool waited = streams_synchronise(result);
     if (pushed) {
         device_pop();
     }
     gate_unblock(slot);
-    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
+    if (waited && *result == CUDA_ERROR_INVALID_CONTEXT) {
+        *result = CUDA_SUCCESS;
+    }
+    return waited;
 }
 
 static CUresult free_now(CUdeviceptr pointer)
@@ -272,29 +276,35 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         }
         return true;
     }
-    if (gate_in_capture()) {
+    if (!memory_await(context, result)) {
         *result = put_off(pointer, context);
         memory_capture_ended(); /* it may have, meanwhile */
-        return true;
-    }
-    *result = memory_await(context);
-    if (*result == CUDA_SUCCESS) {
+    } else if (*result == CUDA_SUCCESS) {
         *result = free_now(pointer);
     }
     return true;
 }
 
+static struct later *take_later(void)
+{
+    LOCK_SCOPE(&blocks_lock);
+    struct later *next = later;
+    later = next ? next->next : NULL;
+    return next;
+}
+
 void memory_capture_ended(void)
 {
-    while (!gate_in_capture()) {
-        lock_take(&blocks_lock);
-        struct later *next = later;
-        later = next ? next->next : NULL;
-        lock_drop(&blocks_lock);
-        if (!next) {
-            return;
+    CUresult result;
+    struct later *next;
+    while (!gate_in_capture() && (next = take_later())) {
+        if (!memory_await(next->context, &result)) {
+            LOCK_SCOPE(&blocks_lock);
+            next->next = later;
+            later = next;
+            continue;
         }
-        if (memory_await(next->context) == CUDA_SUCCESS) {
+        if (result == CUDA_SUCCESS) {
             free_now(next->pointer);
         }
         free(next);
@@ -307,6 +317,15 @@ bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *ba
     uint64_t number;
     *base = block->base;
     return !block->slab || slab_range(block, pointer, base, &bytes, &number);
+}
+
+void memory_drained(void)
+{
+    struct later *next;
+    while ((next = take_later())) {
+        free_now(next->pointer);
+        free(next);
+    }
 }
 
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info)

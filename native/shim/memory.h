@@ -25,6 +25,8 @@ void memory_set_mode(uint32_t wanted);
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
+/* Control thread: the same while one is open, once nothing runs on a GPU. */
+void memory_drained(void);
 /* What is known of an allocation. */
 struct memory_info {
     CUdeviceptr base;
@@ -57,8 +59,8 @@ CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
  * waited for a while. */
 CUresult memory_back(struct block *block);
 /* Waits for the work of a context, as freeing does; nothing runs without a lease, so it returns at
- * once there. */
-CUresult memory_await(CUcontext context);
+ * once there. False, with nothing waited for: a capture is open. */
+bool memory_await(CUcontext context, CUresult *result);
 /* With blocks_lock held: where the allocation in a block begins that `pointer` points into; false:
  * there is none. */
 bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base);
