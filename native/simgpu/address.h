@@ -18,6 +18,7 @@ enum sg_kind {
     SG_HOST,       /* cuMemHostAlloc */
     SG_REGISTERED, /* cuMemHostRegister */
     SG_POOLED,     /* cuMemAllocAsync */
+    SG_GRAPH_MEMORY, /* of a graph's node */
 };
 
 struct sg_chunk;
