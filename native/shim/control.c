@@ -49,11 +49,19 @@ bool control_is_active(void) { return active; }
 void control_pin(const char *call)
 {
     struct mw_pinned note = {0};
-    if (!active || atomic_exchange(&session.pinned, true)) {
+    if (!active || session.pinned || atomic_exchange(&session.pinned, true)) {
         return;
     }
     snprintf(note.reason, sizeof(note.reason), "%s", call);
     link_send(&note, sizeof(note), MW_PINNED);
+}
+
+void control_unknown(const char *call)
+{
+    if (active) {
+        __atomic_add_fetch(&session.counters->unknown_calls, 1, __ATOMIC_RELAXED);
+    }
+    control_pin(call);
 }
 
 static void count_moves(void)
@@ -64,7 +72,6 @@ static void count_moves(void)
     session.counters->restored_bytes = moved.restored_bytes;
     session.counters->restored_ns = moved.restored_ns;
     session.counters->zero_bytes = moved.zero_bytes;
-    session.counters->unknown_calls = trampoline_calls();
 }
 
 /* Once more, if the lease was given back meanwhile and taken again. */
@@ -99,10 +106,6 @@ static bool drain(void)
     } while (!drained);
     watch_us = 0;
     session.counters->drained_ns += now_ns() - began;
-    const char *suspect = trampoline_suspect();
-    if (suspect) {
-        control_pin(suspect);
-    }
     return true;
 }
 
@@ -272,6 +275,7 @@ static void come_back(void)
     }
     pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
+    trampoline_tell();
     gate_forget_want();
     gate_wake();
 }
@@ -365,6 +369,8 @@ CUresult control_begin(void)
         link_close();
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }
+    session.counters->unknown_calls = trampoline_calls();
     active = true;
+    trampoline_tell();
     return CUDA_SUCCESS;
 }

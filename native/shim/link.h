@@ -26,6 +26,7 @@ union link_message {
     struct mw_pinned pinned;
     struct mw_arena arena;
     struct mw_mode mode;
+    struct mw_unknown unknown;
     unsigned char bytes[512];
 };
 

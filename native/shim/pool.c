@@ -183,7 +183,6 @@ static bool shrink_all(const struct device *device, bool all)
     while (more) {
         struct segment *taken = NULL;
         bool looked = false;
-        more = false;
         lock_take(&pools_lock);
         atomic_store_explicit(&pools_may_shrink, false, memory_order_relaxed);
         for (struct pool *pool = pools; pool && !taken; pool = pool->next) {

@@ -220,9 +220,7 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     struct sg_capture *capture = stream->capture;
-    if (!capture) { /* another thread ended it just now */
-        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    } else if (capture->invalid) {
+    if (!capture || capture->invalid) { /* without one, another thread ended it just now */
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (!node_type_of(op->kind, &type)) {
         result = refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -26,6 +26,7 @@
 #define MW_TEXT_BYTES 240u /* a sentence for a human */
 #define MW_UUID_BYTES 16u
 #define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
+#define MW_UNKNOWN_MAX 32u   /* names of entry points that a client tells of */
 #define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
 #define MW_LEASE_BYTES 4096u /* size of the lease page's memfd */
 
@@ -65,6 +66,7 @@ enum mw_type {
     MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
     MW_KEEP = 34,       /* > so many bytes that were allocated never leave from now on */
+    MW_UNKNOWN = 40,    /* > something of the driver was used that the shim does not know */
 };
 
 /* mw_welcome.flags */
@@ -211,6 +213,13 @@ struct mw_pinned {
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
 };
 
+/* Of one name at most as often as its count doubles, and of MW_UNKNOWN_MAX names. */
+struct mw_unknown {
+    struct mw_header header;
+    uint64_t calls;           /* so far */
+    char name[MW_NAME_BYTES]; /* of the entry point, or "export table " and its UUID */
+};
+
 struct mw_mode {
     struct mw_header header;
     uint32_t mode; /* enum mw_memory_mode */
@@ -242,7 +251,7 @@ struct mw_counters {
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
-    uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
+    uint64_t unknown_calls; /* calls of entry points that the shim does not know */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
     uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
     uint64_t reserved[6];

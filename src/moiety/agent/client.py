@@ -36,6 +36,8 @@ class Client:
     resumed: bool = False
     pinned: str = ""
     """the call that pinned it"""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """calls of what its shim does not know, by name"""
     gpus: set[int] = field(default_factory=set)
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""

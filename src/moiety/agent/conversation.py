@@ -16,7 +16,15 @@ from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.share import Share
-from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type, WelcomeFlag
+from moiety.wire.layout import (
+    UNKNOWN_MAX,
+    AllocFlag,
+    EvictedFlag,
+    HelloFlag,
+    Refusal,
+    Type,
+    WelcomeFlag,
+)
 from moiety.wire.messages import (
     Alloc,
     Amount,
@@ -29,6 +37,7 @@ from moiety.wire.messages import (
     OtherVersion,
     Pinned,
     Refused,
+    Unknown,
     Welcome,
     decode,
 )
@@ -304,6 +313,14 @@ def _pinned(node: Node, client: Client, message: Pinned) -> None:
     node.feed(ev.Pinned(client.number, message.reason))
 
 
+def _unknown(node: Node, client: Client, message: Unknown) -> None:
+    if message.name not in client.unknown:
+        if len(client.unknown) >= UNKNOWN_MAX:
+            return
+        node.log.info("unknown entry point", client=str(client), call=message.name)
+    client.unknown[message.name] = message.calls
+
+
 def _arena(node: Node, client: Client, message: ArenaNote) -> None:
     if not client.resumed:
         raise ProtocolError("a new process cannot have a segment already")
@@ -350,6 +367,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.IDLE): _idle,
     int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
+    int(Type.UNKNOWN): _unknown,
     int(Type.ARENA): _arena,
     int(Type.ARENA_BACK): _arena_back,
     int(Type.ARENA_NEED): _arena_need,

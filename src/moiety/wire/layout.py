@@ -17,6 +17,7 @@ TEXT_BYTES: Final = 240
 UUID_BYTES: Final = 16
 GPUS_MAX: Final = 32
 SLOTS_MAX: Final = 1024
+UNKNOWN_MAX: Final = 32
 LEASE_BYTES: Final = 4096
 LEASE_OPEN: Final = 1
 
@@ -56,6 +57,7 @@ class Type(IntEnum):
     LIMIT = 30
     NEED = 31
     KEEP = 34
+    UNKNOWN = 40
 
 
 class WelcomeFlag(IntFlag):
@@ -165,6 +167,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (

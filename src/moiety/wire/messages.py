@@ -263,6 +263,19 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
+class Unknown(Message, frozen=True):
+    """Something of the driver was used that the shim does not know, so often until now."""
+
+    LAYOUT = "mw_unknown"
+    TYPES = (Type.UNKNOWN,)
+    TEXT_BYTES = 64
+
+    type: int = Type.UNKNOWN
+    serial: int = 0
+    calls: int = 0
+    name: str = ""
+
+
 class Mode(Message, frozen=True):
     """How memory is allocated from now on."""
 
@@ -289,6 +302,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pace,
     ArenaNote,
     Pinned,
+    Unknown,
     Mode,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}

@@ -75,7 +75,7 @@ static void mapping(CUdeviceptr at, unsigned types)
     other.location.id = 9;
     SAY(cuMemSetAccess(at, 16 * MIB, &other, 1));
     other = access;
-    other.flags = 2;
+    memset(&other.flags, 2, 1); /* no value that the driver knows */
     SAY(cuMemSetAccess(at, 16 * MIB, &other, 1));
     SAY(cuMemSetAccess(at, 16 * MIB, &access, 1));
     SAY(cuMemGetAccess(&flags, &here, at + MIB));
