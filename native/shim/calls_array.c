@@ -36,7 +36,8 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned levels
     return (bytes + RESIDUE_PAGE - 1) / RESIDUE_PAGE * RESIDUE_PAGE;
 }
 
-#define LATER_FLAGS (0x40u | 0x80u) /* sparse, or mapped later: what is mapped then is charged then */
+#define LATER_FLAGS \
+    (0x40u | 0x80u) /* sparse, or mapped later: what is mapped then is charged then */
 
 typedef CUresult create_call(void **object, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned levels);
 

@@ -27,9 +27,9 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *node_params)
 {
     CUresult result = expect_node(node_params);
-    return result == CUDA_SUCCESS ? REAL(cuGraphAddMemAllocNode)(graph_node, graph, dependencies,
-                                                                 count, node_params)
-                                  : result;
+    return result == CUDA_SUCCESS
+               ? REAL(cuGraphAddMemAllocNode)(graph_node, graph, dependencies, count, node_params)
+               : result;
 }
 
 static CUresult expect_any(const CUgraphNodeParams *params)

@@ -198,9 +198,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
         pool_trim(ours, min_bytes_to_keep);
     }
     CUresult result = REAL(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
-    struct meter *meter = control_is_active() && pool && !ours
-                              ? residue_find_meter(pool, CU_DEVICE_INVALID)
-                              : NULL;
+    struct meter *meter =
+        control_is_active() && pool && !ours ? residue_find_meter(pool, CU_DEVICE_INVALID) : NULL;
     if (meter) {
         residue_settle(meter);
     }

@@ -188,7 +188,6 @@
 #define CLASS_cuGraphExecUpdate GROWS
 #define CLASS_cuGraphExecUpdate_v2 GROWS
 
-
 /* Need no lease, but may need room in the same way. */
 #define CLASS_cuStreamCreate MAKES
 #define CLASS_cuStreamCreateWithPriority MAKES

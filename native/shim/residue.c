@@ -137,8 +137,8 @@ static uint64_t reserved_bytes(const struct meter *meter)
 static uint64_t used_bytes(const struct meter *meter)
 {
     uint64_t bytes = 0;
-    CUresult result = REAL(cuMemPoolGetAttribute)(meter->handle,
-                                                  CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes);
+    CUresult result =
+        REAL(cuMemPoolGetAttribute)(meter->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes);
     return result == CUDA_SUCCESS ? bytes : 0;
 }
 

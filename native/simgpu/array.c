@@ -177,7 +177,7 @@ static CUDA_ARRAY3D_DESCRIPTOR at_level(const CUDA_ARRAY3D_DESCRIPTOR *form, uns
     CUDA_ARRAY3D_DESCRIPTOR smaller = *form;
     size_t least = 1;
     smaller.Width = form->Width >> level > least ? form->Width >> level : least;
-    smaller.Height = !form->Height                ? 0
+    smaller.Height = !form->Height                   ? 0
                      : form->Height >> level > least ? form->Height >> level
                                                      : least;
     if (!(form->Flags & 1u) && form->Depth) { /* layers stay as many */
@@ -263,9 +263,9 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *o
 {
     SG_ENTER();
     (void)out;
-    return !sg_device_is(device)                       ? CUDA_ERROR_INVALID_DEVICE
+    return !sg_device_is(device)                      ? CUDA_ERROR_INVALID_DEVICE
            : sg_handle_is(handle, SG_MIPMAPPED_ARRAY) ? CUDA_ERROR_INVALID_VALUE
-                                                       : CUDA_ERROR_INVALID_HANDLE;
+                                                      : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* ---- copies of bytes in a row ---- */
@@ -275,7 +275,7 @@ static CUresult place(CUarray array, size_t offset, size_t bytes, CUdeviceptr *a
     SG_ENTER();
     uint64_t base = sg_array_has(array, offset, 0, 0, bytes, 1, 1);
     *at = base + offset;
-    return base             ? CUDA_SUCCESS
+    return base              ? CUDA_SUCCESS
            : sg_array(array) ? CUDA_ERROR_INVALID_VALUE
                              : CUDA_ERROR_INVALID_HANDLE;
 }

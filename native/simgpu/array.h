@@ -8,8 +8,8 @@ struct CUarray_st {
     CUcontext context;
     CUDA_ARRAY3D_DESCRIPTOR form;
     CUdeviceptr base;
-    size_t pitch, slice;         /* bytes from row to row, layer to layer */
-    CUmipmappedArray mipmapped;  /* NULL: it stands alone */
+    size_t pitch, slice;        /* bytes from row to row, layer to layer */
+    CUmipmappedArray mipmapped; /* NULL: it stands alone */
 };
 
 /* A live one, or NULL. */

@@ -97,8 +97,7 @@ static void note_work(struct sg_graph_memory *memory, CUstream stream)
 /* Lock held; whoever held the last reference calls it. */
 static void remove_if_unused(struct sg_graph_memory *memory)
 {
-    if (memory->refs > 0 ||
-        (memory->stream && !sg_stream_done(memory->stream, memory->number))) {
+    if (memory->refs > 0 || (memory->stream && !sg_stream_done(memory->stream, memory->number))) {
         return; /* the latter goes when the next one is made */
     }
     struct sg_graph_memory **at = &all;
