@@ -4,6 +4,7 @@
 #include "shim/memory.h"
 #include "shim/pool.h"
 #include "shim/real.h"
+#include "shim/residue.h"
 
 #define PLAIN(stream) (stream)
 #define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
@@ -40,6 +41,24 @@ static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
 
 /* ---- allocating and freeing ---- */
 
+/* What the driver allocates itself: for a graph, or from a pool that others may see. */
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes)
+{
+    struct device *device;
+    bool captured = is_captured(stream);
+    CUresult result = captured ? device_current(&device) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct meter *meter =
+        captured ? residue_meter(NULL, device) : residue_find_meter(handle, CU_DEVICE_INVALID);
+    if (meter) {
+        return residue_expect(meter, bytes);
+    }
+    control_pin("cuMemAllocFromPoolAsync"); /* of a kind that is not known here */
+    return CUDA_SUCCESS;
+}
+
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
     CUmemoryPool handle = NULL;
@@ -54,9 +73,12 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    control_pin("cuMemAllocAsync");
+    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
-    CUresult result = REAL(cuMemAllocAsync)(pointer, bytes, stream);
+    result = REAL(cuMemAllocAsync)(pointer, bytes, stream);
     gate_leave(slot);
     return result;
 }
@@ -78,9 +100,12 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    control_pin("cuMemAllocFromPoolAsync");
+    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
-    CUresult result = REAL(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
+    result = REAL(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
     gate_leave(slot);
     return result;
 }
@@ -110,6 +135,7 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
     struct mw_slot *slot = gate_enter();
     result = REAL(cuMemFreeAsync)(pointer, stream);
     gate_leave(slot);
+    pools_note_free();
     return result;
 }
 
@@ -122,27 +148,45 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 
 /* ---- pools ---- */
 
-static bool is_ours(const CUmemPoolProps *props)
+static bool is_on_device(const CUmemPoolProps *props)
 {
     return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-           props->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
            props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+static bool is_ours(const CUmemPoolProps *props)
+{
+    return is_on_device(props) && props->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
 {
     CUresult result = REAL(cuMemPoolCreate)(pool, pool_props);
-    if (result == CUDA_SUCCESS && control_is_active() && is_ours(pool_props)) {
-        result = pool_add(*pool, pool_props->location.id, pool_props->maxSize);
+    if (result != CUDA_SUCCESS || !control_is_active()) {
+        return result;
     }
-    return result;
+    if (is_ours(pool_props)) {
+        return pool_add(*pool, pool_props->location.id, pool_props->maxSize);
+    }
+    struct device *device = is_on_device(pool_props) ? device_know(pool_props->location.id) : NULL;
+    if (device) {
+        residue_meter(*pool, device);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
+    struct meter *meter =
+        control_is_active() && pool ? residue_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+    if (meter) {
+        REAL(cuMemPoolTrimTo)(pool, 0);
+        residue_settle(meter);
+    }
     CUresult result = REAL(cuMemPoolDestroy)(pool);
     if (result == CUDA_SUCCESS && control_is_active()) {
         pool_remove(pool);
+        residue_end_meter(pool);
     }
     return result;
 }
@@ -153,7 +197,13 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
     if (ours) {
         pool_trim(ours, min_bytes_to_keep);
     }
-    return REAL(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
+    CUresult result = REAL(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
+    struct meter *meter =
+        control_is_active() && pool && !ours ? residue_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+    if (meter) {
+        residue_settle(meter);
+    }
+    return result;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)

@@ -41,6 +41,16 @@
 #define CLASS_cuMemPoolTrimTo OWN
 #define CLASS_cuPointerGetAttribute OWN
 #define CLASS_cuPointerGetAttributes OWN
+#define CLASS_cuGraphAddNode_v3 OWN
+#define CLASS_cuGraphAddNode_v2 OWN
+#define CLASS_cuGraphAddNode OWN
+#define CLASS_cuGraphAddMemAllocNode OWN
+#define CLASS_cuDeviceGraphMemTrim OWN
+#define CLASS_cuMipmappedArrayDestroy OWN
+#define CLASS_cuArrayDestroy OWN
+#define CLASS_cuMipmappedArrayCreate OWN
+#define CLASS_cuArrayCreate_v2 OWN
+#define CLASS_cuArray3DCreate_v2 OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
 #define CLASS_cuIpcCloseMemHandle OWN
@@ -88,6 +98,8 @@
 #define CLASS_cuMemcpyHtoA_v2 GATED
 #define CLASS_cuMemcpyHtoD_v2 GATED
 #define CLASS_cuMemcpyPeer GATED
+#define CLASS_cuMemPoolExportPointer GATED
+#define CLASS_cuMemPoolImportPointer GATED
 #define CLASS_cuMemAdvise GATED
 #define CLASS_cuMemAdvise_v2 GATED
 #define CLASS_cuMemDiscardBatchAsync GATED
@@ -159,7 +171,6 @@
 #define CLASS_cuMulticastBindAddr_v2 PIN
 #define CLASS_cuMemPoolExportPointer PIN
 #define CLASS_cuMemPoolImportPointer PIN
-#define CLASS_cuGraphAddMemAllocNode PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
 #define CLASS_cuFuncLoad GROWS
@@ -181,11 +192,6 @@
 #define CLASS_cuGraphUpload GROWS
 #define CLASS_cuGraphExecUpdate GROWS
 #define CLASS_cuGraphExecUpdate_v2 GROWS
-
-/* The same, and they pin. */
-#define CLASS_cuArray3DCreate_v2 GROWS_PINS
-#define CLASS_cuArrayCreate_v2 GROWS_PINS
-#define CLASS_cuMipmappedArrayCreate GROWS_PINS
 
 /* Need no lease, but may need room in the same way. */
 #define CLASS_cuStreamCreate STREAM
@@ -225,7 +231,6 @@
 #define CLASS_cuDeviceGetProperties PASS
 #define CLASS_cuDeviceGetUuid PASS
 #define CLASS_cuDeviceGetUuid_v2 PASS
-#define CLASS_cuDeviceGraphMemTrim PASS
 #define CLASS_cuDevicePrimaryCtxGetState PASS
 #define CLASS_cuDevicePrimaryCtxSetFlags PASS
 #define CLASS_cuDevicePrimaryCtxSetFlags_v2 PASS
@@ -313,11 +318,9 @@
 #define CLASS_cuMemRangeGetAttribute PASS
 #define CLASS_cuMemRangeGetAttributes PASS
 #define CLASS_cuArray3DGetDescriptor_v2 PASS
-#define CLASS_cuArrayDestroy PASS
 #define CLASS_cuArrayGetDescriptor_v2 PASS
 #define CLASS_cuArrayGetMemoryRequirements PASS
 #define CLASS_cuArrayGetPlane PASS
-#define CLASS_cuMipmappedArrayDestroy PASS
 #define CLASS_cuMipmappedArrayGetLevel PASS
 #define CLASS_cuMipmappedArrayGetMemoryRequirements PASS
 #define CLASS_cuStreamCopyAttributes PASS
@@ -354,9 +357,6 @@
 #define CLASS_cuGraphAddMemFreeNode PASS
 #define CLASS_cuGraphAddMemcpyNode PASS
 #define CLASS_cuGraphAddMemsetNode PASS
-#define CLASS_cuGraphAddNode PASS
-#define CLASS_cuGraphAddNode_v2 PASS
-#define CLASS_cuGraphAddNode_v3 PASS
 #define CLASS_cuGraphBatchMemOpNodeGetParams PASS
 #define CLASS_cuGraphBatchMemOpNodeSetParams PASS
 #define CLASS_cuGraphAddBatchMemOpNode PASS

@@ -103,16 +103,6 @@
 #define WRAP_OWN(name, parameters, arguments, flavour)
 #define WRAP_PASS(name, parameters, arguments, flavour)
 
-#define WRAP_GROWS_PINS(name, parameters, arguments, flavour)                                \
-    CUresult name parameters                                                                 \
-    {                                                                                        \
-        struct mw_slot *slot = gate_enter();                                                 \
-        control_pin(#name);                                                                  \
-        CUresult result = REAL(name) arguments;                                              \
-        gate_leave(slot);                                                                    \
-        AGAIN_WITH_ROOM(result, slot = gate_enter(), REAL(name) arguments, gate_leave(slot)) \
-        return result;                                                                       \
-    }
 #define WRAP_GROWS(name, parameters, arguments, flavour)                                     \
     CUresult name parameters                                                                 \
     {                                                                                        \

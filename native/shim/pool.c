@@ -10,6 +10,7 @@
 #include "shim/memory.h"
 #include "shim/pieces.h"
 #include "shim/real.h"
+#include "shim/residue.h"
 #include "shim/say.h"
 
 #define LARGEST_STEP (32ull << 20) /* what a pool of a big card grows by, as the driver's do */
@@ -203,7 +204,13 @@ static bool shrink_all(const struct device *device, bool all)
     return any;
 }
 
-void pools_shrink(void) { shrink_all(NULL, false); }
+void pools_shrink(void)
+{
+    shrink_all(NULL, false);
+    residue_settle_pools();
+}
+
+void pools_note_free(void) { atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed); }
 
 bool pools_give_up(const struct device *device) { return shrink_all(device, true); }
 
@@ -496,12 +503,17 @@ void pools_forget_context(struct device *device, CUcontext context)
     remove_empty();
     lock_drop(&pools_lock);
     give_back(taken);
+    residue_forget_context(context);
+    if (device->context_count == 0) {
+        residue_forget_device(device);
+    }
 }
 
 void pools_after_fork(void)
 {
     pools = NULL;
     lines_after_fork();
+    residue_after_fork();
     pieces_after_fork();
     atomic_store(&pools_lock.word, 0);
     atomic_store(&pools_may_shrink, false);

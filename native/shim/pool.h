@@ -42,6 +42,8 @@ void pool_trim(struct pool *pool, uint64_t keep_bytes);
  * flag tells whether any has. */
 extern _Atomic bool pools_may_shrink;
 void pools_shrink(void);
+/* Something was freed in one of the driver's own. */
+void pools_note_free(void);
 /* Memory is needed on a device: gives back all that is free. Whether there was any. */
 bool pools_give_up(const struct device *device);
 

@@ -41,7 +41,6 @@ static const char *const names[ENTRY_COUNT] = {
 #define OURS_AWAIT(name) (void *)name,
 #define OURS_PIN(name) (void *)name,
 #define OURS_GROWS(name) (void *)name,
-#define OURS_GROWS_PINS(name) (void *)name,
 #define OURS_MAKES(name) (void *)name,
 #define OURS_STREAM(name) (void *)name,
 #define OURS_SYNC(name) (void *)name,

@@ -179,6 +179,12 @@ void sg_capture_node(CUstream stream, CUgraphNode node) { sg_capture_follow(stre
 static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
 {
     switch (kind) {
+    case SG_OP_GRAPH_ALLOC:
+        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        return 1;
+    case SG_OP_GRAPH_FREE:
+        *type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+        return 1;
     case SG_OP_NOTHING:
         *type = CU_GRAPH_NODE_TYPE_EMPTY;
         return 1;

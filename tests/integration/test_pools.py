@@ -51,14 +51,33 @@ def assert_right_once_stopped(*running: subprocess.Popen[str]) -> None:
         assert out.endswith("0 words wrong\n")
 
 
-def test_a_pool_behaves_as_the_drivers_own(
-    make_node: MakeNode, build: Build, kernels: Path
+@pytest.mark.parametrize("what", ["pools", "kept"])
+def test_all_is_as_the_drivers_own(
+    make_node: MakeNode, build: Build, kernels: Path, what: str
 ) -> None:
     node = make_node("A100-80:memory=400MiB,residue=1MiB")
     node.start_agent()
-    program = [build("simgpu_pools")]
+    program = [build(f"simgpu_{what}")]
     process = node.run(program, "--memory-limit", "250MiB", env={"KERNELS": str(kernels)})
     assert finish(process) == (0, "ok\n", "")
+
+
+def test_arrays_and_graphs_stay_and_the_rest_leaves(
+    make_node: MakeNode, build: Build, kernels: Path
+) -> None:
+    node = make_node("A100-80:memory=72MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*QUICK)
+    running = [
+        node.run([build("simgpu_kept"), "hold"], env={"KERNELS": str(kernels)}) for _ in range(2)
+    ]
+
+    def many_turns() -> bool:
+        known = rows(node)
+        assert not any(row["pinned"] for row in known.values())
+        return len(known) == 2 and min(row["handoffs"] for row in known.values()) >= 30
+
+    node.until(many_turns, "each had thirty turns")
+    assert_right_once_stopped(*running)
 
 
 def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: Path) -> None:
