@@ -10,7 +10,8 @@
 
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
-#define MEMORY_MAX (8192 * (1024 * MIB)) /* as many addresses as there are for it (simgpu/arena.c) */
+#define MEMORY_MAX \
+    (8192 * (1024 * MIB)) /* as many addresses as there are for it (simgpu/arena.c) */
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 
