@@ -169,8 +169,6 @@
 #define CLASS_cuMulticastBindMem_v2 PIN
 #define CLASS_cuMulticastBindAddr PIN
 #define CLASS_cuMulticastBindAddr_v2 PIN
-#define CLASS_cuMemPoolExportPointer PIN
-#define CLASS_cuMemPoolImportPointer PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
 #define CLASS_cuFuncLoad GROWS
