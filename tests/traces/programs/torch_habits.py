@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 MIB = 1 << 20
 
