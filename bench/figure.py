@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
+RESULTS = Path(
+    os.environ.get("MOIETY_BENCH_RESULTS")
+    or Path(__file__).resolve().parent / "results" / "latest.json"
+)
 
 
 @dataclass(frozen=True)

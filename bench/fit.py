@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from bench.figure import Figure
+from demo import run as demo
 from moiety.devices.native import simgpu_dir
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
@@ -23,6 +24,8 @@ HERE = Path(__file__).resolve().parent
 GPU = "A100-80:memory=128MiB,link=8GB/s,residue=2MiB"
 BYTES, KERNEL_US, SECONDS = 1 << 20, 2000, 1.0
 PAIRS = 10
+PTX = HERE.parent / "tests" / "gpu" / "kernels.ptx"
+"""the same kernels for a real GPU"""
 BAR = 0.98
 
 
@@ -48,17 +51,15 @@ def throughput(programs: list[subprocess.Popen[str]]) -> float:
 
 def pair(node: Node, program: Path, number: int) -> tuple[float, float]:
     """Both without moiety and both with it."""
-    simgpu = simgpu_dir()
-    command = [program, f"{simgpu}/kernels.elf", BYTES, KERNEL_US, SECONDS]
+    simulated = "MOIETY_SIMGPU" in node.env
+    kernels = f"{simgpu_dir()}/kernels.elf" if simulated else PTX
+    command = [program, kernels, BYTES, KERNEL_US, SECONDS]
+    env = {"LD_LIBRARY_PATH": str(simgpu_dir())} if simulated else {}
 
     def alone() -> float:
         return throughput(
             [
-                node.start(
-                    [str(part) for part in (*command, seed)],
-                    env={"LD_LIBRARY_PATH": str(simgpu)},
-                    stdin=True,
-                )
+                node.start([str(part) for part in (*command, seed)], env=env, stdin=True)
                 for seed in (1, 2)
             ]
         )
@@ -83,10 +84,16 @@ def measure() -> list[Figure]:
         program = compile_c(
             [HERE / "native" / "iterations.c"],
             folder / "iterations",
-            flags=(f"-I{HERE.parent / 'native'}", str(simgpu / "libcuda.so.1")),
+            flags=(
+                f"-I{HERE.parent / 'native'}",
+                str(simgpu / "libcuda.so.1"),
+                "-Wl,--allow-shlib-undefined",
+            ),
         )
-        with Node(folder, GPU) as node:
+        with Node(folder, None if demo.has_gpu() else GPU) as node:
             node.start_agent()
+            simulated = "MOIETY_SIMGPU" in node.env
+            device = f"simgpu ({GPU})" if simulated else node.json("status")["gpus"][0]["name"]
             pairs = [pair(node, program, number) for number in range(PAIRS)]
     ratios = sorted(shared / alone for alone, shared in pairs)
     return [
@@ -96,7 +103,7 @@ def measure() -> list[Figure]:
             unit="",
             bar=BAR,
             better="higher",
-            device=f"simgpu ({GPU})",
+            device=device,
             samples=PAIRS,
             baseline=1.0,
             note=f"{ratios[0]:.3f} to {ratios[-1]:.3f}; without moiety "

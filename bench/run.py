@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import (
     agent,
     arena,
+    coverage,
     fit,
     handoff,
     jain,
@@ -35,6 +36,7 @@ SCRIPTS = {
     "swap": swap.measure,
     "arena": arena.measure,
     "handoff": handoff.measure,
+    "coverage": coverage.measure,
 }
 
 

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         void *step_params[] = {&at, &count, &seed};
         void *spin_params[] = {&kernel_us};
         MUST(cuMemcpyHtoDAsync_v2, at, words, count * 8, stream);
-        MUST(cuLaunchKernel, step, 1, 1, 1, 1, 1, 1, 0, stream, step_params, NULL);
+        MUST(cuLaunchKernel, step, 64, 1, 1, 128, 1, 1, 0, stream, step_params, NULL);
         MUST(cuLaunchKernel, spin, 1, 1, 1, 1, 1, 1, 0, stream, spin_params, NULL);
         MUST(cuMemcpyDtoHAsync_v2, words, at, count * 8, stream);
         MUST(cuStreamSynchronize, stream);

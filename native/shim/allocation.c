@@ -295,8 +295,9 @@ void allocation_end(struct block *block)
 {
     struct allocation *allocation = block->allocation;
     size_t at = place(allocation->handle);
-    while (allocation->mappings) {
-        forget(allocation->mappings);
+    for (struct mapping *m = allocation->mappings, *next; m; m = next) {
+        next = m->next_of;
+        forget(m);
     }
     if (allocation->window) {
         REAL(cuMemAddressFree)(allocation->window, block->span);

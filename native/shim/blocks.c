@@ -20,6 +20,8 @@ static size_t room;
 static uint64_t births;
 static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
 
+uint64_t blocks_number(void) { return __atomic_add_fetch(&births, 1, __ATOMIC_RELAXED); }
+
 /* What an allocation is backed with: large pieces for a large one, so that there are few calls; for
  * a smaller one smaller pieces, so that it streams: while one leaves, the one before is reused. */
 static uint64_t piece_bytes(uint64_t span, uint64_t largest)
@@ -44,7 +46,7 @@ static struct block *make(struct device *device, uint64_t bytes, bool whole)
     made->span = span;
     made->device = device;
     made->chunk_count = chunks;
-    made->born = __atomic_add_fetch(&births, 1, __ATOMIC_RELAXED);
+    made->born = blocks_number();
     for (uint32_t i = 0; i < chunks; i++) {
         uint64_t left = span - (uint64_t)i * piece;
         made->chunks[i].bytes = left < piece ? left : piece;

@@ -14,6 +14,7 @@
 #define GRANULE (2ull << 20) /* of the driver's mappings */
 
 struct slab;
+struct segment;
 struct allocation;
 
 struct block {
@@ -23,6 +24,7 @@ struct block {
     struct device *device;
     CUcontext context;
     struct slab *slab;             /* it holds small allocations; NULL: it is one */
+    struct segment *segment;       /* it is part of a pool (pieces.h) */
     struct allocation *allocation; /* the program maps it itself; NULL: it has addresses */
     bool managed;                  /* paged by the driver, so it has no chunks of ours */
     bool stays;                    /* others can see its memory, so it never leaves */
@@ -73,6 +75,8 @@ void block_keep(struct block *block);
 /* Which kind of bytes it is charged as: MW_ALLOC_*. */
 uint32_t block_charge(const struct block *block);
 
+/* A number that no other allocation of this process has or had. */
+uint64_t blocks_number(void);
 int blocks_insert(struct block *block);
 void blocks_remove(struct block *block);
 /* The block that `pointer` lies in (before its end); NULL if none, or if it is about to go. */

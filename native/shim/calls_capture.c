@@ -1,109 +1,104 @@
-/* Stream capture: while one is open the gate stays open for this process.
+/* Stream capture: it goes on over any number of hand-offs (docs/decisions/0016).
  *
- * Calls that drain a GPU break a capture that is open anywhere in the process, so a revoke waits
- * for its end. A capture begins inside the gate, hence only while a lease is held.
+ * What is captured does not run, and addresses stay what they are, so a capture that is open stands in
+ * nobody's way; the calls that it captures stand at the gate like all others. Beginning one needs the
+ * lease, so that none begins while a GPU is drained.
  */
+#include "shim/captures.h"
 #include "shim/gate.h"
-#include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
+#include "shim/streams.h"
 
-/* Streams in which a capture began: destroying one of them ends its capture as well. Beyond this
- * many at a time (nobody has been seen with more than a few) that goes unnoticed. */
-#define ORIGINS_MAX 64
+#define PLAIN(stream) (stream)
+#define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-static CUstream origins[ORIGINS_MAX];
-static uint32_t origin_count;
-static struct lock origins_lock;
-
-static void add_origin(CUstream stream)
-{
-    LOCK_SCOPE(&origins_lock);
-    if (origin_count < ORIGINS_MAX) {
-        origins[origin_count++] = stream;
-    }
-}
-
-static bool remove_origin(CUstream stream)
-{
-    LOCK_SCOPE(&origins_lock);
-    for (uint32_t i = 0; i < origin_count; i++) {
-        if (origins[i] == stream) {
-            origins[i] = origins[--origin_count];
-            return true;
-        }
-    }
-    return false;
-}
-
-#define BEGIN_CAPTURE(name, parameters, arguments) \
-    CUresult name parameters                       \
-    {                                              \
-        struct mw_slot *slot = gate_enter();       \
-        CUresult result = REAL(name) arguments;    \
-        if (result == CUDA_SUCCESS) {              \
-            gate_capture_began();                  \
-            add_origin(stream);                    \
-        }                                          \
-        gate_leave(slot);                          \
-        return result;                             \
+#define BEGIN_CAPTURE(name, flavour, mode, parameters, arguments) \
+    CUresult name parameters                                      \
+    {                                                             \
+        struct mw_slot *slot = gate_enter();                      \
+        streams_lock_to_capture();                                \
+        gate_capture_began();                                     \
+        streams_will_capture(flavour(stream));                    \
+        CUresult result = REAL(name) arguments;                   \
+        if (result == CUDA_SUCCESS) {                             \
+            captures_add(flavour(stream), mode);                  \
+        } else {                                                  \
+            gate_capture_ended();                                 \
+        }                                                         \
+        lock_drop(&streams_lock);                                 \
+        gate_leave(slot);                                         \
+        return result;                                            \
     }
 /* An error may or may not have ended it: the stream tells. */
-#define END_CAPTURE(name, is_capturing)                               \
-    CUresult name(CUstream stream, CUgraph *graph)                    \
-    {                                                                 \
-        struct mw_slot *slot = gate_enter();                          \
-        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE; \
-        CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE;  \
-        REAL(is_capturing)(stream, &before);                          \
-        CUresult result = REAL(name)(stream, graph);                  \
-        if (before != CU_STREAM_CAPTURE_STATUS_NONE) {                \
-            REAL(is_capturing)(stream, &after);                       \
-            if (after == CU_STREAM_CAPTURE_STATUS_NONE) {             \
-                gate_capture_ended();                                 \
-                remove_origin(stream);                                \
-            }                                                         \
-        }                                                             \
-        gate_leave(slot);                                             \
-        memory_capture_ended();                                       \
-        return result;                                                \
+#define END_CAPTURE(name, flavour, is_capturing)                     \
+    CUresult name(CUstream stream, CUgraph *graph)                   \
+    {                                                                \
+        CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE; \
+        lock_take(&streams_lock);                                    \
+        CUresult result = REAL(name)(stream, graph);                 \
+        REAL(is_capturing)(stream, &after);                          \
+        if (after == CU_STREAM_CAPTURE_STATUS_NONE) {                \
+            captures_remove(flavour(stream));                        \
+        }                                                            \
+        lock_drop(&streams_lock);                                    \
+        memory_capture_ended();                                      \
+        return result;                                               \
+    }
+/* A stream that waits for what is captured takes part from then on. */
+#define WAIT_EVENT(name, flavour)                                         \
+    CUresult name(CUstream stream, CUevent event, unsigned int flags)     \
+    {                                                                     \
+        if (__builtin_expect(!gate_in_capture() || gate_is_alone(), 1)) { \
+            return REAL(name)(stream, event, flags);                      \
+        }                                                                 \
+        LOCK_SCOPE(&streams_lock);                                        \
+        streams_will_capture(flavour(stream));                            \
+        return REAL(name)(stream, event, flags);                          \
     }
 
-BEGIN_CAPTURE(cuStreamBeginCapture, (CUstream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
+#define TO_GRAPH                                                                             \
+    (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, \
+     size_t count, CUstreamCaptureMode mode)
+#define GIVEN (stream, graph, nodes, edges, count, mode)
+#define GLOBAL CU_STREAM_CAPTURE_MODE_GLOBAL
+
+BEGIN_CAPTURE(cuStreamBeginCapture, PLAIN, GLOBAL, (CUstream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, OWN_STREAM, GLOBAL, (CUstream stream), (stream))
+BEGIN_CAPTURE(cuStreamBeginCapture_v2, PLAIN, mode, (CUstream stream, CUstreamCaptureMode mode),
               (stream, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph,
-              (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
-              (stream, graph, nodes, edges, count, mode))
-BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
-              (CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
-              (stream, graph, nodes, edges, count, mode))
-BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph,
+BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, OWN_STREAM, mode,
+              (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, PLAIN, mode, TO_GRAPH, GIVEN)
+BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, OWN_STREAM, mode, TO_GRAPH, GIVEN)
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph, PLAIN, mode,
               (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                CUgraphRecaptureCallback callback, void *user_data),
               (stream, mode, graph, callback, user_data))
-BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph_ptsz,
+BEGIN_CAPTURE(cuStreamBeginRecaptureToGraph_ptsz, OWN_STREAM, mode,
               (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                CUgraphRecaptureCallback callback, void *user_data),
               (stream, mode, graph, callback, user_data))
-END_CAPTURE(cuStreamEndCapture, cuStreamIsCapturing)
-END_CAPTURE(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
+END_CAPTURE(cuStreamEndCapture, PLAIN, cuStreamIsCapturing)
+END_CAPTURE(cuStreamEndCapture_ptsz, OWN_STREAM, cuStreamIsCapturing_ptsz)
+WAIT_EVENT(cuStreamWaitEvent, PLAIN)
+WAIT_EVENT(cuStreamWaitEvent_ptsz, OWN_STREAM)
 
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
-    bool captured = remove_origin(stream);
+    lock_take(&streams_lock);
     pace_forget_stream(stream);
+    pools_forget_stream(stream);
     CUresult result = real(stream);
-    if (captured && result == CUDA_SUCCESS) {
-        gate_capture_ended();
+    bool captured = result == CUDA_SUCCESS && captures_remove(stream);
+    if (result == CUDA_SUCCESS) {
+        streams_remove(stream);
+    }
+    lock_drop(&streams_lock);
+    if (captured) {
         memory_capture_ended();
-    } else if (captured) {
-        add_origin(stream);
     }
     return result;
 }

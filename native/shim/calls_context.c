@@ -1,15 +1,19 @@
 /* Start, devices and contexts: where the agent learns which GPUs a process uses. */
 #include <time.h>
 
+#include "shim/captures.h"
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
 #include "shim/say.h"
+#include "shim/streams.h"
 
 /* How long creating a context waits for memory that the driver still counts as used. */
 #define PATIENCE_NS 3000000000ull
@@ -69,7 +73,9 @@ static bool may_try_again(CUresult result, struct device *device, unsigned *atte
 
 static void context_gone(struct device *device, CUcontext context)
 {
+    pools_forget_context(device, context);
     memory_forget(device, context);
+    imports_forget(context);
     device_detach_unused(device);
 }
 
@@ -120,6 +126,13 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
     CREATE_CONTEXT(context, dev, REAL(cuCtxCreate_v4)(context, params, flags, dev));
 }
 
+static void forget(CUcontext context)
+{
+    pace_forget_context(context);
+    captures_forget_context(context);
+    streams_forget_context(context);
+}
+
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
@@ -128,7 +141,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     }
     lock_take(&contexts_lock);
     bool known = device_remove_context(context, &device);
-    pace_forget_context(context);
+    forget(context);
     CUresult result = real(context);
     if (known && result != CUDA_SUCCESS) {
         device_add_context(device, context);
@@ -181,7 +194,7 @@ static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
         context = device->primary;
         device->primary = NULL;
         gone = device_remove_context(context, &device);
-        pace_forget_context(context);
+        forget(context);
     }
     lock_drop(&contexts_lock);
     if (gone) {

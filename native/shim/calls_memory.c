@@ -1,4 +1,5 @@
 /* Allocation, as programs see it. */
+#include "shim/captures.h"
 #include "shim/control.h"
 #include "shim/devices.h"
 #include "shim/gate.h"
@@ -12,7 +13,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     if (!control_is_active()) {
         return REAL(cuMemAlloc_v2)(pointer, bytes);
     }
-    return memory_allocate(pointer, bytes);
+    CUresult refused = captures_check();
+    return refused ? refused : memory_allocate(pointer, bytes);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
@@ -29,7 +31,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     if (row < width || __builtin_mul_overflow(row, height, &bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = memory_allocate(pointer, bytes);
+    CUresult result = captures_check();
+    if (result == CUDA_SUCCESS) {
+        result = memory_allocate(pointer, bytes);
+    }
     if (result == CUDA_SUCCESS) {
         *pitch = row;
     }
@@ -41,13 +46,14 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     if (!control_is_active()) {
         return REAL(cuMemAllocManaged)(pointer, bytes, flags);
     }
-    return memory_allocate_managed(pointer, bytes, flags);
+    CUresult refused = captures_check();
+    return refused ? refused : memory_allocate_managed(pointer, bytes, flags);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
-    CUresult result;
-    if (control_is_active() && memory_free(pointer, &result)) {
+    CUresult result = pointer && control_is_active() ? captures_check() : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS || (control_is_active() && memory_free(pointer, &result))) {
         return result;
     }
     return REAL(cuMemFree_v2)(pointer);

@@ -205,9 +205,9 @@ static CUresult unmap(CUdeviceptr address, size_t size, struct device **unused)
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = unmap_between(address, size);
-    struct mapping *mapping;
-    while (result == CUDA_SUCCESS && (mapping = mappings_after(address)) &&
-           mapping->base < address + size) {
+    struct mapping *mapping = mappings_after(address);
+    for (; result == CUDA_SUCCESS && mapping && mapping->base < address + size;
+         mapping = mappings_after(address)) {
         struct allocation *allocation = mapping->of;
         if (allocation_unmap(mapping)) {
             discard(allocation->block, unused);

@@ -6,10 +6,11 @@
 
 #define FAILURES_MAX 6 /* in a row, until it is said; tried again with longer pauses */
 
-/* Whether the contexts of this process are of no more use, to it as to us. */
-static bool is_broken(void)
+/* Whether the contexts of this process are of no more use, to it as to us. Nothing else is asked than a
+ * stream of our own: a capture may be open. */
+static bool is_broken(const struct mover *mover)
 {
-    CUresult result = REAL(cuCtxSynchronize)();
+    CUresult result = REAL(cuStreamSynchronize)(mover->lane.in);
     return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 }
 
@@ -102,7 +103,7 @@ bool coming_begin(struct mover *mover)
             put_off(mover, result);
         }
     }
-    if (mover->failures >= FAILURES_MAX && !mover->in.count && is_broken()) {
+    if (mover->failures >= FAILURES_MAX && !mover->in.count && is_broken(mover)) {
         return true;
     }
     return now_ns() >= mover->retry_ns && !missing && !mover->in.count;

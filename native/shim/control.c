@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include "shim/arena.h"
+#include "shim/captures.h"
 #include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
+#include "shim/exports.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
@@ -24,6 +27,7 @@
 #include "shim/say.h"
 #include "shim/segments.h"
 #include "shim/session.h"
+#include "shim/streams.h"
 #include "shim/swap.h"
 #include "shim/trampoline.h"
 
@@ -67,11 +71,19 @@ void control_pin(const char *call)
 {
     struct mw_pinned note = {0};
     tell_sharing(call);
-    if (!active || atomic_exchange(&session.pinned, true)) {
+    if (!active || session.pinned || atomic_exchange(&session.pinned, true)) {
         return;
     }
     snprintf(note.reason, sizeof(note.reason), "%s", call);
     link_send(&note, sizeof(note), MW_PINNED);
+}
+
+void control_unknown(const char *call)
+{
+    if (active) {
+        __atomic_add_fetch(&session.counters->unknown_calls, 1, __ATOMIC_RELAXED);
+    }
+    control_pin(call);
 }
 
 static void count_moves(void)
@@ -82,7 +94,6 @@ static void count_moves(void)
     session.counters->restored_bytes = moved.restored_bytes;
     session.counters->restored_ns = moved.restored_ns;
     session.counters->zero_bytes = moved.zero_bytes;
-    session.counters->unknown_calls = trampoline_calls();
 }
 
 /* Once more, if the lease was given back meanwhile and taken again. */
@@ -117,10 +128,6 @@ static bool drain(void)
     } while (!drained);
     watch_us = 0;
     session.counters->drained_ns += now_ns() - began;
-    const char *suspect = trampoline_suspect();
-    if (suspect) {
-        control_pin(suspect);
-    }
     return true;
 }
 
@@ -129,6 +136,7 @@ static void give_way(void)
     if (!drain()) {
         return;
     }
+    memory_drained();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         memory_freeze(); /* so that no MW_FREE slips between the sum and its message */
         link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
@@ -259,6 +267,16 @@ static void carry_out(const union link_message *message)
     case MW_PACE:
         pace_set(message->pace.queue_us);
         break;
+    case MW_EXPORT:
+        if (message->share.flags & MW_SHARE_ASKED) {
+            exports_asked(&message->share);
+        } else {
+            answer(message);
+        }
+        break;
+    case MW_IMPORT:
+        imports_pieces(&message->share);
+        break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
     case MW_REFUSED:
@@ -308,6 +326,7 @@ static void come_back(void)
     pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
     control_share(atomic_exchange(&session.shared, 0));
+    trampoline_tell();
     gate_forget_want();
     gate_wake();
 }
@@ -342,8 +361,12 @@ static void in_forked_child(void)
     active = false;
     link_after_fork();
     gate_after_fork();
+    captures_after_fork();
+    streams_after_fork();
     pace_after_fork();
     memory_after_fork();
+    exports_after_fork();
+    imports_after_fork();
     arena_after_fork();
     segments_after_fork();
     swap_after_fork();
@@ -401,6 +424,8 @@ CUresult control_begin(void)
         link_close();
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }
+    session.counters->unknown_calls = trampoline_calls();
     active = true;
+    trampoline_tell();
     return CUDA_SUCCESS;
 }

@@ -18,5 +18,7 @@ bool control_is_active(void);
 void control_share(uint32_t flags);
 /* From now on nothing of this process can leave the GPU; `call` is the entry point that did it. */
 void control_pin(const char *call);
+/* The same for something that the shim does not know; counted. */
+void control_unknown(const char *call);
 
 #endif

@@ -29,7 +29,8 @@ static bool started;
 static bool may_hear(int type)
 {
     return type == MW_GRANT || type == MW_REVOKE || type == MW_WATCH || type == MW_LIMIT ||
-           type == MW_PACE || type == MW_ATTACHED || type == MW_ALLOCATED || type == MW_REFUSED;
+           type == MW_PACE || type == MW_ATTACHED || type == MW_ALLOCATED || type == MW_REFUSED ||
+           type == MW_EXPORT;
 }
 
 /* The next message, if it is one of those. False: pause before the next try. */

@@ -8,6 +8,7 @@
 #include "shim/lock.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/streams.h"
 
 static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
@@ -262,7 +263,7 @@ void device_drain(struct device *device)
     lock_drop(&lock);
     for (uint32_t i = 0; i < count; i++) {
         if (REAL(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
-            REAL(cuCtxSynchronize)(); /* a broken context has nothing running either */
+            streams_drain(contexts[i]);
             device_pop();
         }
     }

@@ -10,6 +10,7 @@
 /* clang-format off: this is a table */
 
 /* Ours: what they do is done in calls_*.c. */
+#define CLASS_cuGetExportTable OWN
 #define CLASS_cuGetProcAddress OWN
 #define CLASS_cuGetProcAddress_v2 OWN
 #define CLASS_cuInit OWN
@@ -29,9 +30,34 @@
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
 #define CLASS_cuMemAlloc_v2 OWN
+#define CLASS_cuMemAllocAsync OWN
+#define CLASS_cuMemAllocFromPoolAsync OWN
 #define CLASS_cuMemFree_v2 OWN
+#define CLASS_cuMemFreeAsync OWN
+#define CLASS_cuMemPoolCreate OWN
+#define CLASS_cuMemPoolDestroy OWN
+#define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolSetAttribute OWN
+#define CLASS_cuMemPoolTrimTo OWN
+#define CLASS_cuPointerGetAttribute OWN
+#define CLASS_cuPointerGetAttributes OWN
+#define CLASS_cuGraphAddNode_v3 OWN
+#define CLASS_cuGraphAddNode_v2 OWN
+#define CLASS_cuGraphAddNode OWN
+#define CLASS_cuGraphAddMemAllocNode OWN
+#define CLASS_cuDeviceGraphMemTrim OWN
+#define CLASS_cuMipmappedArrayDestroy OWN
+#define CLASS_cuArrayDestroy OWN
+#define CLASS_cuMipmappedArrayCreate OWN
+#define CLASS_cuArrayCreate_v2 OWN
+#define CLASS_cuArray3DCreate_v2 OWN
 #define CLASS_cuMemGetAddressRange_v2 OWN
 #define CLASS_cuMemGetInfo_v2 OWN
+#define CLASS_cuIpcCloseMemHandle OWN
+#define CLASS_cuIpcGetMemHandle OWN
+#define CLASS_cuIpcOpenEventHandle OWN
+#define CLASS_cuIpcOpenMemHandle OWN
+#define CLASS_cuIpcOpenMemHandle_v2 OWN
 #define CLASS_cuMemGetInfo OWN
 #define CLASS_cuMemAddressFree OWN
 #define CLASS_cuMemCreate OWN
@@ -51,6 +77,7 @@
 #define CLASS_cuStreamBeginRecaptureToGraph OWN
 #define CLASS_cuStreamEndCapture OWN
 #define CLASS_cuStreamDestroy OWN
+#define CLASS_cuStreamWaitEvent OWN
 #define CLASS_cuStreamDestroy_v2 OWN
 
 /* Gated: start work, or touch device memory or what the driver keeps in it. */
@@ -58,7 +85,6 @@
 #define CLASS_cuModuleUnload GATED
 #define CLASS_cuMulticastAddDevice GATED
 #define CLASS_cuMulticastUnbind GATED
-#define CLASS_cuMemFreeAsync GATED
 #define CLASS_cuMemcpy GATED
 #define CLASS_cuMemcpy2DUnaligned_v2 GATED
 #define CLASS_cuMemcpy2D_v2 GATED
@@ -72,6 +98,8 @@
 #define CLASS_cuMemcpyHtoA_v2 GATED
 #define CLASS_cuMemcpyHtoD_v2 GATED
 #define CLASS_cuMemcpyPeer GATED
+#define CLASS_cuMemPoolExportPointer GATED
+#define CLASS_cuMemPoolImportPointer GATED
 #define CLASS_cuMemAdvise GATED
 #define CLASS_cuMemAdvise_v2 GATED
 #define CLASS_cuMemDiscardBatchAsync GATED
@@ -79,8 +107,6 @@
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
 #define CLASS_cuMemPrefetchBatchAsync GATED
-#define CLASS_cuPointerGetAttribute GATED
-#define CLASS_cuPointerGetAttributes GATED
 #define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
@@ -143,12 +169,6 @@
 #define CLASS_cuMulticastBindMem_v2 PIN
 #define CLASS_cuMulticastBindAddr PIN
 #define CLASS_cuMulticastBindAddr_v2 PIN
-#define CLASS_cuMemPoolExportPointer PIN
-#define CLASS_cuMemPoolImportPointer PIN
-#define CLASS_cuIpcGetMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle PIN
-#define CLASS_cuIpcOpenMemHandle_v2 PIN
-#define CLASS_cuGraphAddMemAllocNode PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
 #define CLASS_cuFuncLoad GROWS
@@ -171,16 +191,9 @@
 #define CLASS_cuGraphExecUpdate GROWS
 #define CLASS_cuGraphExecUpdate_v2 GROWS
 
-/* The same, and they pin. */
-#define CLASS_cuMemAllocAsync GROWS_PINS
-#define CLASS_cuMemAllocFromPoolAsync GROWS_PINS
-#define CLASS_cuArray3DCreate_v2 GROWS_PINS
-#define CLASS_cuArrayCreate_v2 GROWS_PINS
-#define CLASS_cuMipmappedArrayCreate GROWS_PINS
-
 /* Need no lease, but may need room in the same way. */
-#define CLASS_cuStreamCreate MAKES
-#define CLASS_cuStreamCreateWithPriority MAKES
+#define CLASS_cuStreamCreate STREAM
+#define CLASS_cuStreamCreateWithPriority STREAM
 #define CLASS_cuEventCreate MAKES
 #define CLASS_cuCtxSetLimit MAKES
 
@@ -199,7 +212,6 @@
 #define CLASS_cuFlushGPUDirectRDMAWrites PASS
 #define CLASS_cuGetErrorName PASS
 #define CLASS_cuGetErrorString PASS
-#define CLASS_cuGetExportTable PASS
 #define CLASS_cuDeviceCanAccessPeer PASS
 #define CLASS_cuDeviceComputeCapability PASS
 #define CLASS_cuDeviceGet PASS
@@ -217,7 +229,6 @@
 #define CLASS_cuDeviceGetProperties PASS
 #define CLASS_cuDeviceGetUuid PASS
 #define CLASS_cuDeviceGetUuid_v2 PASS
-#define CLASS_cuDeviceGraphMemTrim PASS
 #define CLASS_cuDevicePrimaryCtxGetState PASS
 #define CLASS_cuDevicePrimaryCtxSetFlags PASS
 #define CLASS_cuDevicePrimaryCtxSetFlags_v2 PASS
@@ -288,19 +299,12 @@
 #define CLASS_cuMemGetAllocationGranularity PASS
 #define CLASS_cuMemGetDefaultMemPool PASS
 #define CLASS_cuMemGetMemPool PASS
-#define CLASS_cuMemPoolCreate PASS
-#define CLASS_cuMemPoolDestroy PASS
 #define CLASS_cuMemPoolExportToShareableHandle PASS
 #define CLASS_cuMemPoolGetAccess PASS
-#define CLASS_cuMemPoolGetAttribute PASS
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
 #define CLASS_cuMemPoolSetAccess PASS
-#define CLASS_cuMemPoolSetAttribute PASS
-#define CLASS_cuMemPoolTrimTo PASS
 #define CLASS_cuMemSetMemPool PASS
-#define CLASS_cuIpcCloseMemHandle PASS
 #define CLASS_cuIpcGetEventHandle PASS
-#define CLASS_cuIpcOpenEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS
 #define CLASS_cuMemFreeHost PASS
 #define CLASS_cuMemHostAlloc PASS
@@ -312,11 +316,9 @@
 #define CLASS_cuMemRangeGetAttribute PASS
 #define CLASS_cuMemRangeGetAttributes PASS
 #define CLASS_cuArray3DGetDescriptor_v2 PASS
-#define CLASS_cuArrayDestroy PASS
 #define CLASS_cuArrayGetDescriptor_v2 PASS
 #define CLASS_cuArrayGetMemoryRequirements PASS
 #define CLASS_cuArrayGetPlane PASS
-#define CLASS_cuMipmappedArrayDestroy PASS
 #define CLASS_cuMipmappedArrayGetLevel PASS
 #define CLASS_cuMipmappedArrayGetMemoryRequirements PASS
 #define CLASS_cuStreamCopyAttributes PASS
@@ -334,7 +336,6 @@
 #define CLASS_cuStreamSetAttribute PASS
 #define CLASS_cuStreamUpdateCaptureDependencies PASS
 #define CLASS_cuStreamUpdateCaptureDependencies_v2 PASS
-#define CLASS_cuStreamWaitEvent PASS
 #define CLASS_cuThreadExchangeStreamCaptureMode PASS
 #define CLASS_cuEventDestroy PASS
 #define CLASS_cuEventDestroy_v2 PASS
@@ -354,9 +355,6 @@
 #define CLASS_cuGraphAddMemFreeNode PASS
 #define CLASS_cuGraphAddMemcpyNode PASS
 #define CLASS_cuGraphAddMemsetNode PASS
-#define CLASS_cuGraphAddNode PASS
-#define CLASS_cuGraphAddNode_v2 PASS
-#define CLASS_cuGraphAddNode_v3 PASS
 #define CLASS_cuGraphBatchMemOpNodeGetParams PASS
 #define CLASS_cuGraphBatchMemOpNodeSetParams PASS
 #define CLASS_cuGraphAddBatchMemOpNode PASS

@@ -27,8 +27,7 @@ static _Atomic uint32_t sequence;
 static bool waits_on_word; /* the agent wakes threads there itself; else the control thread does */
 static _Atomic uint32_t wanted;
 static _Atomic uint32_t let_through; /* so many threads may pass although the gate is closed */
-static _Atomic uint32_t captures;       /* that are open */
-static _Atomic uint32_t captures_begun; /* ever */
+static _Atomic uint32_t captures;    /* that are open */
 static _Atomic bool alone;
 static int key_made;
 static unsigned key;
@@ -142,7 +141,7 @@ struct mw_slot *gate_enter_slow(void)
     __atomic_store_n(&slot->tid, UINT32_MAX, __ATOMIC_RELAXED);
     for (;;) {
         __atomic_fetch_add(&slot->depth, 1, __ATOMIC_SEQ_CST);
-        if (gate_is_open() || atomic_load(&captures) || may_pass()) {
+        if (gate_is_open() || may_pass()) {
             __atomic_fetch_add(&slot->passes, 1, __ATOMIC_RELAXED);
             return slot;
         }
@@ -170,7 +169,7 @@ void gate_wait(struct mw_slot *slot)
 {
     uint64_t began = now_ns();
     int kept = errno;
-    while (!atomic_load(&captures)) {
+    for (;;) {
         __atomic_store_n(&slot->depth, 0, __ATOMIC_SEQ_CST);
         uint32_t seen = atomic_load(&sequence);
         if (!gate_is_open()) {
@@ -213,27 +212,10 @@ static void fence_all(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* An open capture lets everybody in, so the threads are counted anew after it ended: whoever came
- * in because of it stored its count before. And a capture that begins does so inside the gate, so
- * none can have begun meanwhile that `begun` does not tell. */
-static bool is_empty(uint32_t *fenced_at)
-{
-    uint32_t begun = atomic_load(&captures_begun);
-    if (atomic_load(&captures)) {
-        *fenced_at = begun - 1; /* not now */
-        return false;
-    }
-    if (*fenced_at != begun) {
-        fence_all();
-        *fenced_at = begun;
-    }
-    return !is_inside() && atomic_load(&captures_begun) == begun;
-}
-
 bool gate_await_empty(void)
 {
-    uint32_t fenced_at = atomic_load(&captures_begun) - 1;
-    for (unsigned round = 0; !is_empty(&fenced_at); round++) {
+    fence_all();
+    for (unsigned round = 0; is_inside(); round++) {
         if (round < 64) {
             sched_yield();
             continue;
@@ -301,18 +283,13 @@ uint64_t gate_passes(uint32_t *inside)
     return sum;
 }
 
-void gate_capture_began(void)
-{
-    atomic_fetch_add(&captures, 1);
-    atomic_fetch_add(&captures_begun, 1);
-}
+void gate_capture_began(void) { atomic_fetch_add(&captures, 1); }
 
 void gate_capture_ended(void)
 {
     uint32_t open = atomic_load(&captures);
     while (open && !atomic_compare_exchange_weak(&captures, &open, open - 1)) {
     }
-    gate_wake();
 }
 
 bool gate_in_capture(void) { return atomic_load(&captures) != 0; }

@@ -56,7 +56,7 @@ void gate_forget_want(void);
 bool gate_is_wanted(void);
 /* Gated calls so far, all threads; *inside is the number of threads in the driver or blocked. */
 uint64_t gate_passes(uint32_t *inside);
-/* A stream capture is open: the gate lets everybody pass until it ends, and is not empty. */
+/* Counts the stream captures that are open. */
 void gate_capture_began(void);
 void gate_capture_ended(void);
 bool gate_in_capture(void);

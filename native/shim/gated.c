@@ -3,8 +3,10 @@
 #include "shim/entrypoints.h"
 #include "shim/gate.h"
 #include "shim/pace.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
+#include "shim/streams.h"
 
 /* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */
 #define AGAIN_WITH_ROOM(result, enter, call, leave)                          \
@@ -30,6 +32,7 @@
     {                                                    \
         struct mw_slot *slot = gate_enter();             \
         CUresult result = REAL(name) arguments;          \
+        streams_note(flavour((CUstream)NULL));           \
         gate_leave(slot);                                \
         return result;                                   \
     }
@@ -42,6 +45,7 @@
         if (__builtin_expect(is_last, 0)) {                    \
             pace_mark(stream, result);                         \
         }                                                      \
+        streams_note(stream);                                  \
         gate_leave(slot);                                      \
         return result;                                         \
     }
@@ -66,6 +70,7 @@
         struct mw_slot *slot = gate_enter();             \
         pace_be_impatient();                             \
         CUresult result = REAL(name) arguments;          \
+        streams_note(flavour((CUstream)NULL));           \
         gate_leave(slot);                                \
         return result;                                   \
     }
@@ -84,23 +89,20 @@
         struct mw_slot *slot = gate_block();            \
         CUresult result = REAL(name) arguments;         \
         gate_unblock(slot);                             \
+        shrink_pools(result);                           \
         return result;                                  \
     }
 #define WRAP_QUERY(name, parameters, arguments, flavour) \
-    WRAP_SYNC(name, parameters, arguments, flavour)
+    CUresult name parameters                             \
+    {                                                    \
+        struct mw_slot *slot = gate_block();             \
+        CUresult result = REAL(name) arguments;          \
+        gate_unblock(slot);                              \
+        return result;                                   \
+    }
 #define WRAP_OWN(name, parameters, arguments, flavour)
 #define WRAP_PASS(name, parameters, arguments, flavour)
 
-#define WRAP_GROWS_PINS(name, parameters, arguments, flavour)                                \
-    CUresult name parameters                                                                 \
-    {                                                                                        \
-        struct mw_slot *slot = gate_enter();                                                 \
-        control_pin(#name);                                                                  \
-        CUresult result = REAL(name) arguments;                                              \
-        gate_leave(slot);                                                                    \
-        AGAIN_WITH_ROOM(result, slot = gate_enter(), REAL(name) arguments, gate_leave(slot)) \
-        return result;                                                                       \
-    }
 #define WRAP_GROWS(name, parameters, arguments, flavour)                                     \
     CUresult name parameters                                                                 \
     {                                                                                        \
@@ -119,10 +121,30 @@
         return result;                                                  \
     }
 
+/* The same, and it makes a stream. */
+#define WRAP_STREAM(name, parameters, arguments, flavour)               \
+    CUresult name parameters                                            \
+    {                                                                   \
+        CUresult result = REAL(name) arguments;                         \
+        AGAIN_WITH_ROOM(result, (void)0, REAL(name) arguments, (void)0) \
+        if (result == CUDA_SUCCESS && stream) {                         \
+            streams_add(*stream);                                       \
+        }                                                               \
+        return result;                                                  \
+    }
+
 #define WRAP__(class, name, parameters, arguments, flavour) \
     WRAP_##class(name, parameters, arguments, flavour)
 #define WRAP_(class, name, parameters, arguments, flavour) \
     WRAP__(class, name, parameters, arguments, flavour)
+
+static inline void shrink_pools(CUresult result)
+{
+    bool may = atomic_load_explicit(&pools_may_shrink, memory_order_relaxed);
+    if (__builtin_expect(may, 0) && result == CUDA_SUCCESS) {
+        pools_shrink();
+    }
+}
 
 static inline CUstream of_config(const CUlaunchConfig *config)
 {

@@ -23,13 +23,15 @@ static struct link_request *queue;
 struct late {
     struct late *next;
     union link_message message;
-    int fd;
+    int fds[MW_PIECES_MAX];
+    uint32_t fd_count;
 };
 static struct late *late;
-static int received_fd = -1;
+static int received_fds[MW_PIECES_MAX]; /* the first is the next to be taken */
+static uint32_t received_count;
 static __thread bool receives;
 
-#define FDS_MAX 8 /* of one message: more than one is a mistake, and closed */
+#define RETRY_NS 1000000L
 
 static int receive_welcome(int socket, union link_message *answer, int *lease_fd)
 {
@@ -118,8 +120,8 @@ void link_close(void)
     }
     while (late) {
         struct late *next = late->next;
-        if (late->fd >= 0) {
-            close(late->fd);
+        for (uint32_t i = 0; i < late->fd_count; i++) {
+            close(late->fds[i]);
         }
         free(late);
         late = next;
@@ -170,6 +172,41 @@ void link_send(void *message, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
+/* The kernel lets a user have only so many descriptors under way: then a moment later. */
+static bool send_fds_locked(struct msghdr *packet)
+{
+    struct timespec pause = {0, RETRY_NS};
+    while (fd >= 0 && syscall(SYS_sendmsg, fd, packet, MSG_NOSIGNAL) < 0) {
+        if (errno == ETOOMANYREFS) {
+            nanosleep(&pause, NULL);
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return fd >= 0;
+}
+
+bool link_send_fds(void *message, size_t bytes, enum mw_type type, const int *fds, uint32_t count)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(MW_PIECES_MAX * sizeof(int))];
+    } control = {0};
+    struct iovec part = {message, bytes};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&packet);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+    set_header(message, bytes, type);
+    LOCK_SCOPE(&lock);
+    return send_fds_locked(&packet);
+}
+
 void link_note(enum mw_type type, uint32_t epoch)
 {
     struct mw_lease_note note = {.epoch = epoch};
@@ -200,9 +237,10 @@ void link_ask(struct link_request *request, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
-/* Keeps the first descriptor of an MW_ARENA, and none that was not to be expected. */
+/* Keeps the descriptors that a message may bring, and none that was not to be expected. */
 static void take_fds(struct msghdr *packet, uint16_t type)
 {
+    uint32_t most = type == MW_ARENA ? 1 : type == MW_IMPORT ? MW_PIECES_MAX : 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
             continue;
@@ -211,8 +249,8 @@ static void take_fds(struct msghdr *packet, uint16_t type)
         for (size_t i = 0; i < count; i++) {
             int got;
             memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-            if (type == MW_ARENA && received_fd < 0) {
-                received_fd = got;
+            if (received_count < most) {
+                received_fds[received_count++] = got;
             } else {
                 close(got);
             }
@@ -222,15 +260,18 @@ static void take_fds(struct msghdr *packet, uint16_t type)
 
 int link_take_fd(void)
 {
-    int taken = received_fd;
-    received_fd = -1;
+    if (!received_count) {
+        return -1;
+    }
+    int taken = received_fds[0];
+    received_count--;
+    memmove(received_fds, received_fds + 1, received_count * sizeof(int));
     return taken;
 }
 
-static void close_fd(void)
+static void close_fds(void)
 {
-    int left = link_take_fd();
-    if (left >= 0) {
+    for (int left = link_take_fd(); left >= 0; left = link_take_fd()) {
         close(left);
     }
 }
@@ -246,7 +287,7 @@ static int receive(union link_message *message, uint64_t timeout_ns)
     memset(message, 0, sizeof(*message));
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(MW_PIECES_MAX * sizeof(int))];
     } control;
     struct iovec part = {message, sizeof(*message)};
     struct msghdr packet = {.msg_iov = &part,
@@ -259,7 +300,7 @@ static int receive(union link_message *message, uint64_t timeout_ns)
     }
     take_fds(&packet, got < (ssize_t)sizeof(struct mw_header) ? 0 : message->header.type);
     if (got < (ssize_t)sizeof(struct mw_header) || message->header.bytes != got) {
-        close_fd();
+        close_fds();
         return -ECONNRESET;
     }
     return 1;
@@ -269,13 +310,14 @@ int link_receive(union link_message *message, uint64_t timeout_ns)
 {
     struct late *first = late;
     receives = true;
-    close_fd();
+    close_fds();
     if (!first) {
         return receive(message, timeout_ns);
     }
     late = first->next;
     *message = first->message;
-    received_fd = first->fd;
+    received_count = first->fd_count;
+    memcpy(received_fds, first->fds, received_count * sizeof(int));
     free(first);
     return 1;
 }
@@ -288,7 +330,9 @@ static int keep(const union link_message *message)
         shutdown(fd, SHUT_RDWR); /* a new agent is told all that this message was about */
         return -ENOMEM;
     }
-    *made = (struct late){NULL, *message, link_take_fd()};
+    *made = (struct late){.message = *message, .fd_count = received_count};
+    memcpy(made->fds, received_fds, received_count * sizeof(int));
+    received_count = 0;
     struct late **end = &late;
     while (*end) {
         end = &(*end)->next;
@@ -299,7 +343,7 @@ static int keep(const union link_message *message)
 
 int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns)
 {
-    close_fd();
+    close_fds();
     int got = receive(message, timeout_ns);
     if (got <= 0 || message->header.type == type) {
         return got;
@@ -358,7 +402,7 @@ void link_after_fork(void)
     fd = -1;
     queue = NULL;
     late = NULL;
-    close_fd();
+    close_fds();
     receives = false;
     atomic_store(&lock.word, 0);
 }

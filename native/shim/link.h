@@ -26,6 +26,8 @@ union link_message {
     struct mw_pinned pinned;
     struct mw_arena arena;
     struct mw_mode mode;
+    struct mw_share share;
+    struct mw_unknown unknown;
     unsigned char bytes[512];
 };
 
@@ -51,6 +53,9 @@ int link_fd(void);
 /* Sends a message; lost without a word when there is no connection, since a new agent is told
  * the whole state anyway. */
 void link_send(void *message, size_t bytes, enum mw_type type);
+/* The same with descriptors, which stay the caller's; false: it was not sent. A reply has the
+ * request's serial in its header. */
+bool link_send_fds(void *message, size_t bytes, enum mw_type type, const int *fds, uint32_t count);
 void link_note(enum mw_type type, uint32_t epoch);
 void link_amount(enum mw_type type, uint32_t gpu, uint64_t bytes);
 
@@ -65,7 +70,8 @@ int link_receive(union link_message *message, uint64_t timeout_ns);
 int link_sift(bool (*takes)(int type), union link_message *message);
 /* Control thread: the next message of this type; what else comes meanwhile is received later. */
 int link_fetch(enum mw_type type, union link_message *message, uint64_t timeout_ns);
-/* Control thread: the descriptor that the last message brought, now the caller's; -1 for none. */
+/* Control thread: a descriptor that the last message brought, now the caller's, in their order; -1:
+ * there is none (any more). */
 int link_take_fd(void);
 /* Whether the calling thread is the one that receives. */
 bool link_is_heard_here(void);

@@ -67,7 +67,10 @@ static void *substitute_version(const char *symbol, void *found, int cuda_versio
     if (wrapped) {
         return wrapped;
     }
-    enum entry entry = versions_find(symbol, cuda_version, flags);
+    int version = 0;
+    REAL(cuDriverGetVersion)(&version); /* newer forms are not what an older driver returned */
+    version = version && version < cuda_version ? version : cuda_version;
+    enum entry entry = versions_find(symbol, version, flags);
     return entry == ENTRY_COUNT ? trampoline_for(symbol, found) : real_wrapped_entry(entry, found);
 }
 

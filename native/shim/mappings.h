@@ -29,7 +29,7 @@ struct mapping *mappings_after(CUdeviceptr address);
 /* Whether a range holds only whole ones, maybe with gaps (the driver's own) between them. */
 bool mappings_are_whole(CUdeviceptr address, uint64_t bytes);
 /* Remembers what may access it; 0, or -ENOMEM. */
-int mapping_allow(struct mapping *mapping, const CUmemAccessDesc *access, size_t count);
+int mapping_allow(struct mapping *mapping, const CUmemAccessDesc *access, size_t wanted);
 /* How a location may access it: enum CUmemAccess_flags. */
 unsigned mapping_access(const struct mapping *mapping, const CUmemLocation *location);
 void mappings_after_fork(void);

@@ -3,15 +3,20 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shim/allocation.h"
 #include "shim/blocks.h"
 #include "shim/charge.h"
+#include "shim/exports.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
+#include "shim/streams.h"
 
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
@@ -71,10 +76,12 @@ void memory_discard(struct block *block)
     struct device *device = block->device;
     uint64_t span = block->span;
     block_retire(block);
+    struct export *exports = exports_take(block);
     uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
     charge_drop(device, span, block_destroy(block), flags);
+    exports_end(exports);
 }
 
 /* The lock is free between steps: mapping many chunks takes long, and others free memory. */
@@ -144,6 +151,12 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     return CUDA_SUCCESS;
 }
 
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
+{
+    return make(device, bytes, atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0,
+                made);
+}
+
 static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
                                unsigned attach)
 {
@@ -187,6 +200,9 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
         return allocate_small(device, pointer, bytes, attach);
     }
     result = make(device, bytes, attach, &block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = make(device, bytes, attach, &block);
+    }
     if (result == CUDA_SUCCESS) {
         *pointer = block->base;
     }
@@ -206,20 +222,22 @@ CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned at
 
 void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
-/* As the driver's own does. Without a lease nothing is running, and it returns at once. */
-static CUresult wait_for_work(CUcontext context)
+bool memory_await(CUcontext context, CUresult *result)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
     REAL(cuCtxGetCurrent)(&current);
     bool pushed =
         context && context != current && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
-    CUresult result = REAL(cuCtxSynchronize)();
+    bool waited = streams_synchronise(result);
     if (pushed) {
         device_pop();
     }
     gate_unblock(slot);
-    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : result;
+    if (waited && *result == CUDA_ERROR_INVALID_CONTEXT) {
+        *result = CUDA_SUCCESS;
+    }
+    return waited;
 }
 
 static CUresult free_now(CUdeviceptr pointer)
@@ -228,6 +246,7 @@ static CUresult free_now(CUdeviceptr pointer)
     struct block *block = blocks_find(pointer);
     bool empty = false;
     if (block && block->slab && slab_give_back(block, pointer, &empty)) {
+        exports_freed(pointer);
         if (empty) {
             slab_drop(block);
             memory_discard(block);
@@ -246,67 +265,115 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
         return false;
     }
-    if (gate_in_capture()) {
-        *result = put_off(pointer, context);
-        memory_capture_ended(); /* it may have, meanwhile */
+    if (pooled) { /* the driver waits for nothing here, either */
+        if (!pool_free(pointer, NULL, true, result)) {
+            *result = CUDA_ERROR_INVALID_VALUE;
+        }
         return true;
     }
-    *result = wait_for_work(context);
-    if (*result == CUDA_SUCCESS) {
+    if (!memory_await(context, result)) {
+        *result = put_off(pointer, context);
+        memory_capture_ended(); /* it may have, meanwhile */
+    } else if (*result == CUDA_SUCCESS) {
         *result = free_now(pointer);
     }
     return true;
 }
 
+static struct later *take_later(void)
+{
+    LOCK_SCOPE(&blocks_lock);
+    struct later *next = later;
+    later = next ? next->next : NULL;
+    return next;
+}
+
 void memory_capture_ended(void)
 {
-    while (!gate_in_capture()) {
-        lock_take(&blocks_lock);
-        struct later *next = later;
-        later = next ? next->next : NULL;
-        lock_drop(&blocks_lock);
-        if (!next) {
-            return;
+    CUresult result;
+    struct later *next;
+    while (!gate_in_capture() && (next = take_later())) {
+        if (!memory_await(next->context, &result)) {
+            LOCK_SCOPE(&blocks_lock);
+            next->next = later;
+            later = next;
+            continue;
         }
-        if (wait_for_work(next->context) == CUDA_SUCCESS) {
+        if (result == CUDA_SUCCESS) {
             free_now(next->pointer);
         }
         free(next);
     }
 }
 
+bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base)
+{
+    size_t bytes;
+    uint64_t number;
+    *base = block->base;
+    return !block->slab || slab_range(block, pointer, base, &bytes, &number);
+}
+
+void memory_drained(void)
+{
+    struct later *next;
+    while ((next = take_later())) {
+        free_now(next->pointer);
+        free(next);
+    }
+}
+
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
+{
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    bool pooled = block && block->segment;
+    const struct mapping *mapping = block ? NULL : mappings_find(pointer);
+    bool found = (block && !pooled) || mapping;
+    if (mapping) {
+        *info = (struct memory_info){.base = mapping->base,
+                                     .bytes = mapping->bytes,
+                                     .ordinal = mapping->of->prop.location.id,
+                                     .mapping = true,
+                                     .handle_types = mapping->of->prop.requestedHandleTypes,
+                                     .number = mapping->of->block->born};
+    } else if (found) {
+        *info = (struct memory_info){.base = block->base,
+                                     .bytes = block->bytes,
+                                     .context = block->context,
+                                     .ordinal = block->device->ordinal,
+                                     .managed = block->managed,
+                                     .number = block->born};
+        if (block->slab) {
+            found = slab_range(block, pointer, &info->base, &info->bytes, &info->number);
+        }
+        found = found && pointer < info->base + info->bytes;
+    }
+    lock_drop(&blocks_lock);
+    if (!block && !mapping) {
+        return imports_describe(pointer, info);
+    }
+    return pooled ? pool_describe(pointer, info) : found;
+}
+
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
 {
-    LOCK_SCOPE(&blocks_lock);
-    struct block *block = blocks_find(pointer);
-    const struct mapping *mapping = block ? NULL : mappings_find(pointer);
-    CUdeviceptr start = 0;
-    size_t length = 0;
-    if (!block && !mapping) {
+    struct memory_info info;
+    if (!memory_describe(pointer, &info)) {
         return false;
     }
-    if (mapping) {
-        start = mapping->base;
-        length = mapping->bytes;
-    } else if (block->slab) {
-        if (!slab_range(block, pointer, &start, &length)) {
-            return false;
-        }
-    } else {
-        start = block->base;
-        length = block->bytes;
-    }
     if (base) {
-        *base = start;
+        *base = info.base;
     }
     if (bytes) {
-        *bytes = length;
+        *bytes = info.bytes;
     }
-    return pointer < start + length;
+    return true;
 }
 
 uint64_t memory_allocated(const struct device *device)
@@ -321,7 +388,7 @@ void memory_forget(struct device *device, CUcontext context)
     for (size_t i = blocks_count(); i > 0;) {
         struct block *block = blocks_get(--i);
         bool wanted = block->device == device && (!context || block->context == context);
-        if (wanted && !block->leaves) {
+        if (wanted && !block->leaves && !block->segment) {
             if (block->slab) {
                 slab_drop(block);
             }
@@ -339,5 +406,6 @@ void memory_after_fork(void)
 {
     blocks_after_fork();
     slab_after_fork();
+    pools_after_fork();
     later = NULL;
 }

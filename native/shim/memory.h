@@ -25,7 +25,24 @@ void memory_set_mode(uint32_t wanted);
 bool memory_free(CUdeviceptr pointer, CUresult *result);
 /* Frees what was put off while a capture was open. */
 void memory_capture_ended(void);
+/* Control thread: the same while one is open, once nothing runs on a GPU. */
+void memory_drained(void);
+/* What is known of an allocation. */
+struct memory_info {
+    CUdeviceptr base;
+    size_t bytes;      /* as asked for */
+    CUcontext context; /* NULL: of none, as pools' is */
+    CUdevice ordinal;
+    bool managed;
+    bool mapping;          /* the program mapped it itself */
+    bool imported;         /* opened: another process made it */
+    unsigned handle_types; /* those it may be shared by */
+    CUmemoryPool pool;     /* NULL: of none */
+    uint64_t number;       /* never used again */
+};
 /* The allocation that `pointer` points into; false if it is not ours. */
+bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
 uint64_t memory_allocated(const struct device *device);
@@ -35,9 +52,18 @@ void memory_forget(struct device *device, CUcontext context);
 /* ---- for what else is made of blocks ---- */
 
 struct block;
+/* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
+ * outside the gate and holds no lock. */
+CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);
+/* Waits for the work of a context, as freeing does; nothing runs without a lease, so it returns at
+ * once there. False, with nothing waited for: a capture is open. */
+bool memory_await(CUcontext context, CUresult *result);
+/* With blocks_lock held: where the allocation in a block begins that `pointer` points into; false:
+ * there is none. */
+bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base);
 /* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
  * of the world, and the agent knows. */
 void memory_discard(struct block *block);

@@ -113,7 +113,7 @@ static void await_room(struct track *track, uint64_t next_ns)
         return;
     }
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    while (track->count && !gate_in_capture() && !atomic_load(&track->lost)) {
+    while (track->count && !atomic_load(&track->lost)) {
         CUresult result = REAL(cuEventQuery)(track->marks[track->first].event);
         if (result != CUDA_ERROR_NOT_READY) {
             take_off(track, result == CUDA_SUCCESS);
@@ -234,42 +234,12 @@ static bool is_capturing(CUstream stream)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* While a capture is open somewhere, the driver is asked nothing that could end it: whoever does not
- * capture waits for as long as its batch is known to take. */
-static void count_in_capture(CUstream stream, const void *key)
-{
-    struct pace_here *here = &pace_here;
-    struct track *track = here->track;
-    if (!track || here->stream != stream) {
-        return;
-    }
-    uint64_t batch_ns = cost_of_long(key);
-    if (!key) {
-        if (here->left > 1) {
-            here->left--;
-            return;
-        }
-        batch_ns = kernels_ns(track);
-        here->left = track->granted = track->batch;
-    }
-    if (batch_ns && !is_capturing(stream)) {
-        struct timespec nap = {0, (long)min_u64(batch_ns, LONG_NAP_NS)};
-        struct mw_slot *slot = gate_block();
-        nanosleep(&nap, NULL);
-        gate_unblock(slot);
-    }
-}
-
 static bool turn(CUstream stream, const void *key)
 {
     struct pace_here *here = &pace_here;
     uint64_t bound = bound_now();
     if (!bound || (gate_slot && gate_slot->depth)) {
         return false; /* the driver calls itself, inside our gate */
-    }
-    if (gate_in_capture()) {
-        count_in_capture(stream, key);
-        return false;
     }
     struct track *track = enter(stream);
     here->bound_ns = bound;
@@ -331,7 +301,7 @@ void pace_mark(CUstream stream, CUresult result)
     struct track *track = pace_here.track;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int kept = errno;
-    if (!track || result != CUDA_SUCCESS || gate_in_capture() || !track_is_good(track, stream)) {
+    if (!track || result != CUDA_SUCCESS || !track_is_good(track, stream)) {
         return;
     }
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);

@@ -32,7 +32,6 @@ __attribute__((used)) struct frame *passage_enter(struct passage *passage, void 
 {
     static __thread struct frame through __attribute__((tls_model("initial-exec")));
     int kept = errno;
-    uint64_t calls = __atomic_add_fetch(&passage->calls, 1, __ATOMIC_RELAXED);
     /* Deeper than anything known, it is inside the gate already. */
     struct frame *frame = depth < DEPTH ? &frames[depth] : &through;
     frame->function = *passage->function;
@@ -44,9 +43,9 @@ __attribute__((used)) struct frame *passage_enter(struct passage *passage, void 
         frame->back = back;
     }
     if (passage->kind == PASSAGE_UNKNOWN) {
-        trampoline_called(passage->name, calls);
+        trampoline_called(passage);
     }
-    if (passage->kind == PASSAGE_PIN || passage->kind == PASSAGE_UNKNOWN) {
+    if (passage->kind == PASSAGE_PIN) {
         control_pin(passage->name);
     }
     if (passage->kind == PASSAGE_AWAIT) {

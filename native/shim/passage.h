@@ -18,7 +18,7 @@ enum passage_kind {
 struct passage {
     void *const *function; /* the driver's */
     const char *name;
-    uint64_t calls;
+    uint64_t calls; /* of unknown ones */
     enum passage_kind kind;
 };
 

@@ -14,7 +14,7 @@ static bool may_wait(void)
 {
     const struct mw_slot *slot = gate_slot;
     bool inside = slot && __atomic_load_n(&slot->depth, __ATOMIC_RELAXED) != 0;
-    return control_is_active() && !inside && !gate_in_capture();
+    return control_is_active() && !inside;
 }
 
 bool room_made_on(struct device *device, unsigned attempt)

@@ -18,7 +18,7 @@
 
 /* Asks the agent for room on the GPU of the current context, more with each attempt, and waits for
  * it. False when there is none to be had, or when waiting could do harm: inside the gate, where
- * nobody could be revoked for it, and while a capture is open. */
+ * nobody could be revoked for it. */
 bool room_made(unsigned attempt);
 /* The same for a context that does not exist yet. */
 bool room_made_on(struct device *device, unsigned attempt);

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "shim/devices.h"
+#include "shim/exports.h"
 #include "shim/gate.h"
+#include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/memory.h"
 #include "shim/say.h"
@@ -154,6 +156,8 @@ static void tell_state(int socket)
     }
     link_begin(socket, states, count);
     segments_tell();
+    exports_tell();
+    imports_tell();
     memory_thaw();
 }
 

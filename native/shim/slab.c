@@ -14,6 +14,7 @@ struct slab {
     uint16_t run[UNITS];  /* at the start of an allocation: its units; else 0 */
     uint8_t taken[UNITS]; /* 1: part of an allocation */
     uint32_t bytes[UNITS];
+    uint64_t number[UNITS];
 };
 
 static struct slab *slabs;
@@ -35,6 +36,7 @@ static bool take_from(struct slab *slab, uint32_t units, size_t bytes, CUdevicep
         }
         slab->run[first] = (uint16_t)units;
         slab->bytes[first] = (uint32_t)bytes;
+        slab->number[first] = blocks_number();
         slab->used += units;
         *pointer = slab->block->base + (uint64_t)first * UNIT;
         return true;
@@ -85,7 +87,8 @@ bool slab_give_back(struct block *block, CUdeviceptr pointer, bool *empty)
     return true;
 }
 
-bool slab_range(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
+bool slab_range(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes,
+                uint64_t *number)
 {
     const struct slab *slab = block->slab;
     uint32_t at = (uint32_t)((pointer - block->base) / UNIT);
@@ -97,6 +100,7 @@ bool slab_range(const struct block *block, CUdeviceptr pointer, CUdeviceptr *bas
     }
     *base = block->base + (uint64_t)at * UNIT;
     *bytes = slab->bytes[at];
+    *number = slab->number[at];
     return pointer < *base + *bytes;
 }
 

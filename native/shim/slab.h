@@ -17,7 +17,8 @@ int slab_adopt(struct block *block);
 /* Gives back what slab_take returned; false if `pointer` is not the start of one. *empty: the
  * block holds nothing any more and is no slab now; the caller destroys it. */
 bool slab_give_back(struct block *block, CUdeviceptr pointer, bool *empty);
-bool slab_range(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
+bool slab_range(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes,
+                uint64_t *number);
 /* Before its block is destroyed with everything in it. */
 void slab_drop(struct block *block);
 void slab_after_fork(void);

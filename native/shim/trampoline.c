@@ -3,20 +3,22 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "shim/control.h"
+#include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/passage.h"
 
-/* Far more than a driver has beyond the tables. Made beforehand, so that no memory has to be both written and
- * executed, which some systems forbid. */
+/* Far more than a driver has beyond the tables. Made beforehand, so that no memory has to be both
+ * written and executed, which some systems forbid. */
 #define STUBS_MAX 512
 #define STUB_BYTES 16
-#define NAME_BYTES 64
 
 struct unknown {
     struct passage passage;
-    void *function;
-    char name[NAME_BYTES];
-    char unused[24];
+    void *function; /* NULL: no function but something else with a name */
+    char name[MW_NAME_BYTES];
+    bool told;
+    char unused[23];
 };
 _Static_assert(sizeof(struct unknown) == 128, "the stubs know it");
 
@@ -26,6 +28,8 @@ extern const char trampoline_stubs[];
 
 static uint32_t count;
 static struct lock lock;
+static _Atomic uint64_t calls_in_all;
+static _Atomic uint32_t names_told;
 
 __asm__(".pushsection .text\n"
         ".p2align 4\n"
@@ -42,53 +46,87 @@ __asm__(".pushsection .text\n"
         ".endr\n"
         ".popsection\n");
 
+/* NULL when there are too many. */
+static struct unknown *add(const char *name, void *function)
+{
+    if (count == STUBS_MAX) {
+        return NULL;
+    }
+    struct unknown *unknown = &trampoline_unknowns[count];
+    memcpy(unknown->name, name, strnlen(name, MW_NAME_BYTES - 1));
+    unknown->function = function;
+    unknown->passage.function = &unknown->function;
+    unknown->passage.name = unknown->name;
+    unknown->passage.kind = PASSAGE_UNKNOWN;
+    count++;
+    return unknown;
+}
+
 void *trampoline_for(const char *name, void *function)
 {
     LOCK_SCOPE(&lock);
-    uint32_t i = 0;
-    while (i < count && trampoline_unknowns[i].function != function) {
-        i++;
-    }
-    if (i == STUBS_MAX) {
-        return function;
-    }
-    if (i == count) {
-        struct unknown *unknown = &trampoline_unknowns[i];
-        strncpy(unknown->name, name, NAME_BYTES - 1);
-        unknown->function = function;
-        unknown->passage.function = &unknown->function;
-        unknown->passage.name = unknown->name;
-        unknown->passage.kind = PASSAGE_UNKNOWN;
-        count++;
-    }
-    return (void *)(uintptr_t)(trampoline_stubs + (size_t)i * STUB_BYTES);
-}
-
-void trampoline_called(const char *name, uint64_t calls)
-{
-    (void)name;
-    (void)calls;
-}
-
-uint64_t trampoline_calls(void)
-{
-    LOCK_SCOPE(&lock);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += __atomic_load_n(&trampoline_unknowns[i].passage.calls, __ATOMIC_RELAXED);
-    }
-    return sum;
-}
-
-const char *trampoline_suspect(void)
-{
-    LOCK_SCOPE(&lock);
-    for (uint32_t i = 0; i < count; i++) {
-        if (__atomic_load_n(&trampoline_unknowns[i].passage.calls, __ATOMIC_RELAXED)) {
-            return trampoline_unknowns[i].name;
+    struct unknown *unknown = NULL;
+    for (uint32_t i = 0; i < count && !unknown; i++) {
+        if (trampoline_unknowns[i].function == function) {
+            unknown = &trampoline_unknowns[i];
         }
     }
-    return NULL;
+    unknown = unknown ? unknown : add(name, function);
+    if (!unknown) {
+        return function;
+    }
+    return (void *)(uintptr_t)(trampoline_stubs + (unknown - trampoline_unknowns) * STUB_BYTES);
 }
+
+static void tell(struct unknown *unknown, uint64_t calls)
+{
+    struct mw_unknown note = {.calls = calls};
+    memcpy(note.name, unknown->name, sizeof(note.name));
+    link_send(&note, sizeof(note), MW_UNKNOWN);
+}
+
+void trampoline_called(struct passage *passage)
+{
+    struct unknown *unknown = (struct unknown *)(void *)passage;
+    uint64_t calls = __atomic_add_fetch(&passage->calls, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add(&calls_in_all, 1);
+    if (calls == 1) {
+        unknown->told = atomic_fetch_add(&names_told, 1) < MW_UNKNOWN_MAX;
+    }
+    if (control_is_active() && unknown->told && (calls & (calls - 1)) == 0) {
+        tell(unknown, calls);
+    }
+    control_unknown(unknown->name);
+}
+
+void trampoline_used(const char *name)
+{
+    struct unknown *unknown = NULL;
+    lock_take(&lock);
+    for (uint32_t i = 0; i < count && !unknown; i++) {
+        if (!strncmp(trampoline_unknowns[i].name, name, MW_NAME_BYTES - 1)) {
+            unknown = &trampoline_unknowns[i];
+        }
+    }
+    unknown = unknown ? unknown : add(name, NULL);
+    lock_drop(&lock);
+    if (unknown) {
+        trampoline_called(&unknown->passage);
+    }
+}
+
+void trampoline_tell(void)
+{
+    for (uint32_t i = 0; i < STUBS_MAX; i++) {
+        struct unknown *unknown = &trampoline_unknowns[i];
+        uint64_t calls = __atomic_load_n(&unknown->passage.calls, __ATOMIC_RELAXED);
+        if (calls && unknown->told) {
+            tell(unknown, calls);
+            control_pin(unknown->name);
+        }
+    }
+}
+
+uint64_t trampoline_calls(void) { return atomic_load(&calls_in_all); }
 
 void trampoline_after_fork(void) { atomic_store(&lock.word, 0); }

@@ -13,11 +13,12 @@ enum sg_kind {
     SG_RESERVED,      /* cuMemAddressReserve */
     SG_MAPPED,        /* cuMemMap; lies in an SG_RESERVED, in a map of its own */
     SG_MANAGED,
-    SG_IMPORTED,   /* cuIpcOpenMemHandle */
-    SG_GLOBAL,     /* a variable of a module */
-    SG_HOST,       /* cuMemHostAlloc */
-    SG_REGISTERED, /* cuMemHostRegister */
-    SG_POOLED,     /* cuMemAllocAsync */
+    SG_IMPORTED,     /* cuIpcOpenMemHandle */
+    SG_GLOBAL,       /* a variable of a module */
+    SG_HOST,         /* cuMemHostAlloc */
+    SG_REGISTERED,   /* cuMemHostRegister */
+    SG_POOLED,       /* cuMemAllocAsync */
+    SG_GRAPH_MEMORY, /* of a graph's node */
 };
 
 struct sg_chunk;

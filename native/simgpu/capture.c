@@ -179,6 +179,12 @@ void sg_capture_node(CUstream stream, CUgraphNode node) { sg_capture_follow(stre
 static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
 {
     switch (kind) {
+    case SG_OP_GRAPH_ALLOC:
+        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        return 1;
+    case SG_OP_GRAPH_FREE:
+        *type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+        return 1;
     case SG_OP_NOTHING:
         *type = CU_GRAPH_NODE_TYPE_EMPTY;
         return 1;
@@ -214,9 +220,7 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     struct sg_capture *capture = stream->capture;
-    if (!capture) { /* another thread ended it just now */
-        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    } else if (capture->invalid) {
+    if (!capture || capture->invalid) { /* without one, another thread ended it just now */
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (!node_type_of(op->kind, &type)) {
         result = refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

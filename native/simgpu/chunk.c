@@ -10,7 +10,7 @@
 
 #include "simgpu/arena.h"
 
-#define TOKEN_MAGIC 0x6b6f747570676d73ull
+#define TOKEN_MAGIC 0x6b6f7473u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_chunk *shared_chunks; /* one object each, however often a process imports it */
@@ -142,6 +142,7 @@ CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token)
         if (!error) { /* from now on it is counted once, whoever holds it */
             sg_process->on[chunk->gpu].allocated_bytes -= chunk->bytes;
             chunk->shared = 1;
+            chunk->serial = sg_export_serial(chunk->inode, chunk->offset);
             chunk->next_shared = shared_chunks;
             shared_chunks = chunk;
         }
@@ -154,6 +155,7 @@ CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token)
                                .inode = chunk->inode,
                                .offset = chunk->offset,
                                .bytes = chunk->bytes,
+                               .serial = chunk->serial,
                                .gpu = chunk->gpu};
     return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -162,7 +164,7 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
 {
     char path[64];
     struct stat status;
-    int first;
+    int first = 1, error = -ENOENT;
     snprintf(path, sizeof path, "/proc/%u/fd/%d", token->pid, token->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) {
@@ -175,10 +177,8 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
         return CUDA_ERROR_INVALID_VALUE;
     }
     sg_lock();
-    int error = sg_export_hold(token->inode, token->offset, token->bytes, token->gpu, &first);
-    if (!error && first) { /* freed meanwhile, and perhaps used for something else */
-        sg_export_drop(token->inode, token->offset);
-        error = -ENOENT;
+    if (sg_export_serial(token->inode, token->offset) == token->serial) { /* not freed meanwhile */
+        error = sg_export_hold(token->inode, token->offset, token->bytes, token->gpu, &first);
     }
     sg_unlock();
     if (error) {
@@ -194,6 +194,7 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
                                .inode = token->inode,
                                .offset = token->offset,
                                .bytes = token->bytes,
+                               .serial = token->serial,
                                .next_shared = shared_chunks};
     chunk->prop =
         (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -212,7 +213,8 @@ CUresult sg_chunk_adopt(struct sg_chunk **out, const struct sg_token *token)
     }
     pthread_mutex_lock(&lock);
     struct sg_chunk *chunk = shared_chunks;
-    while (chunk && (chunk->inode != token->inode || chunk->offset != token->offset)) {
+    while (chunk && (chunk->inode != token->inode || chunk->offset != token->offset ||
+                     chunk->serial != token->serial)) {
         chunk = chunk->next_shared;
     }
     if (chunk) {

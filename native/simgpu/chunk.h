@@ -17,12 +17,13 @@ struct sg_chunk {
     int own_file; /* close it in the end */
     int shared;   /* entered in the table of shared memory */
     uint64_t inode, offset, bytes;
+    uint32_t serial; /* once shared: tells it from what was there before */
     struct sg_chunk *next_shared;
     CUmemAllocationProp prop;
 };
 
 struct sg_token { /* also fits into an IPC handle */
-    uint64_t magic;
+    uint32_t magic, serial;
     uint32_t pid;
     int32_t file;
     uint64_t inode, offset, bytes;

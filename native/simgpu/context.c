@@ -5,6 +5,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/chunk.h"
+#include "simgpu/ipc.h"
 #include "simgpu/memory.h"
 #include "simgpu/pool.h"
 #include "simgpu/resize.h"
@@ -106,6 +107,7 @@ void sg_context_destroy(CUcontext context)
         pthread_cond_signal(&stream->work);
     }
     pthread_mutex_unlock(&context->lock);
+    sg_ipc_forget(context);
     sg_memory_free_all(context);
     if (--contexts_on[context->gpu] == 0) {
         sg_pools_forget(context->gpu);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "simgpu/address.h"
+#include "simgpu/array.h"
 #include "simgpu/capture.h"
 #include "simgpu/inspect.h"
 #include "simgpu/stream.h"
@@ -229,10 +230,23 @@ static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device,
         *base = device;
         *side = EITHER;
         return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED; /* there are no arrays in this driver */
+    case CU_MEMORYTYPE_ARRAY: /* in_array tells where */
+        *side = DEVICE;
+        return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult in_array(CUarray array, size_t x, size_t y, size_t z, const struct sg_copy *copy,
+                         uint64_t *base, size_t *pitch, size_t *slice)
+{
+    *base = sg_array_has(array, x, y, z, copy->width, copy->height, copy->depth);
+    if (!*base) {
+        return sg_array(array) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    }
+    *pitch = array->pitch;
+    *slice = array->slice;
+    return CUDA_SUCCESS;
 }
 
 static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side *dst_side,
@@ -247,6 +261,14 @@ static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side 
     SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, src_side));
     copy.dst_slice = copy.dst_pitch * (c->dstHeight ? c->dstHeight : c->Height);
     copy.src_slice = copy.src_pitch * (c->srcHeight ? c->srcHeight : c->Height);
+    if (c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(c->dstArray, c->dstXInBytes, c->dstY, c->dstZ, &copy, &copy.dst,
+                        &copy.dst_pitch, &copy.dst_slice));
+    }
+    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(c->srcArray, c->srcXInBytes, c->srcY, c->srcZ, &copy, &copy.src,
+                        &copy.src_pitch, &copy.src_slice));
+    }
     if ((c->Height > 1 || c->Depth > 1) && (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes ||
                                             copy.src_pitch < c->WidthInBytes + c->srcXInBytes)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -290,12 +312,14 @@ static CUresult plane(const CUDA_MEMCPY2D *c, CUstream stream, enum when when)
         .srcMemoryType = c->srcMemoryType,
         .srcHost = c->srcHost,
         .srcDevice = c->srcDevice,
+        .srcArray = c->srcArray,
         .srcPitch = c->srcPitch,
         .dstXInBytes = c->dstXInBytes,
         .dstY = c->dstY,
         .dstMemoryType = c->dstMemoryType,
         .dstHost = c->dstHost,
         .dstDevice = c->dstDevice,
+        .dstArray = c->dstArray,
         .dstPitch = c->dstPitch,
         .WidthInBytes = c->WidthInBytes,
         .Height = c->Height,

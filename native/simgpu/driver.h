@@ -73,6 +73,8 @@ enum sg_type {
     SG_GRAPH_EXEC,
     SG_POOL,
     SG_USER_OBJECT,
+    SG_ARRAY,
+    SG_MIPMAPPED_ARRAY,
 };
 
 void sg_handle_add(const void *object, enum sg_type type);

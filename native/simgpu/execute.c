@@ -284,6 +284,8 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
     switch (op->kind) {
     case SG_OP_NOTHING:
+    case SG_OP_GRAPH_ALLOC: /* done at the launch */
+    case SG_OP_GRAPH_FREE:
     case SG_OP_WAIT:
         break;
     case SG_OP_KERNEL:

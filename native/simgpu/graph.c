@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simgpu/graph_memory.h"
+
 CUgraph sg_graph_new(void)
 {
     CUgraph graph = calloc(1, sizeof *graph);
@@ -173,6 +175,9 @@ CUresult cuGraphDestroy(CUgraph graph)
 CUresult cuGraphClone(CUgraph *out, CUgraph graph)
 {
     SG_TRY(find(graph));
+    if (sg_graph_has_memory(graph)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     *out = sg_graph_copy(graph);
     return CUDA_SUCCESS;
 }

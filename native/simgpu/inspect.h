@@ -30,4 +30,14 @@ int simgpu_counters(struct simgpu_counters *out);
  * the host) succeed, and the `count` that follow return `result` and copy nothing. */
 void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result);
 
+/* The bytes of a CUuuid for which cuGetExportTable has a table, with one function in it. */
+#define SIMGPU_EXPORT_TABLE \
+    {0x6d, 0x6f, 0x69, 0x65, 0x74, 0x79, 0, 1, 2, 3, 4, 5, 6, 7, (char)0xff, (char)0xff}
+
+/* Two that no CUDA driver has, under names like a driver's: what a program meets in one that is newer than
+ * its tools. The first adds up; the second calls `function`. */
+int cuSimgpuSum(double *sum, int a, long long b, int c, long long d, int e, long long f, int g,
+                double h, double i);
+int cuSimgpuCall(int (*function)(void *argument), void *argument);
+
 #endif

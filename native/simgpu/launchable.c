@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "simgpu/graph.h"
+#include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
+
+#define AUTO_FREE 1u /* CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH */
 
 struct CUgraphExec_st {
     int refs;
@@ -12,6 +15,7 @@ struct CUgraphExec_st {
     CUgraphNode *order;
     size_t count;
     cuuint64_t flags;
+    int claims; /* the memory that its nodes allocate */
 };
 
 /* What a node depends on comes before it; a child graph stands in its parent's place. -1: a circle. */
@@ -60,6 +64,12 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
+    CUresult claimed = sg_graph_memory_claim(exec->order, exec->count);
+    if (claimed) {
+        sg_graph_exec_unref(exec);
+        return claimed;
+    }
+    exec->claims = 1;
     sg_handle_add(exec, SG_GRAPH_EXEC);
     *out = exec;
     return CUDA_SUCCESS;
@@ -71,6 +81,9 @@ void sg_graph_exec_unref(CUgraphExec exec)
 {
     if (__atomic_sub_fetch(&exec->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
+    }
+    if (exec->claims) {
+        sg_graph_memory_disclaim(exec->order, exec->count);
     }
     sg_graph_free(exec->graph);
     free(exec->order);
@@ -155,22 +168,35 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
     CUstream stream;
     SG_TRY(find(exec));
     SG_TRY(sg_stream_of(handle, &stream));
+    int captures = stream->capture != NULL;
+    if (!captures) {
+        SG_TRY(sg_graph_memory_back(exec->order, exec->count, (exec->flags & AUTO_FREE) != 0));
+    }
     struct sg_op *op = sg_op_new(SG_OP_GRAPH);
     sg_graph_exec_ref(exec);
     op->graph = exec;
-    return sg_submit(stream, op);
+    SG_TRY(sg_submit(stream, op));
+    if (!captures) {
+        sg_graph_memory_launched(exec->order, exec->count, stream);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
     SG_TRY(find(exec));
-    return sg_stream_of(stream, &stream);
+    SG_TRY(sg_stream_of(stream, &stream));
+    return sg_graph_memory_back(exec->order, exec->count, 1);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     SG_TRY(find(exec));
     sg_handle_remove(exec, SG_GRAPH_EXEC);
+    if (exec->claims) { /* a launch may still keep it */
+        exec->claims = 0;
+        sg_graph_memory_disclaim(exec->order, exec->count);
+    }
     sg_graph_exec_unref(exec);
     return CUDA_SUCCESS;
 }

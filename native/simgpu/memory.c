@@ -7,6 +7,7 @@
 #include "simgpu/capture.h"
 #include "simgpu/chunk.h"
 #include "simgpu/context.h"
+#include "simgpu/graph_memory.h"
 #include "simgpu/managed.h"
 #include "simgpu/pool.h"
 #include "simgpu/stream.h"
@@ -252,7 +253,11 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     int there = range && range->base == address;
     CUcontext owner = there ? range->context : NULL;
     int pooled = there && range->kind == SG_POOLED;
+    int of_graph = there && range->kind == SG_GRAPH_MEMORY;
     sg_map_unlock();
+    if (of_graph) {
+        return sg_graph_memory_free(address, NULL);
+    }
     if (pooled) { /* the program says that all work with it is done */
         return sg_memory_free(address);
     }

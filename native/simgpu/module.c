@@ -122,9 +122,22 @@ static CUresult charge(CUmodule module)
     return result;
 }
 
+/* A path to an open file that was never given to dlopen before: it takes a known path for a known library, and
+ * numbers of files are used again. A running number stands in it, as slashes with dots and without. */
+static void path_of(int file, char path[128])
+{
+    static uint32_t loaded;
+    uint32_t number = __atomic_add_fetch(&loaded, 1, __ATOMIC_RELAXED);
+    char *at = path + sprintf(path, "/proc/self/fd");
+    for (int bit = 0; bit < 32; bit++) {
+        at += sprintf(at, "%s", number >> bit & 1 ? "/." : "/");
+    }
+    sprintf(at, "/%d", file);
+}
+
 CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
 {
-    char path[64];
+    char path[128];
     if (!out || !image) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -145,7 +158,7 @@ CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
         }
         done += (size_t)n;
     }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    path_of(file, path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     close(file);
     CUmodule module = object ? calloc(1, sizeof *module) : NULL;

@@ -4,6 +4,7 @@
 
 #include "simgpu/address.h"
 #include "simgpu/graph.h"
+#include "simgpu/graph_memory.h"
 #include "simgpu/launch.h"
 #include "simgpu/resize.h"
 
@@ -174,6 +175,10 @@ CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depe
         return cuGraphAddChildGraphNode(out, graph, depends, count, p->graph.graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return cuGraphAddEmptyNode(out, graph, depends, count);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        return cuGraphAddMemAllocNode(out, graph, depends, count, &p->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return cuGraphAddMemFreeNode(out, graph, depends, count, p->free.dptr);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -259,6 +264,9 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
     SG_TRY(find(node));
+    if (sg_graph_has_memory(node->graph)) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     sg_graph_remove(node);
     return CUDA_SUCCESS;
 }

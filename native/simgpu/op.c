@@ -5,6 +5,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/graph.h"
+#include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
 
 struct sg_op *sg_op_new(enum sg_op_kind kind)
@@ -35,6 +36,8 @@ struct sg_op *sg_op_copy(const struct sg_op *op)
         __atomic_add_fetch(&op->record->refs, 1, __ATOMIC_ACQ_REL);
     } else if (op->kind == SG_OP_GRAPH) {
         sg_graph_exec_ref(op->graph);
+    } else if (op->kind == SG_OP_GRAPH_ALLOC || op->kind == SG_OP_GRAPH_FREE) {
+        sg_graph_memory_ref(op->memory);
     }
     return copy;
 }
@@ -68,6 +71,8 @@ void sg_op_free(struct sg_op *op)
         sg_record_unref(op->record);
     } else if (op->kind == SG_OP_GRAPH) {
         sg_graph_exec_unref(op->graph);
+    } else if (op->kind == SG_OP_GRAPH_ALLOC || op->kind == SG_OP_GRAPH_FREE) {
+        sg_graph_memory_unref(op->memory);
     }
     free(op);
 }

@@ -17,6 +17,8 @@ enum sg_op_kind {
     SG_OP_FREE,
     SG_OP_PREFETCH,
     SG_OP_WAIT,
+    SG_OP_GRAPH_ALLOC,
+    SG_OP_GRAPH_FREE,
 };
 
 enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
@@ -89,6 +91,7 @@ struct sg_op {
         struct sg_value value;
         CUgraphExec graph;
         uint64_t address; /* SG_OP_FREE */
+        struct sg_graph_memory *memory;
         struct {
             uint64_t address, bytes;
             int gpu;

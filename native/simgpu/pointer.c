@@ -27,7 +27,8 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         answer->pointer = range->context; /* pools belong to no context */
-        return range->context || range->kind == SG_POOLED ? 1 : -1;
+        return range->context || range->kind == SG_POOLED || range->kind == SG_GRAPH_MEMORY ? 1
+                                                                                            : -1;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         answer->number = on_device(range) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         answer->bytes = sizeof(unsigned);

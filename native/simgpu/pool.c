@@ -44,8 +44,11 @@ CUmemoryPool sg_pool_default(unsigned gpu)
                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, sg_ordinal_of(gpu)}};
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&making);
-    if (!defaults[gpu] && (defaults[gpu] = sg_pool_new(gpu, &props)) != NULL) {
-        defaults[gpu]->is_default = 1;
+    if (!defaults[gpu]) {
+        defaults[gpu] = sg_pool_new(gpu, &props);
+        if (defaults[gpu]) {
+            defaults[gpu]->is_default = 1;
+        }
     }
     pthread_mutex_unlock(&making);
     return defaults[gpu];

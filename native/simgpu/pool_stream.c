@@ -1,12 +1,17 @@
 /* Allocating and freeing in the order of a stream. */
-#include "simgpu/capture.h"
+#include "simgpu/graph_memory.h"
 #include "simgpu/memory.h"
 #include "simgpu/pool.h"
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     if (stream->capture) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        struct sg_op *op;
+        if (!out || !pool) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        SG_TRY(sg_graph_alloc_op(&op, pool->gpu, bytes, out));
+        return sg_submit(stream, op);
     }
     return pool ? sg_pool_alloc(pool, out, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -32,15 +37,22 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     if (!address) {
         return CUDA_SUCCESS;
     }
-    if (stream->capture) {
-        return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (stream->capture) { /* only what a graph allocated */
+        struct sg_op *op;
+        SG_TRY(sg_graph_free_op(&op, address));
+        return sg_submit(stream, op);
     }
     sg_map_lock();
     struct sg_range *range = sg_map_find(address);
     int pooled = range && range->base == address && range->kind == SG_POOLED && range->piece;
     int other = range && range->base == address && !pooled &&
                 (range->kind == SG_ALLOCATED || range->kind == SG_POOLED);
+    int of_graph = range && range->base == address && range->kind == SG_GRAPH_MEMORY;
     sg_map_unlock();
+    if (of_graph) {
+        SG_TRY(sg_submit(stream, sg_op_new(SG_OP_NOTHING)));
+        return sg_graph_memory_free(address, stream);
+    }
     if (!pooled && !other) {
         return CUDA_ERROR_INVALID_VALUE;
     }

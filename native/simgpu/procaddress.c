@@ -1,4 +1,5 @@
 /* cuGetProcAddress, answered from the tables in cuda/entrypoints.def and cuda/plain_calls.def. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "simgpu/driver.h"
@@ -22,12 +23,46 @@ static const struct entry {
 #include "cuda/entrypoints.def"
 };
 
+/* ---- addresses that nothing is exported at, on demand ---- */
+
+#define ENTRIES (sizeof entries / sizeof *entries)
+#define ALIASES_MAX 2048
+_Static_assert(2 * ENTRIES <= ALIASES_MAX, "one for each flavour");
+
+extern const char sg_alias_code[]; /* eight bytes each */
+extern void *sg_aliased[ALIASES_MAX];
+void *sg_aliased[ALIASES_MAX];
+
+__asm__(".pushsection .text\n"
+        ".p2align 3\n"
+        ".hidden sg_alias_code\n"
+        ".globl sg_alias_code\n"
+        "sg_alias_code:\n"
+        ".set alias_offset, 0\n"
+        ".rept 2048\n"
+        "jmp *sg_aliased+alias_offset(%rip)\n"
+        ".p2align 3\n"
+        ".set alias_offset, alias_offset + 8\n"
+        ".endr\n"
+        ".popsection\n");
+
+static void *aliased(size_t entry, int own, void *function)
+{
+    const char *wanted = getenv("MOIETY_SIMGPU_ALIASES");
+    if (!wanted || !*wanted || *wanted == '0') {
+        return function;
+    }
+    size_t i = 2 * entry + (own ? 1 : 0);
+    __atomic_store_n(&sg_aliased[i], function, __ATOMIC_RELEASE);
+    return (void *)(uintptr_t)(sg_alias_code + 8 * i);
+}
+
 /* The newest form that is not newer than the version asked for. */
 static CUdriverProcAddressQueryResult look_up(const char *name, int version, int per_thread,
                                               void **function)
 {
     int known = 0, best = -1;
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    for (size_t i = 0; i < ENTRIES; i++) {
         const struct entry *entry = &entries[i];
         if (strcmp(entry->name, name) != 0) {
             continue;
@@ -39,7 +74,7 @@ static CUdriverProcAddressQueryResult look_up(const char *name, int version, int
             continue;
         }
         best = since;
-        *function = own ? entry->per_thread : entry->function;
+        *function = aliased(i, own, own ? entry->per_thread : entry->function);
     }
     return best >= 0 ? CU_GET_PROC_ADDRESS_SUCCESS
            : known   ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

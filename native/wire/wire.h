@@ -25,7 +25,10 @@
 #define MW_NAME_BYTES 64u  /* names are UTF-8, cut and zero padded */
 #define MW_TEXT_BYTES 240u /* a sentence for a human */
 #define MW_UUID_BYTES 16u
+#define MW_TOKEN_BYTES 32u   /* random: who knows one may open what is behind it */
+#define MW_PIECES_MAX 8u     /* with their descriptors in one message */
 #define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
+#define MW_UNKNOWN_MAX 32u   /* names of entry points that a client tells of */
 #define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
 #define MW_LEASE_BYTES 4096u /* size of the lease page's memfd */
 
@@ -65,8 +68,15 @@ enum mw_type {
     MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
     MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
     MW_KEEP = 34,       /* > so many bytes that were allocated never leave from now on */
-    MW_STEP = 38,       /* < let one thread at the closed gate pass it for one call, and drain again */
-    MW_SHARED = 39,     /* > other processes may use memory of this one, or this one uses theirs */
+    MW_EXPORT = 35,  /* > other processes may open this memory by its token; answered by the same */
+                     /* < one wants to (MW_SHARE_ASKED): send what is behind the token */
+    MW_IMPORT = 36,  /* > (MW_SHARE_ASKED) what is behind a token? */
+                     /* > < some pieces of it, with their descriptors; with 0 pieces: nothing */
+                     /* > (MW_SHARE_HELD) a resumed client has it open */
+    MW_UNSHARE = 37, /* > the token is void (its exporter), or was closed (who had it open) */
+    MW_STEP = 38,    /* < let one thread at the closed gate pass it for one call, and drain again */
+    MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
+    MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
 };
 
 /* mw_welcome.flags */
@@ -80,6 +90,11 @@ enum mw_type {
 /* mw_alloc.flags */
 #define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
 #define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
+
+/* mw_share.flags */
+#define MW_SHARE_ASKED 1u
+#define MW_SHARE_HELD 2u
+#define MW_SHARE_GONE 4u /* MW_UNSHARE: and the exporter has given the memory back */
 
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
@@ -217,6 +232,13 @@ struct mw_pinned {
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
 };
 
+/* Of one name at most as often as its count doubles, and of MW_UNKNOWN_MAX names. */
+struct mw_unknown {
+    struct mw_header header;
+    uint64_t calls;           /* so far */
+    char name[MW_NAME_BYTES]; /* of the entry point, or "export table " and its UUID */
+};
+
 struct mw_mode {
     struct mw_header header;
     uint32_t mode; /* enum mw_memory_mode */
@@ -227,6 +249,20 @@ struct mw_shared {
     struct mw_header header;
     uint32_t flags;
     uint32_t reserved;
+};
+
+/* Memory that one client exports and others open, as legacy CUDA IPC does. It comes in pieces of the
+ * same size (the last may be smaller), each with a descriptor, several in one message. */
+struct mw_share {
+    struct mw_header header;
+    uint8_t token[MW_TOKEN_BYTES];
+    uint32_t gpu;
+    uint32_t flags;
+    uint64_t bytes;       /* of all pieces */
+    uint64_t piece_bytes; /* of one */
+    uint64_t offset;      /* where in them begins what was exported */
+    uint32_t first;       /* the first piece in this message, counted from 0 */
+    uint32_t pieces;      /* in this message */
 };
 
 /* The lease page: written by the agent alone, read by every gated call. */
@@ -254,7 +290,7 @@ struct mw_counters {
     uint64_t restored_bytes;
     uint64_t restored_ns;
     uint64_t waited_ns;     /* threads at the closed gate, summed */
-    uint64_t unknown_calls; /* calls of entry points that the shim has no entry for */
+    uint64_t unknown_calls; /* calls of entry points that the shim does not know */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
     uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
     uint64_t reserved[6];

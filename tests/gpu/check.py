@@ -36,7 +36,7 @@ from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from tests.gpu.card import timing
 from tests.gpu.card.driver import PTX
-from tests.gpu.holds import driver_calls, frameworks, turns
+from tests.gpu.holds import driver_calls, figures, frameworks, turns
 from tests.gpu.holds.setting import MIB, ROOT, SIMGPU, Setting, Skip
 
 NO_GPU = 69
@@ -45,24 +45,31 @@ CAPACITY_BYTES = 4 << 30
 SIMULATED_CAPACITY_BYTES = 240 * MIB
 
 CHECKS: dict[str, tuple[Callable[[Setting], str], float]] = {
-    "doctor": (driver_calls.doctor, 60),
-    "turns": (turns.take_turns, 120),
-    "fit": (turns.fit_together, 60),
-    "refusal": (turns.refuse, 60),
-    "killed-program": (turns.lose_a_program, 90),
-    "killed-agent": (turns.lose_the_agent, 90),
-    "graphs": (driver_calls.graphs, 90),
-    "overhead": (driver_calls.overhead, 90),
-    "torch-trainings": (frameworks.torch_trainings, 240),
-    "torch-graphs": (frameworks.torch_graphs, 240),
-    "torch-allocators": (frameworks.torch_allocators, 120),
-    "cupy": (frameworks.smoke("cupy"), 90),
-    "jax": (frameworks.smoke("jax"), 120),
-    "numba": (frameworks.smoke("numba"), 90),
-    "triton": (frameworks.smoke("triton"), 90),
-    "managed": (turns.managed_mode, 60),
+    "doctor": (driver_calls.doctor, 30),
+    "torch-trainings": (frameworks.torch_trainings, 120),
+    "graphs": (driver_calls.graphs, 45),
+    "torch-graphs": (frameworks.torch_graphs, 90),
+    "torch-expandable": (frameworks.torch_allocator(frameworks.EXPANDABLE, "expandable"), 75),
+    "torch-async": (frameworks.torch_allocator(frameworks.ASYNC, "async"), 75),
+    "jax-preallocating": (frameworks.jax_preallocating, 75),
+    "torch-compile": (frameworks.torch_compile, 90),
+    "torch-ipc": (frameworks.torch_ipc, 60),
+    "turns": (turns.take_turns, 60),
+    "overhead": (driver_calls.overhead, 40),
+    "bench": (figures.bench, 90),
+    "cupy": (frameworks.smoke("cupy"), 40),
+    "numba": (frameworks.smoke("numba"), 40),
+    "triton": (frameworks.smoke("triton"), 40),
+    "jax": (frameworks.smoke("jax"), 45),
+    "vllm": (frameworks.vllm, 120),
+    "tensorflow": (frameworks.smoke("tensorflow"), 60),
+    "refusal": (turns.refuse, 30),
+    "killed-program": (turns.lose_a_program, 60),
+    "killed-agent": (turns.lose_the_agent, 60),
+    "fit": (turns.fit_together, 40),
+    "managed": (turns.managed_mode, 40),
 }
-"""with the seconds that each may take"""
+"""with the seconds that each may take; what decides most comes first, because the time is short"""
 
 
 def names(text: str) -> list[str]:
@@ -96,6 +103,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--arena", default="", metavar="SIZE", help="default: the agent's own")
     parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
     parser.add_argument("-o", "--out", type=Path, help="the outcome as JSON")
+    parser.add_argument(
+        "--lines", type=Path, help="each check as a line of JSON, as soon as it has ended"
+    )
     return parser
 
 
@@ -165,7 +175,9 @@ def run_one(name: str, setting: Setting, seconds: float) -> tuple[str, str]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def run_all(setting: Setting, chosen: Sequence[str], seconds: float) -> list[dict[str, object]]:
+def run_all(
+    setting: Setting, chosen: Sequence[str], seconds: float, lines: Path | None = None
+) -> list[dict[str, object]]:
     """One after the other, with a line for each."""
     began = time.monotonic()
     done: list[dict[str, object]] = []
@@ -176,6 +188,9 @@ def run_all(setting: Setting, chosen: Sequence[str], seconds: float) -> list[dic
         about = (CHECKS[name][0].__doc__ or "").splitlines()[0]
         print(f"  {state:<8} {took_s:5.1f} s  {name}: {about}\n      {said}", flush=True)
         done.append({"check": name, "state": state, "took_s": took_s, "said": said})
+        if lines:
+            with lines.open("a") as file:
+                file.write(json.dumps(done[-1]) + "\n")
     return done
 
 
@@ -191,6 +206,8 @@ def main() -> int:
     signal.signal(signal.SIGALRM, out_of_time)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     capacity = args.capacity or (SIMULATED_CAPACITY_BYTES if args.simulate else CAPACITY_BYTES)
+    if args.lines:
+        args.lines.parent.mkdir(parents=True, exist_ok=True)
     chosen = [name for name in args.only if name not in args.skip]
     with (
         tempfile.TemporaryDirectory(prefix="mty", ignore_cleanup_errors=True) as name,
@@ -206,7 +223,7 @@ def main() -> int:
         with setting.node("first") as node:
             gpu = node.json("status")["gpus"][0]["name"]
         print(f"gpu-check: {gpu}, {capacity // MIB} MiB of it, {len(workers)} programs", flush=True)
-        done = run_all(setting, chosen, args.seconds)
+        done = run_all(setting, chosen, args.seconds, args.lines)
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps({"gpu": gpu, "checks": done}, indent=1) + "\n")

@@ -16,6 +16,7 @@ import pytest
 from moiety.model.units import parse_bytes
 from tests.gpu import facts
 from tests.gpu.card import profile
+from tests.gpu.holds import frameworks
 
 from .conftest import ROOT
 
@@ -63,7 +64,10 @@ def test_every_fact_is_found_and_makes_a_profile_that_simgpu_takes(
     measured = {name: s["facts"] for name, s in found["sections"].items()}
     assert profile.dig(measured, "lookup.different") == 0
     assert profile.dig(measured, "lookup.ladders_different") == 0
-    assert profile.dig(measured, "lookup.exports_unknown_here") == []
+    assert profile.dig(measured, "lookup.exports_unknown_here") == [
+        "cuSimgpuCall",
+        "cuSimgpuSum",
+    ]  # which no driver has
     cycles = [v for k, v in measured["cycle"].items() if k.startswith(("chunks_", "duplex_"))]
     assert [c["chunks_wrong"] for c in cycles] == [0] * len(cycles)
     assert len(cycles) >= 2
@@ -169,6 +173,7 @@ def test_the_checks_hold_on_the_simulated_gpu_and_skip_what_needs_nvidias_runtim
     done = run(
         native, tmp_path, "check.py", "--simulate", "--quick",
         "--only", "refusal,graphs,overhead,torch-trainings,jax", "-o", str(out),
+        "--lines", str(tmp_path / "lines"),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
@@ -181,3 +186,17 @@ def test_the_checks_hold_on_the_simulated_gpu_and_skip_what_needs_nvidias_runtim
         "torch-trainings": "skipped",
         "jax": "skipped",
     }
+    lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert lines == found["checks"]
+
+
+def test_no_program_that_a_check_runs_is_missing_or_broken() -> None:
+    folder = ROOT / "tests" / "gpu"
+    texts = [f.read_text() for f in (*folder.glob("holds/*.py"), *folder.glob("card/traces.py"))]
+    named = {
+        name for text in texts for name in re.findall(r'"(\w+\.py)"', text) if name != "run.py"
+    }
+    named |= {f"{name}_sums.py" for name in frameworks.NEEDS}
+    assert named == {path.name for path in (folder / "programs").glob("*.py")}
+    for path in (folder / "programs").glob("*.py"):
+        compile(path.read_text(), str(path), "exec")

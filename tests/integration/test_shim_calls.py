@@ -131,7 +131,7 @@ def test_a_limit_that_is_changed_is_seen_at_once(play: Callable[[str], Play]) ->
     program.end()
 
 
-def test_room_is_asked_for_outside_the_gate_and_never_in_a_capture(
+def test_room_is_asked_for_outside_the_gate_and_in_a_capture_too(
     play: Callable[[str], Play],
 ) -> None:
     program = play("room")
@@ -144,6 +144,7 @@ def test_room_is_asked_for_outside_the_gate_and_never_in_a_capture(
         while True:
             assert select.select([agent.sock], [], [], 60)[0], "it asks nobody"
             message = decode(agent.sock.recv(4096))
+            agent.heard.append(message)
             if message.type == Type.NEED:
                 assert isinstance(message, Alloc)
                 return message
@@ -156,8 +157,11 @@ def test_room_is_asked_for_outside_the_gate_and_never_in_a_capture(
     second = asked()
     assert (first.bytes, second.bytes) == (64 * MIB, 512 * MIB)
     agent.send(Refused(serial=second.serial, code=Refusal.CAPACITY, text="there is none"))
+    in_capture = asked()
+    agent.revoke()
+    agent.send(Refused(serial=in_capture.serial, code=Refusal.CAPACITY, text="there is none"))
+    agent.grant()
     program.end()
-    assert not [m for m in agent.heard if m.type == Type.NEED]
     assert [m for m in agent.heard if m.type == Type.CONTEXT], "what it took is measured"
 
 

@@ -43,11 +43,12 @@ def outcome(process: subprocess.Popen[str]) -> dict[str, object]:
     return found
 
 
+@pytest.mark.parametrize("driver", [12040, 13000])
 @pytest.mark.parametrize("path", TRACES, ids=names)
 def test_a_trace_gives_the_recorded_results_on_the_stand_in(
-    path: Path, make_node: Callable[[str], Node], kernels: Path
+    path: Path, driver: int, make_node: Callable[[str], Node], kernels: Path
 ) -> None:
-    with make_node(GPU) as node:
+    with make_node(f"{GPU},driver={driver}") as node:
         found = outcome(node.run_alone(replay(path, kernels, "--scale", scale(path))))
     assert found["different"] == []
     assert found["calls"]

@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-CUDA = Path(__file__).resolve().parents[2] / "native" / "cuda"
-CLASSES = Path(__file__).resolve().parents[2] / "native" / "shim" / "entrypoints.h"
-SUFFIXES = {"": "", "_DS": "_ptds", "_SZ": "_ptsz"}
+from bench import coverage
+from moiety.testing import entrypoints
+from moiety.testing.entrypoints import SUFFIXES, Form, ask, requests
+from moiety.testing.native import native_dir
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+CUDA = NATIVE / "cuda"
 NOT_HERE = {"cuWGLGetDevice"}
 """of other systems"""
 
 
-@dataclass(frozen=True, order=True)
-class Form:
-    """What is returned for a name asked for at a version or later."""
-
-    name: str
-    since: int
-    flavour: str
-
-
-def table() -> dict[Form, str]:
-    """Every form, and the symbol that it is exported as."""
-    found: dict[Form, str] = {}
-    text = (CUDA / "entrypoints.def").read_text()
-    rows = re.findall(r"^ENTRY(_DS|_SZ)?\((\w+), (\w+), (\d+)(?:, (\d+))?\)$", text, re.MULTILINE)
-    text = (CUDA / "plain_calls.def").read_text()
-    row = r"^PLAIN(_DS|_SZ)?\(\w+, (\w+), (\w+), (\d+)(?:, (\d+))?\)$"
-    for kind, name, symbol, since, since_own in rows + re.findall(row, text, re.MULTILINE):
-        forms = [(Form(name, int(since), ""), symbol)]
-        if kind:
-            suffix = SUFFIXES[kind]
-            forms.append((Form(name, int(since_own), suffix), symbol + suffix))
-        for form, exported in forms:
-            assert form not in found, f"{form} twice"
-            found[form] = exported
-    return found
+def table() -> dict[Form, entrypoints.Entry]:
+    return entrypoints.table(NATIVE)
 
 
 def symbols() -> set[str]:
     """Every exported name that the tables know, flavours included."""
-    found = set(table().values())
+    found = {entry.symbol for entry in table().values()}
     text = (CUDA / "cuda_calls.def").read_text()
     for kind, name in re.findall(r"^CUDA_CALL(_DS|_SZ)?\((\w+),", text, re.MULTILINE):
         found |= {name, name + SUFFIXES[kind]}
@@ -57,16 +38,14 @@ def without_comments(path: Path) -> str:
 
 
 def test_every_request_of_nvidias_runtimes_is_in_the_table() -> None:
-    known = {(form.name, form.since, bool(form.flavour)) for form in table()}
-    asked = [
-        (name, int(version), bool(own))
-        for line in (CUDA / "requests.txt").read_text().splitlines()
-        if not line.startswith("#")
-        for name, rest in [line.split(" ", 1)]
-        for version, own in re.findall(r"(\d+)(t?)", rest)
-    ]
+    asked = requests(NATIVE)
+    entries = list(coverage.expected(asked))
     assert len(asked) == 458
-    assert [request for request in asked if request not in known] == []
+    assert [q for q, entry in zip(asked, entries, strict=True) if entry is None] == []
+
+
+def test_every_entry_has_a_class() -> None:
+    assert [form for form, entry in table().items() if not entry.kind] == []
 
 
 def test_every_form_that_the_headers_name_is_in_the_table(header: Path) -> None:
@@ -95,8 +74,9 @@ def test_every_function_that_the_headers_declare_is_in_the_table(header: Path) -
 
 def test_later_forms_have_later_symbols() -> None:
     by_name: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for form, symbol in table().items():
-        by_name[form.name, form.flavour].append((form.since, symbol.removesuffix(form.flavour)))
+    for form, entry in table().items():
+        symbol = entry.symbol.removesuffix(form.flavour)
+        by_name[form.name, form.flavour].append((form.since, symbol))
     for forms in by_name.values():
         order = [symbol for _, symbol in sorted(forms)]
         assert order == sorted(order, key=lambda s: int((re.search(r"_v(\d)$", s) or "01")[1]))
@@ -104,10 +84,7 @@ def test_later_forms_have_later_symbols() -> None:
 
 @pytest.mark.parametrize("kind", ["Alloc", "Create", "Map", "Import", "Export", "Open", "Launch"])
 def test_what_makes_shares_or_starts_something_is_not_just_passed_through(kind: str) -> None:
-    classes = dict(re.findall(r"^#define CLASS_(\w+) (\w+)$", CLASSES.read_text(), re.MULTILINE))
-    text = (CUDA / "plain_calls.def").read_text()
-    classes |= {s: c for c, s in re.findall(r"^PLAIN\w*\((\w+), \w+, (\w+),", text, re.MULTILINE)}
-    passed = {symbol for symbol, its in classes.items() if its == "PASS"}
+    passed = {entry.symbol for entry in table().values() if entry.kind == "PASS"}
     found = {
         symbol for symbol in passed if re.match(rf"cu(Mem|Ipc|Array|Multicast)?{kind}", symbol)
     }
@@ -116,3 +93,45 @@ def test_what_makes_shares_or_starts_something_is_not_just_passed_through(kind: 
     events = {"cuIpcOpenEventHandle"}
     semaphores = {"cuImportExternalSemaphore"}
     assert found - host - mapping - events - semaphores == set()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """An environment with a driver of some version, and the shim or not."""
+    built = native_dir()
+    if built is None or not (built / "libmoiety.so").exists():
+        pytest.skip("the native libraries are not built: make test builds them")
+
+    def environment(version: int, *, shared: bool = True, aliases: bool = False) -> dict[str, str]:
+        return {
+            "MOIETY_SIMGPU": f"A100-80:memory=64MiB,driver={version}",
+            "MOIETY_SIMGPU_STATE": str(tmp_path / "state"),
+            "MOIETY_SIMGPU_ALIASES": str(int(aliases)),
+            "LD_LIBRARY_PATH": str(built / "simgpu"),
+            **({"LD_PRELOAD": str(built / "libmoiety.so")} if shared else {}),
+        }
+
+    return environment
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "under the shim"])
+def test_every_request_finds_the_function_that_the_table_says(
+    shared: bool, driver: Callable[..., dict[str, str]]
+) -> None:
+    asked = requests(NATIVE)
+    answers = ask(asked, driver(13050, shared=shared))
+    good = coverage.right(answers, list(coverage.expected(asked)), shared=shared)
+    assert [(q, a) for q, a, ok in zip(asked, answers, good, strict=True) if not ok] == []
+
+
+@pytest.mark.parametrize("version", [12040, 13050])
+def test_functions_are_known_by_name_where_the_driver_gives_addresses_of_its_own(
+    version: int, driver: Callable[..., dict[str, str]]
+) -> None:
+    asked = [q._replace(version=13050) for q in requests(NATIVE)]  # newer than an older driver has
+    exported = ask(asked, driver(version))
+    private = ask(asked, driver(version, aliases=True))
+    shim = [answer for answer in exported if answer.library == "libmoiety.so"]
+    assert len(shim) > 150
+    assert [a for a in private if a.library == "libmoiety.so"] == shim
+    assert {a.symbol for a in private if a.library == "libcuda.so.1"} == {""}

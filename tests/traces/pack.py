@@ -58,10 +58,13 @@ class Memory:
         name, self.made = f"m{self.made}", self.made + 1
         insort(self.starts, at)
         self.pieces[at] = (name, size if counts else -size)
-        if counts:
-            self.now_bytes += size
-            self.most_bytes = max(self.most_bytes, self.now_bytes)
+        self.take(size if counts else 0)
         return name
+
+    def take(self, size: int) -> None:
+        """So much more device memory is in use."""
+        self.now_bytes += size
+        self.most_bytes = max(self.most_bytes, self.now_bytes)
 
     def drop(self, at: int) -> None:
         """Memory that begins here is gone."""
@@ -194,7 +197,7 @@ def note_freed(call: Call, names: Names) -> None:
 def lines(recording: Path, remarks: list[tuple[str, str]], names: Names) -> Iterator[str]:
     """The calls as they stand in a trace."""
     table = signatures()
-    created: Counter[str] = Counter()
+    chunks: dict[str, int] = {}
     for call in calls(recording, remarks):
         if call.name not in table:
             remarks.append(("unknown", call.name))
@@ -210,9 +213,11 @@ def lines(recording: Path, remarks: list[tuple[str, str]], names: Names) -> Iter
             ]
         note_freed(call, names)
         if plain(call.name) == "cuMemCreate" and call.result == 0:
-            created["bytes"] += call.arguments[1].value
+            chunks[words[0][1:]] = call.arguments[1].value
+            names.memory.take(call.arguments[1].value)
+        elif plain(call.name) == "cuMemRelease" and call.result == 0:
+            names.memory.take(-chunks.pop(words[0], 0))
         yield " ".join((str(call.after_us), str(call.thread), call.name, str(call.result), *words))
-    names.memory.most_bytes += created["bytes"]
 
 
 def pack(recording: Path, out: Path, where: str) -> str:

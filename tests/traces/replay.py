@@ -193,7 +193,7 @@ class Replay:
         if step.result in CAPTURE_BROKEN and result == 0 and self.spared:
             self.explained["moiety allows it during a capture"] += 1
             return True
-        if result == 801 and self.trace.about["recorded"][0] != "on simgpu":
+        if result == 801 and not self.trace.about["recorded"][0].startswith("on simgpu"):
             self.explained[f"simgpu has no {step.name}"] += 1
             return True
         return False

@@ -131,17 +131,15 @@ class Scene:
             return size
         return max(int(size * self.scale) // 512 * 512, FIXED_BYTES)
 
-    def unit(self) -> tuple[int, int]:
-        """Of mapped memory: as recorded, and here."""
-        recorded = self.trace.mapped_unit
-        if not recorded:
-            return GRANULE, GRANULE
+    def unit(self, what: str) -> tuple[int, int]:
+        """Of a range of addresses or a chunk: as recorded, and here."""
+        recorded = self.trace.mapped_units.get(what, GRANULE)
         here = -(-int(recorded * self.scale) // GRANULE) * GRANULE
         return recorded, max(min(here, recorded), GRANULE)
 
-    def mapped(self, size: int) -> int:
+    def mapped(self, what: str, size: int) -> int:
         """The size of a chunk, or of a range of them."""
-        recorded, here = self.unit()
+        recorded, here = self.unit(what)
         return -(-size // recorded) * here
 
     def address(self, word: str) -> int:
@@ -276,9 +274,9 @@ class Scene:
             arguments[3] = TOO_MUCH
         elif what in ("cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemAddressFree"):
             if step.result == 0:
-                arguments[1] = self.mapped(int(words[1]))
+                arguments[1] = self.mapped(name(words[0]), int(words[1]))
             if what == "cuMemMap" and step.result == 0:
-                arguments[2] = self.mapped(int(words[2]))
+                arguments[2] = self.mapped(name(words[0]), int(words[2]))
         elif what in LOADS:
             self.load(step, what, arguments)
         elif what.startswith("cuLaunchKernel") and what != "cuLaunchKernelEx":
@@ -306,7 +304,7 @@ class Scene:
         if step.result:
             return size
         if what in ("cuMemCreate", "cuMemAddressReserve"):
-            return self.mapped(size)
+            return self.mapped(step.words[0][1:], size)
         return self.smaller(size, step.words[0][1:])
 
     def load(self, step: Step, what: str, arguments: list[int]) -> None:
@@ -331,7 +329,7 @@ class Scene:
             if word[1] != "m":
                 self.handles[word[1:]] = value
             elif "+" not in word and self.makes(what):
-                unit = self.unit() if what == "cuMemAddressReserve" else (0, 0)
+                unit = self.unit(word[1:]) if what == "cuMemAddressReserve" else (0, 0)
                 recorded, size = self.sizes(step, what, arguments)
                 self.pieces[word[1:]] = Piece(value, size, recorded, unit)
         if what == "cuMemHostRegister_v2" and step.words[0] in self.registered:

@@ -44,17 +44,22 @@ class Trace:
         return int(self.about["memory"][0])
 
     @cached_property
-    def mapped_unit(self) -> int:
-        """What sizes and places of mapped memory are multiples of; 0: it maps none."""
-        unit = 0
+    def mapped_units(self) -> dict[str, int]:
+        """Of what sizes and places are multiples in each range of addresses, and for each chunk."""
+        units: dict[str, int] = {}
+        chunks: dict[str, str] = {}
         for step in self.steps:
-            if step.result:
-                continue
-            if plain(step.name) == "cuMemCreate":
-                unit = gcd(unit, int(step.words[1]))
-            elif plain(step.name) == "cuMemMap":
-                unit = gcd(gcd(unit, int(step.words[1])), offset(step.words[0]))
-        return unit
+            if plain(step.name) == "cuMemMap" and step.result == 0:
+                place = name(step.words[0])
+                unit = gcd(int(step.words[1]), offset(step.words[0]), int(step.words[2]))
+                units[place] = gcd(units.get(place, 0), unit)
+                chunks[step.words[3]] = place
+        never = {  # mapped: a chunk is a whole
+            step.words[0][1:]: int(step.words[1])
+            for step in self.steps
+            if plain(step.name) == "cuMemCreate" and step.result == 0
+        }
+        return {**never, **units, **{chunk: units[place] for chunk, place in chunks.items()}}
 
     @cached_property
     def reserved(self) -> set[str]:

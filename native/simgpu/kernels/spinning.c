@@ -42,7 +42,7 @@ SIMGPU_SPINNING_KERNEL(all_reduce_u64, 8, 8, 8, 8, 4, 4, 4)
     u32 *flags = SIMGPU_PARAM(u32 *, 0);
     u64 *data = SIMGPU_PARAM(u64 *, 2), n = SIMGPU_PARAM(u64, 3);
     u32 rank = SIMGPU_PARAM(u32, 4), ranks = SIMGPU_PARAM(u32, 5), round = SIMGPU_PARAM(u32, 6);
-    u64 *board = SIMGPU_PARAM(u64 *, 1) + (round & 1) * ranks * n;
+    u64 *board = SIMGPU_PARAM(u64 *, 1) + (u64)(round & 1) * ranks * n;
     if (spun_ns == 0) {
         for (u64 i = 0; i < n; i++) {
             board[rank * n + i] = data[i];

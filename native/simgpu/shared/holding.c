@@ -233,9 +233,16 @@ int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned dev
     if (*first) {
         *export =
             (struct sg_export){.inode = inode, .offset = offset, .bytes = bytes, .device = device};
+        export->serial = ++sg_state->exports_made;
     }
     export->holders[slot / 64] |= 1ull << (slot % 64);
     return 0;
+}
+
+uint32_t sg_export_serial(uint64_t inode, uint64_t offset)
+{
+    const struct sg_export *export = find_export(inode, offset);
+    return export ? export->serial : 0;
 }
 
 int sg_export_drop(uint64_t inode, uint64_t offset)

@@ -10,6 +10,8 @@
 
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
+#define MEMORY_MAX \
+    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/arena.c) */
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 
@@ -212,6 +214,11 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
     profile->memory_bytes = profile->memory_bytes / GRANULE * GRANULE;
     if (profile->memory_bytes < 4 * GRANULE) {
         snprintf(why, why_bytes, "a GPU needs at least 8MiB of memory; raise memory=");
+        return -EINVAL;
+    }
+    if (profile->memory_bytes > MEMORY_MAX / (part->count ? part->count : 1)) {
+        snprintf(why, why_bytes,
+                 "the GPUs of one machine have at most 8TiB of memory together; lower memory=");
         return -EINVAL;
     }
     if (part->count == 0 || machine->count + part->count > SG_DEVICES_MAX) {

@@ -59,6 +59,8 @@ struct sg_process {
 struct sg_export {
     uint64_t inode, offset; /* of its bytes: the identity that both sides can find out */
     uint64_t bytes;         /* 0: free entry */
+    uint32_t serial;        /* what is there later is another */
+    uint32_t unused;
     uint32_t device, reserved;
     uint64_t holders[SG_PROCESSES_MAX / 64];
 };
@@ -89,6 +91,7 @@ struct sg_state {
     pthread_mutex_t time_lock[SG_DEVICES_MAX];
     struct sg_machine machine;
     struct sg_process process[SG_PROCESSES_MAX];
+    uint32_t exports_made, unused;
     struct sg_export export[SG_EXPORTS_MAX];
     struct sg_device device[SG_DEVICES_MAX];
 };
@@ -122,6 +125,8 @@ void sg_granule_out(unsigned device, uint32_t entry);
 
 /* Shared memory: this process holds it too, or no longer. */
 int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned device, int *first);
+/* 0: nobody shares anything there. */
+uint32_t sg_export_serial(uint64_t inode, uint64_t offset);
 int sg_export_drop(uint64_t inode, uint64_t offset); /* 1 when nobody holds it any more */
 
 /* The path of the directory that holds the state. */

@@ -25,6 +25,7 @@ class Client:
     started: int
     pidfd: int
     program: str
+    uid: int
     connection: Connection
     page: LeasePage
     share: Share
@@ -39,6 +40,8 @@ class Client:
     """SharedFlag: whether it uses memory together with others"""
     pinned: str = ""
     """the call that pinned it"""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """calls of what its shim does not know, by name"""
     gpus: set[int] = field(default_factory=set)
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import fcntl
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-from moiety.wire.layout import COUNTERS_BYTES
+from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
 
 PACKET_BYTES = 4096
 PACKETS_A_TURN = 64
@@ -39,8 +40,11 @@ class Connection:
         self._fd = sock.fileno()
         self._on_packet = on_packet
         self._on_end = on_end
-        self._queue: deque[tuple[bytes, int]] = deque()
-        """packets, each with a descriptor of its own or -1"""
+        self._queue: deque[tuple[bytes, list[int]]] = deque()
+        """packets, each with descriptors of its own"""
+        self._fds: list[int] = []
+        """that came with the packet at hand"""
+        self._takes_fds = False
         self._first = True
         self._closed = False
         self._last_words = False
@@ -53,13 +57,22 @@ class Connection:
         """Whether nothing can be sent any more."""
         return self._closed
 
-    def send(self, packet: bytes, fd: int = -1) -> None:
+    def expect_fds(self) -> None:
+        """From now on packets may bring descriptors; before, the kernel drops them."""
+        self._takes_fds = True
+
+    def take_fds(self) -> list[int]:
+        """The descriptors of the packet that `on_packet` is being told of, now the caller's."""
+        taken, self._fds = self._fds, []
+        return taken
+
+    def send(self, packet: bytes, *fds: int) -> None:
         """Send now, or queue; a process that does not read loses its connection."""
         if self._closed or self._last_words:
             return
         if not self._queue:
             try:
-                self._send_now(packet, fd)
+                self._send_now(packet, fds)
                 return
             except BlockingIOError:
                 pass
@@ -71,7 +84,7 @@ class Connection:
             return
         if not self._queue:
             self._loop.add_writer(self._fd, self._writable)
-        self._queue.append((packet, os.dup(fd) if fd >= 0 else -1))
+        self._queue.append((packet, [os.dup(fd) for fd in fds]))
 
     def send_last(self, packet: bytes) -> None:
         """Send a refusal and hang up."""
@@ -88,6 +101,7 @@ class Connection:
         self._loop.remove_writer(self._fd)
         while self._queue:
             _close(self._queue.popleft()[1])
+        _close(self.take_fds())
         self._sock.close()
         if self.counters_fd >= 0:
             os.close(self.counters_fd)
@@ -96,7 +110,7 @@ class Connection:
     def _readable(self) -> None:
         for _ in range(PACKETS_A_TURN):
             try:
-                packet = self._receive_first() if self._first else self._sock.recv(PACKET_BYTES)
+                packet = self._receive()
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -109,20 +123,32 @@ class Connection:
                 self._end("")
                 return
             self._on_packet(packet)
+            _close(self.take_fds())
             if self._closed:
                 return
 
-    def _receive_first(self) -> bytes:
-        """The first packet brings a descriptor; later ones never do, the kernel drops those."""
-        room = array.array("i", [-1] * 4)
-        packet, ancillary, _, _ = self._sock.recvmsg(
-            PACKET_BYTES, socket.CMSG_SPACE(4 * room.itemsize), socket.MSG_CMSG_CLOEXEC
-        )
-        self._first = False
+    def _receive(self) -> bytes:
+        """The first packet brings a descriptor; later ones do where that is expected."""
+        if self._first:
+            return self._receive_first()
+        if not self._takes_fds:
+            return self._sock.recv(PACKET_BYTES)
+        packet, self._fds = self._receive_with_fds()
+        return packet
+
+    def _receive_with_fds(self) -> tuple[bytes, list[int]]:
         fds = array.array("i")
+        packet, ancillary, _, _ = self._sock.recvmsg(
+            PACKET_BYTES, socket.CMSG_SPACE(PIECES_MAX * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+        )
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        return packet, list(fds)
+
+    def _receive_first(self) -> bytes:
+        packet, fds = self._receive_with_fds()
+        self._first = False
         for fd in fds:
             if self.counters_fd < 0 and is_fit(fd):
                 self.counters_fd = fd
@@ -142,11 +168,16 @@ class Connection:
             _close(self._queue.popleft()[1])
         self._loop.remove_writer(self._fd)
 
-    def _send_now(self, packet: bytes, fd: int) -> None:
-        if fd >= 0:
-            socket.send_fds(self._sock, [packet], [fd])
-        else:
+    def _send_now(self, packet: bytes, fds: Sequence[int]) -> None:
+        if not fds:
             self._sock.send(packet)
+            return
+        try:
+            socket.send_fds(self._sock, [packet], fds)
+        except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:  # of one user, so many are under way at most
+                raise BlockingIOError from error
+            raise
 
     def _end(self, reason: str) -> None:
         if not self._closed:
@@ -154,8 +185,8 @@ class Connection:
             self._on_end(reason)
 
 
-def _close(fd: int) -> None:
-    if fd >= 0:
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
         os.close(fd)
 
 

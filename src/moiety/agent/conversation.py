@@ -17,7 +17,15 @@ from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.gang import Gang
 from moiety.model.share import Share
-from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Refusal, Type, WelcomeFlag
+from moiety.wire.layout import (
+    UNKNOWN_MAX,
+    AllocFlag,
+    EvictedFlag,
+    HelloFlag,
+    Refusal,
+    Type,
+    WelcomeFlag,
+)
 from moiety.wire.messages import (
     Alloc,
     Amount,
@@ -31,6 +39,8 @@ from moiety.wire.messages import (
     Pinned,
     Refused,
     Shared,
+    SharedMemory,
+    Unknown,
     Welcome,
     decode,
 )
@@ -105,6 +115,7 @@ class Conversation:
             started=started,
             pidfd=self._pidfd,
             program=self._name or hello.program or processes.name_of(self._peer.pid),
+            uid=self._peer.uid,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
@@ -254,6 +265,18 @@ def _keep(node: Node, client: Client, message: Amount) -> None:
     node.feed(ev.Kept(client.number, message.gpu, message.bytes))
 
 
+def _export(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.exported(client, message)
+
+
+def _import(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.wanted(client, message)
+
+
+def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
+    node.exports.ended(client, message)
+
+
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
@@ -314,6 +337,14 @@ def _shared(node: Node, client: Client, message: Shared) -> None:
     together.shares(node, client, message.flags)
 
 
+def _unknown(node: Node, client: Client, message: Unknown) -> None:
+    if message.name not in client.unknown:
+        if len(client.unknown) >= UNKNOWN_MAX:
+            return
+        node.log.info("unknown entry point", client=str(client), call=message.name)
+    client.unknown[message.name] = message.calls
+
+
 def _arena(node: Node, client: Client, message: ArenaNote) -> None:
     if not client.resumed:
         raise ProtocolError("a new process cannot have a segment already")
@@ -352,6 +383,9 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.NEED): _need,
     int(Type.FREE): _free,
     int(Type.KEEP): _keep,
+    int(Type.EXPORT): _export,
+    int(Type.IMPORT): _import,
+    int(Type.UNSHARE): _unshare,
     int(Type.WANT): _want,
     int(Type.RESTORED): _restored,
     int(Type.RESIDENT): _resident,
@@ -361,6 +395,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
     int(Type.SHARED): _shared,
+    int(Type.UNKNOWN): _unknown,
     int(Type.ARENA): _arena,
     int(Type.ARENA_BACK): _arena_back,
     int(Type.ARENA_NEED): _arena_need,

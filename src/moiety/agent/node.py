@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from moiety.agent import hands, processes
 from moiety.agent.arena import Arena
 from moiety.agent.client import Client
+from moiety.agent.exports import Exports
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
@@ -92,6 +93,8 @@ class Node:
         self.on_fed: list[Callable[[ev.Event], None]] = []
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
+        self.exports = Exports(self)
+        """memory of one process in others"""
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -199,6 +202,7 @@ class Node:
         for call in self.on_left:
             call(client)
         self.feed(ev.Left(client.number))
+        self.exports.left(client)
         self.timeline.forget(client.number)
         self.came_back(client.pid, None)
 

@@ -73,6 +73,8 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 waiting_s=waiting_s,
                 reason=_reason(node, view),
                 pinned=client.pinned,
+                unknown=dict(client.unknown),
+                unknown_calls=counters.unknown_calls,
                 share=client.share,
                 priority=str(client.share.priority),
                 received=view.received,

@@ -221,6 +221,10 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """of the allocated ones, those that the driver pages"""
     pinned_bytes: int = 0
     """of the allocated ones, those that never leave: others can see them, say"""
+    unknown: dict[str, int] = {}
+    """by name: about how often it used what of the driver moiety does not know; the first few"""
+    unknown_calls: int = 0
+    """all such calls"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):

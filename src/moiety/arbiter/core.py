@@ -287,6 +287,12 @@ class Arbiter:
             most = entry.allocated_bytes - entry.managed_bytes
             entry.pinned_bytes = min(most, entry.pinned_bytes + event.bytes)
 
+    def _inherited(self, event: ev.Inherited) -> None:
+        if entry := self._ledger.entry(event.tenant, event.gpu):
+            entry.allocated_bytes += event.bytes
+            entry.pinned_bytes += event.bytes
+            entry.charged_bytes += event.bytes
+
     def _wanted(self, event: ev.Wanted) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
             if tenant.holds:
@@ -453,6 +459,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Needed: Arbiter._needed,
     ev.Freed: Arbiter._freed,
     ev.Kept: Arbiter._kept,
+    ev.Inherited: Arbiter._inherited,
     ev.Wanted: Arbiter._wanted,
     ev.Restored: Arbiter._restored,
     ev.Residency: Arbiter._residency,

@@ -143,6 +143,18 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Inherited:
+    """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
+
+    They cannot leave, and it may be more than its limit. Freed like bytes that were pinned.
+    """
+
+    tenant: int
+    gpu: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """A thread of the process stands at the closed gate."""
 
@@ -261,6 +273,7 @@ Event = (
     | Needed
     | Freed
     | Kept
+    | Inherited
     | Wanted
     | Restored
     | Residency

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
 from moiety.agent.host import available_bytes
@@ -85,6 +86,12 @@ def driver() -> Iterator[Finding]:
             yield Finding("driver", "bad", f"{path} is no library for this machine", hint)
             return
     yield Finding("driver", "ok", f"{path}, {_driver_version(path)}")
+    if is_simulated():
+        text = (
+            "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the "
+            "driver for a proof that it is NVIDIA's, which simgpu never gives"
+        )
+        yield Finding("CUDA runtime", "ok", text)
     if lacking := missing(path):
         hint = "install driver 470 or newer"
         yield Finding("driver calls", "bad", f"the driver lacks {', '.join(lacking)}", hint)
@@ -177,6 +184,26 @@ def agent() -> Iterator[Finding]:
         yield Finding("agent", "bad", error.what, error.hint)
 
 
+def programs() -> Iterator[Finding]:
+    """What the running ones do that moiety does not know."""
+    try:
+        with Call(find()) as call:
+            rows = call.ask(requests.Ps(), requests.Processes).rows
+    except errors.MoietyError:
+        return
+    about = "programs"
+    unknown = {row.pid: row for row in rows if row.unknown_calls}
+    for row in unknown.values():
+        names = ", ".join(row.unknown) or "what has no name"
+        times = count(row.unknown_calls, "time")
+        text = f"{row.program} (pid {row.pid}) used what moiety does not know, {times}: {names}"
+        hint = "it may, but none of its memory leaves the GPU; please report these names"
+        yield Finding(about, "warn", text, hint)
+    if rows and not unknown:
+        number = count(len({row.pid for row in rows}), "program")
+        yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")
+
+
 def host_memory() -> Iterator[Finding]:
     """Where evicted data goes."""
     arena = int(available_bytes() * ARENA_SHARE)
@@ -228,6 +255,7 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     gpus,
     mps,
     agent,
+    programs,
     host_memory,
     kernel,
 )

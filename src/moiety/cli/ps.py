@@ -10,7 +10,7 @@ import click
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.cli.show import emit_json, part, seconds, size, table
+from moiety.cli.show import count, emit_json, part, seconds, size, table
 from moiety.model.errors import NoAgent
 
 
@@ -21,6 +21,14 @@ def _reason(row: requests.ProcessRow) -> str:
     if row.waiting_s is not None:
         reason = f"{reason} (for {seconds(row.waiting_s)})".strip()
     return reason
+
+
+def _unknown(row: requests.ProcessRow) -> str:
+    if not row.unknown_calls:
+        return ""
+    first, *others = row.unknown or ["?"]
+    more = f" and {len(others)} more" if others else ""
+    return f"{first}{more} ({count(row.unknown_calls, 'call')})"
 
 
 COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
@@ -48,6 +56,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload,
     "GANG": lambda row: row.gang or "-",
+    "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""
 

@@ -15,8 +15,11 @@ VERSION: Final = 1
 NAME_BYTES: Final = 64
 TEXT_BYTES: Final = 240
 UUID_BYTES: Final = 16
+TOKEN_BYTES: Final = 32
+PIECES_MAX: Final = 8
 GPUS_MAX: Final = 32
 SLOTS_MAX: Final = 1024
+UNKNOWN_MAX: Final = 32
 LEASE_BYTES: Final = 4096
 LEASE_OPEN: Final = 1
 
@@ -56,8 +59,12 @@ class Type(IntEnum):
     LIMIT = 30
     NEED = 31
     KEEP = 34
+    EXPORT = 35
+    IMPORT = 36
+    UNSHARE = 37
     STEP = 38
     SHARED = 39
+    UNKNOWN = 40
 
 
 class WelcomeFlag(IntFlag):
@@ -86,6 +93,14 @@ class SharedFlag(IntFlag):
 
     EXPORTED = 1
     IMPORTED = 2
+
+
+class ShareFlag(IntFlag):
+    """`mw_share.flags`."""
+
+    ASKED = 1
+    HELD = 2
+    GONE = 4
 
 
 class MemoryMode(IntEnum):
@@ -175,7 +190,19 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
+    "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
+    "mw_share": (
+        HEADER,
+        ("token", f"{TOKEN_BYTES}s"),
+        ("gpu", "I"),
+        ("flags", "I"),
+        ("bytes", "Q"),
+        ("piece_bytes", "Q"),
+        ("offset", "Q"),
+        ("first", "I"),
+        ("pieces", "I"),
+    ),
     "mw_lease": (("word", "I"), ("reserved", "4x")),
     "mw_slot": (
         ("depth", "I"),

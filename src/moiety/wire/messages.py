@@ -15,6 +15,7 @@ from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     MAGIC,
+    TOKEN_BYTES,
     VERSION,
     Type,
     offsets,
@@ -275,6 +276,38 @@ class Shared(Message, frozen=True):
     flags: int = 0
 
 
+class SharedMemory(Message, frozen=True):
+    """Something about memory that one process exports and others open; what, is the type's.
+
+    An IMPORT with pieces brings their descriptors, in order.
+    """
+
+    LAYOUT = "mw_share"
+    TYPES = (Type.EXPORT, Type.IMPORT, Type.UNSHARE)
+
+    token: bytes = bytes(TOKEN_BYTES)
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+    piece_bytes: int = 0
+    offset: int = 0
+    first: int = 0
+    pieces: int = 0
+
+
+class Unknown(Message, frozen=True):
+    """Something of the driver was used that the shim does not know, so often until now."""
+
+    LAYOUT = "mw_unknown"
+    TYPES = (Type.UNKNOWN,)
+    TEXT_BYTES = 64
+
+    type: int = Type.UNKNOWN
+    serial: int = 0
+    calls: int = 0
+    name: str = ""
+
+
 class Mode(Message, frozen=True):
     """How memory is allocated from now on."""
 
@@ -302,7 +335,9 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     ArenaNote,
     Pinned,
     Shared,
+    Unknown,
     Mode,
+    SharedMemory,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
 _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}

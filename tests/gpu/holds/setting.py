@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -50,6 +51,11 @@ class Setting:
     def rounds(self, number: int) -> int:
         """So many, or a third in a quick run."""
         return max(number // 3, 2) if self.quick else number
+
+    def environment(self) -> dict[str, str]:
+        """Of a program of ours that chooses its GPU by itself: the real one."""
+        hidden = ("MOIETY_SIMGPU", "MOIETY_SIMGPU_STATE")
+        return {key: value for key, value in os.environ.items() if key not in hidden}
 
     @contextmanager
     def node(self, name: str) -> Iterator[Node]:

@@ -84,7 +84,8 @@ static void limit(void)
     OK(cuMemFree_v2(first));
 }
 
-/* The driver runs out by itself; whoever drives the test has two tries to make room, in vain. */
+/* The driver runs out by itself; whoever drives the test has two tries to make room, in vain, and two
+ * more while a capture is open. */
 static void room(void)
 {
     CUresult result = CUDA_SUCCESS;
@@ -98,7 +99,7 @@ static void room(void)
     EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    EXPECT(cuModuleLoad(&more, kernels) == CUDA_ERROR_OUT_OF_MEMORY); /* and nobody is asked */
+    EXPECT(cuModuleLoad(&more, kernels) == CUDA_ERROR_OUT_OF_MEMORY);
     CUgraph graph;
     OK(cuStreamEndCapture(stream, &graph));
 }

@@ -2,6 +2,7 @@
  * with moiety as without it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cuda/cuda_calls.h"
@@ -75,7 +76,7 @@ static void mapping(CUdeviceptr at, unsigned types)
     other.location.id = 9;
     SAY(cuMemSetAccess(at, 16 * MIB, &other, 1));
     other = access;
-    other.flags = 2;
+    memset(&other.flags, 2, 1); /* no value that the driver knows */
     SAY(cuMemSetAccess(at, 16 * MIB, &other, 1));
     SAY(cuMemSetAccess(at, 16 * MIB, &access, 1));
     SAY(cuMemGetAccess(&flags, &here, at + MIB));

@@ -34,8 +34,9 @@ def messages(draw: st.DrawFn) -> Message:
     for name, code in [("serial", "I"), *LAYOUTS[cls.LAYOUT][1:]]:
         if code in LIMITS:
             fields[name] = draw(st.integers(0, LIMITS[code]))
-        elif code == "16s":
-            fields[name] = draw(st.binary(min_size=16, max_size=16))
+        elif code in ("16s", "32s"):
+            size = int(code[:-1])
+            fields[name] = draw(st.binary(min_size=size, max_size=size))
         elif code.endswith("s"):
             fields[name] = draw(
                 st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=15)

@@ -1,0 +1,79 @@
+/* Memory that graphs allocate: the driver takes it when they are launched, at addresses that the
+ * nodes were given before, and keeps it until it is told to trim. It stays on the GPU. */
+#include "shim/control.h"
+#include "shim/gate.h"
+#include "shim/real.h"
+#include "shim/residue.h"
+
+static CUresult expect(CUdevice ordinal, uint64_t bytes)
+{
+    struct device *device;
+    if (device_current(&device) != CUDA_SUCCESS || device->ordinal != ordinal) {
+        control_pin("cuGraphAddMemAllocNode"); /* of a device that nobody is attached to here */
+        return CUDA_SUCCESS;
+    }
+    struct meter *meter = residue_meter(NULL, device);
+    return meter ? residue_expect(meter, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult expect_node(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    return control_is_active() && params ? expect(params->poolProps.location.id, params->bytesize)
+                                         : CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
+                                const CUgraphNode *dependencies, size_t count,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *node_params)
+{
+    CUresult result = expect_node(node_params);
+    return result == CUDA_SUCCESS
+               ? REAL(cuGraphAddMemAllocNode)(graph_node, graph, dependencies, count, node_params)
+               : result;
+}
+
+static CUresult expect_any(const CUgraphNodeParams *params)
+{
+    return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? expect_node(&params->alloc)
+                                                                  : CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddNode(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
+                        size_t count, CUgraphNodeParams *node_params)
+{
+    CUresult result = expect_any(node_params);
+    return result == CUDA_SUCCESS
+               ? REAL(cuGraphAddNode)(graph_node, graph, dependencies, count, node_params)
+               : result;
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *dependency_data, size_t count,
+                           CUgraphNodeParams *node_params)
+{
+    CUresult result = expect_any(node_params);
+    return result == CUDA_SUCCESS ? REAL(cuGraphAddNode_v2)(graph_node, graph, dependencies,
+                                                            dependency_data, count, node_params)
+                                  : result;
+}
+
+CUresult cuGraphAddNode_v3(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *dependency_data, size_t count,
+                           CUgraphNodeParams *node_params)
+{
+    CUresult result = expect_any(node_params);
+    return result == CUDA_SUCCESS ? REAL(cuGraphAddNode_v3)(graph_node, graph, dependencies,
+                                                            dependency_data, count, node_params)
+                                  : result;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = REAL(cuDeviceGraphMemTrim)(device);
+    struct meter *meter =
+        result == CUDA_SUCCESS && control_is_active() ? residue_find_meter(NULL, device) : NULL;
+    if (meter) {
+        residue_settle(meter);
+    }
+    return result;
+}

@@ -1,0 +1,227 @@
+/* Memory pools and allocation in the order of streams, as programs see them. */
+#include "shim/control.h"
+#include "shim/gate.h"
+#include "shim/memory.h"
+#include "shim/pool.h"
+#include "shim/real.h"
+#include "shim/residue.h"
+
+#define PLAIN(stream) (stream)
+#define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+/* In a stream that captures, allocating and freeing become nodes of a graph, which only the driver
+ * can make. */
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return gate_in_capture() && REAL(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The pool that a stream's device allocates from. */
+static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
+{
+    CUdevice device;
+    CUcontext current = NULL;
+    CUcontext context = NULL;
+    CUresult result = REAL(cuCtxGetCurrent)(&current);
+    if (stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) {
+        result = REAL(cuStreamGetCtx)(stream, &context);
+    }
+    bool pushed = result == CUDA_SUCCESS && context && context != current &&
+                  REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = REAL(cuCtxGetDevice)(&device);
+    }
+    if (pushed) {
+        device_pop();
+    }
+    return result == CUDA_SUCCESS ? REAL(cuDeviceGetMemPool)(pool, device) : result;
+}
+
+/* ---- allocating and freeing ---- */
+
+/* What the driver allocates itself: for a graph, or from a pool that others may see. */
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes)
+{
+    struct device *device;
+    bool captured = is_captured(stream);
+    CUresult result = captured ? device_current(&device) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct meter *meter =
+        captured ? residue_meter(NULL, device) : residue_find_meter(handle, CU_DEVICE_INVALID);
+    if (meter) {
+        return residue_expect(meter, bytes);
+    }
+    control_pin("cuMemAllocFromPoolAsync"); /* of a kind that is not known here */
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    CUmemoryPool handle = NULL;
+    struct pool *pool = NULL;
+    if (control_is_active() && !is_captured(stream)) {
+        CUresult result = current_pool(stream, &handle);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        pool = pool_of(handle);
+    }
+    if (pool) {
+        return pool_allocate(pool, pointer, bytes, stream);
+    }
+    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct mw_slot *slot = gate_enter();
+    result = REAL(cuMemAllocAsync)(pointer, bytes, stream);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+    return allocate(ptr, bytes, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+    return allocate(ptr, bytes, OWN_STREAM(stream));
+}
+
+static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool handle,
+                              CUstream stream)
+{
+    struct pool *pool = control_is_active() && !is_captured(stream) ? pool_of(handle) : NULL;
+    if (pool) {
+        return pool_allocate(pool, pointer, bytes, stream);
+    }
+    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct mw_slot *slot = gate_enter();
+    result = REAL(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return allocate_from(ptr, bytes, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
+{
+    return allocate_from(ptr, bytes, pool, OWN_STREAM(stream));
+}
+
+static CUresult free_in(CUdeviceptr pointer, CUstream stream)
+{
+    CUresult result;
+    if (control_is_active() && pointer && !is_captured(stream)) {
+        if (pool_free(pointer, stream, false, &result)) {
+            return result;
+        }
+        if (memory_range(pointer, NULL, NULL) && memory_free(pointer, &result)) {
+            return result; /* cuMemAlloc's, which may be freed in this way, too */
+        }
+    }
+    struct mw_slot *slot = gate_enter();
+    result = REAL(cuMemFreeAsync)(pointer, stream);
+    gate_leave(slot);
+    pools_note_free();
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return free_in(ptr, stream); }
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+    return free_in(ptr, OWN_STREAM(stream));
+}
+
+/* ---- pools ---- */
+
+static bool is_on_device(const CUmemPoolProps *props)
+{
+    return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+static bool is_ours(const CUmemPoolProps *props)
+{
+    return is_on_device(props) && props->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
+{
+    CUresult result = REAL(cuMemPoolCreate)(pool, pool_props);
+    if (result != CUDA_SUCCESS || !control_is_active()) {
+        return result;
+    }
+    if (is_ours(pool_props)) {
+        return pool_add(*pool, pool_props->location.id, pool_props->maxSize);
+    }
+    struct device *device = is_on_device(pool_props) ? device_know(pool_props->location.id) : NULL;
+    if (device) {
+        residue_meter(*pool, device);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    struct meter *meter =
+        control_is_active() && pool ? residue_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+    if (meter) {
+        REAL(cuMemPoolTrimTo)(pool, 0);
+        residue_settle(meter);
+    }
+    CUresult result = REAL(cuMemPoolDestroy)(pool);
+    if (result == CUDA_SUCCESS && control_is_active()) {
+        pool_remove(pool);
+        residue_end_meter(pool);
+    }
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    if (ours) {
+        pool_trim(ours, min_bytes_to_keep);
+    }
+    CUresult result = REAL(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
+    struct meter *meter =
+        control_is_active() && pool && !ours ? residue_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+    if (meter) {
+        residue_settle(meter);
+    }
+    return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    CUresult result = REAL(cuMemPoolGetAttribute)(pool, attr, value);
+    if (result == CUDA_SUCCESS && ours) {
+        pool_get(ours, attr, value);
+    }
+    return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    CUresult result = REAL(cuMemPoolSetAttribute)(pool, attr, value);
+    if (result == CUDA_SUCCESS && ours) {
+        pool_set(ours, attr, value);
+    }
+    return result;
+}

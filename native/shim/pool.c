@@ -1,0 +1,520 @@
+#include "shim/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shim/blocks.h"
+#include "shim/gate.h"
+#include "shim/lines.h"
+#include "shim/memory.h"
+#include "shim/pieces.h"
+#include "shim/real.h"
+#include "shim/residue.h"
+#include "shim/say.h"
+
+#define LARGEST_STEP (32ull << 20) /* what a pool of a big card grows by, as the driver's do */
+#define STEPS_OF_MEMORY 512u       /* on smaller ones less */
+#define PATIENCE_NS 1000000000ull  /* for work that has yet to free what is needed now */
+#define PAUSE_NS 50000
+
+struct pool {
+    struct pool *next;
+    CUmemoryPool handle; /* NULL: destroyed, and gone with its last allocation */
+    CUdevice ordinal;
+    uint64_t most;
+    uint64_t threshold;
+    uint64_t reserved, reserved_high, used, used_high;
+    struct segment *segments;
+    struct pieces pieces;
+};
+
+/* Never held while the agent is asked, at the gate, or with blocks_lock; taken before that. */
+static struct lock pools_lock;
+static struct pool *pools;
+_Atomic bool pools_may_shrink;
+
+static struct pool *find(CUmemoryPool handle)
+{
+    struct pool *pool = pools;
+    while (pool && pool->handle != handle) {
+        pool = pool->next;
+    }
+    return pool;
+}
+
+static struct pool *add(CUmemoryPool handle, CUdevice ordinal, uint64_t most)
+{
+    struct pool *made = calloc(1, sizeof(*made));
+    if (made) {
+        made->handle = handle;
+        made->ordinal = ordinal;
+        made->most = most;
+        made->next = pools;
+        pools = made;
+    }
+    return made;
+}
+
+struct pool *pool_of(CUmemoryPool handle)
+{
+    int count = 0;
+    CUmemoryPool standard;
+    if (!handle) {
+        return NULL;
+    }
+    LOCK_SCOPE(&pools_lock);
+    struct pool *pool = find(handle);
+    if (pool || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS) {
+        return pool;
+    }
+    for (CUdevice device = 0; device < count; device++) { /* the default ones are never made */
+        if (REAL(cuDeviceGetDefaultMemPool)(&standard, device) == CUDA_SUCCESS &&
+            standard == handle) {
+            return add(handle, device, 0);
+        }
+    }
+    return NULL;
+}
+
+CUresult pool_add(CUmemoryPool handle, CUdevice ordinal, uint64_t most)
+{
+    LOCK_SCOPE(&pools_lock);
+    return add(handle, ordinal, most) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- giving memory back ---- */
+
+/* With the lock held: takes free segments out of a pool, for give_back. */
+static struct segment *take_free(struct pool *pool, uint64_t keep)
+{
+    struct segment *taken = NULL;
+    pieces_join(&pool->pieces, pool->segments);
+    for (struct segment **at = &pool->segments; *at && pool->reserved > keep;) {
+        struct segment *segment = *at;
+        /* As the driver does: no less is kept than was asked for. */
+        if (segment_is_free(segment) && pool->reserved - segment->block->span >= keep) {
+            *at = segment->next;
+            pool->reserved -= segment->block->span;
+            segment->next = taken;
+            taken = segment;
+        } else {
+            at = &segment->next;
+        }
+    }
+    return taken;
+}
+
+/* A destroyed pool with nothing left goes as well. */
+static void remove_empty(void)
+{
+    for (struct pool **at = &pools; *at;) {
+        struct pool *pool = *at;
+        if (!pool->handle && !pool->segments) {
+            *at = pool->next;
+            free(pool);
+        } else {
+            at = &pool->next;
+        }
+    }
+}
+
+/* Without the lock: a block that is on its way is waited for. */
+static bool give_back(struct segment *segments)
+{
+    bool any = segments != NULL;
+    while (segments) {
+        struct segment *next = segments->next;
+        struct block *block = segments->block;
+        lock_take(&pools_lock);
+        segment_drop(segments);
+        lock_drop(&pools_lock);
+        lock_take(&blocks_lock);
+        memory_discard(block);
+        lock_drop(&blocks_lock);
+        segments = next;
+    }
+    return any;
+}
+
+void pool_trim(struct pool *pool, uint64_t keep_bytes)
+{
+    lock_take(&pools_lock);
+    lines_look();
+    struct segment *taken = take_free(pool, keep_bytes);
+    remove_empty();
+    lock_drop(&pools_lock);
+    give_back(taken);
+}
+
+void pool_remove(CUmemoryPool handle)
+{
+    lock_take(&pools_lock);
+    struct pool *pool = find(handle);
+    struct segment *taken = NULL;
+    if (pool) {
+        lines_look();
+        pool->handle = NULL;
+        pool->threshold = 0;
+        taken = take_free(pool, 0);
+        remove_empty();
+    }
+    lock_drop(&pools_lock);
+    give_back(taken);
+}
+
+static bool may_shrink(const struct pool *pool)
+{
+    return pool->reserved > pool->threshold && pool->used < pool->reserved;
+}
+
+/* With the lock held: whoever waits for the GPU next has a look. */
+static void note_shrinking(const struct pool *pool)
+{
+    if (may_shrink(pool)) {
+        atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed);
+    }
+}
+
+static bool shrink_all(const struct device *device, bool all)
+{
+    bool any = false;
+    bool more = true;
+    while (more) {
+        struct segment *taken = NULL;
+        bool looked = false;
+        lock_take(&pools_lock);
+        atomic_store_explicit(&pools_may_shrink, false, memory_order_relaxed);
+        for (struct pool *pool = pools; pool && !taken; pool = pool->next) {
+            bool wanted = !device || pool->ordinal == device->ordinal;
+            if (wanted && (all ? pool->used < pool->reserved : may_shrink(pool))) {
+                if (!looked) {
+                    looked = true;
+                    lines_look();
+                }
+                taken = take_free(pool, all ? 0 : pool->threshold);
+                note_shrinking(pool);
+            }
+        }
+        remove_empty();
+        lock_drop(&pools_lock);
+        more = give_back(taken);
+        any |= more;
+    }
+    return any;
+}
+
+void pools_shrink(void)
+{
+    shrink_all(NULL, false);
+    residue_settle_pools();
+}
+
+void pools_note_free(void) { atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed); }
+
+bool pools_give_up(const struct device *device) { return shrink_all(device, true); }
+
+/* ---- allocating ---- */
+
+static uint64_t step_of(const struct device *device)
+{
+    uint64_t step = GRANULE;
+    while (step < LARGEST_STEP && step * STEPS_OF_MEMORY <= device->total_bytes) {
+        step *= 2;
+    }
+    return step;
+}
+
+static CUresult use(struct pool *pool, struct piece *piece, uint64_t size, size_t bytes,
+                    CUdeviceptr *pointer)
+{
+    if (piece_take(&pool->pieces, piece, size, bytes) != 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pool->used += size;
+    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+    *pointer = piece->base;
+    return CUDA_SUCCESS;
+}
+
+/* The memory that there is, of pieces that are free or become so in the stream's order. */
+static CUresult reuse(struct pool *pool, uint64_t size, size_t bytes, struct line *line,
+                      CUdeviceptr *pointer)
+{
+    struct piece *piece = piece_find(&pool->pieces, size, line, false);
+    if (!piece && pool->used < pool->reserved && lines_look()) {
+        pieces_join(&pool->pieces, pool->segments);
+        piece = piece_find(&pool->pieces, size, line, false);
+    }
+    return piece ? use(pool, piece, size, bytes, pointer) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What another stream has yet to come past: this one waits for it. */
+static CUresult reuse_later(struct pool *pool, uint64_t size, size_t bytes, struct line *line,
+                            CUstream stream, CUdeviceptr *pointer)
+{
+    int allowed = 0;
+    REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+                                &allowed);
+    struct piece *piece = allowed ? piece_find(&pool->pieces, size, line, true) : NULL;
+    if (!piece ||
+        (piece->line && piece->line != line && line_await(piece->line, stream) != CUDA_SUCCESS)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return use(pool, piece, size, bytes, pointer);
+}
+
+/* A new segment, of which the first piece is taken at once. Without the lock. */
+static CUresult grow(struct pool *pool, struct device *device, uint64_t span, uint64_t size,
+                     size_t bytes, CUdeviceptr *pointer)
+{
+    struct block *block;
+    lock_take(&pools_lock);
+    bool fits = !pool->most || pool->reserved + span <= pool->most;
+    pool->reserved += fits ? span : 0;
+    lock_drop(&pools_lock);
+    if (!fits) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = memory_make(device, span, &block);
+    lock_take(&pools_lock);
+    struct segment *segment =
+        result == CUDA_SUCCESS ? segment_make(&pool->pieces, pool, block) : NULL;
+    if (segment) {
+        uint64_t now = pool->reserved;
+        segment->next = pool->segments;
+        pool->segments = segment;
+        pool->reserved_high = now > pool->reserved_high ? now : pool->reserved_high;
+        use(pool, segment->first, size, bytes, pointer);
+        lock_take(&blocks_lock);
+        block->segment = segment;
+        block->context = NULL; /* it outlives the one that happens to be current */
+        lock_drop(&blocks_lock);
+        lock_drop(&pools_lock);
+        return CUDA_SUCCESS;
+    }
+    pool->reserved -= span;
+    lock_drop(&pools_lock);
+    if (result == CUDA_SUCCESS) {
+        LOCK_SCOPE(&blocks_lock);
+        memory_discard(block);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult grow_somehow(struct pool *pool, struct device *device, uint64_t size, size_t bytes,
+                             CUdeviceptr *pointer)
+{
+    uint64_t step = step_of(device);
+    uint64_t span = (size + step - 1) / step * step;
+    uint64_t least = (size + GRANULE - 1) / GRANULE * GRANULE;
+    CUresult result = grow(pool, device, span, size, bytes, pointer);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && least < span) {
+        result = grow(pool, device, least, size, bytes, pointer);
+    }
+    return result;
+}
+
+/* Waits until nothing that was freed on the device is still in use. Work that itself waits for the
+ * calling thread would never end, so not for ever. */
+static void await_frees(const struct device *device)
+{
+    uint64_t began = now_ns();
+    struct timespec pause = {0, PAUSE_NS};
+    bool pending = true;
+    while (pending && !gate_in_capture() && now_ns() - began < PATIENCE_NS) {
+        pending = false;
+        lock_take(&pools_lock);
+        lines_look();
+        for (struct pool *pool = pools; pool && !pending; pool = pool->next) {
+            pending = pool->ordinal == device->ordinal && pieces_are_pending(pool->segments);
+        }
+        lock_drop(&pools_lock);
+        if (pending) {
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+/* The device of a pool, attached: a stream of it exists, or of one that may access it. */
+static CUresult device_of(const struct pool *pool, struct device **device)
+{
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        if (d->ordinal == pool->ordinal) {
+            *device = d;
+            return CUDA_SUCCESS;
+        }
+    }
+    CUresult result = device_current(device);
+    return result == CUDA_SUCCESS && (*device)->ordinal != pool->ordinal ? CUDA_ERROR_INVALID_DEVICE
+                                                                         : result;
+}
+
+CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    struct device *device;
+    struct line *line;
+    uint64_t size = (bytes + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
+    if (!pointer || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    lock_take(&pools_lock);
+    CUresult result = line_of(stream, &line);
+    if (result == CUDA_SUCCESS && size >= bytes) {
+        result = reuse(pool, size, bytes, line, pointer);
+    }
+    lock_drop(&pools_lock);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+        return result;
+    }
+    result = device_of(pool, &device);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (size < bytes || size > device_limit(device)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = grow_somehow(pool, device, size, bytes, pointer);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        struct mw_slot *slot = gate_enter();
+        lock_take(&pools_lock);
+        result = reuse_later(pool, size, bytes, line, stream, pointer);
+        lock_drop(&pools_lock);
+        gate_leave(slot);
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        await_frees(device);
+        lock_take(&pools_lock);
+        pieces_join(&pool->pieces, pool->segments);
+        result = reuse(pool, size, bytes, line, pointer);
+        lock_drop(&pools_lock);
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = grow_somehow(pool, device, size, bytes, pointer);
+    }
+    return result;
+}
+
+bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *result)
+{
+    struct line *line = NULL;
+    struct segment *taken = NULL;
+    lock_take(&pools_lock);
+    struct piece *piece = piece_at(pointer);
+    bool found = piece != NULL;
+    *result = found && !at_once ? line_of(stream, &line) : CUDA_SUCCESS;
+    if (found && *result == CUDA_SUCCESS) {
+        struct pool *pool = piece->segment->pool;
+        pool->used -= piece->size;
+        piece_give_back(&pool->pieces, piece, line);
+        note_shrinking(pool);
+        if (!pool->handle) {
+            lines_look();
+            taken = take_free(pool, 0);
+            remove_empty();
+        }
+    }
+    lock_drop(&pools_lock);
+    give_back(taken);
+    return found;
+}
+
+/* ---- what programs ask ---- */
+
+void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value)
+{
+    uint64_t bytes;
+    LOCK_SCOPE(&pools_lock);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        bytes = pool->reserved;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        bytes = pool->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        bytes = pool->used;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        bytes = pool->used_high;
+        break;
+    default:
+        return;
+    }
+    memcpy(value, &bytes, sizeof(bytes));
+}
+
+void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *value)
+{
+    LOCK_SCOPE(&pools_lock);
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        memcpy(&pool->threshold, value, sizeof(pool->threshold));
+        note_shrinking(pool);
+    } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+        pool->reserved_high = pool->reserved;
+    } else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+        pool->used_high = pool->used;
+    }
+}
+
+bool pool_describe(CUdeviceptr pointer, struct memory_info *info)
+{
+    LOCK_SCOPE(&pools_lock);
+    lock_take(&blocks_lock);
+    struct block *block = blocks_find(pointer);
+    struct segment *segment = block ? block->segment : NULL;
+    lock_drop(&blocks_lock);
+    struct piece *piece = segment ? piece_of(segment, pointer) : NULL;
+    if (!piece || pointer >= piece->base + piece->bytes) {
+        return false;
+    }
+    *info = (struct memory_info){.base = piece->base,
+                                 .bytes = piece->bytes,
+                                 .ordinal = segment->pool->ordinal,
+                                 .managed = segment->block->managed,
+                                 .pool = segment->pool->handle,
+                                 .number = piece->born};
+    return true;
+}
+
+/* ---- the end of streams and contexts ---- */
+
+void pools_forget_stream(CUstream stream)
+{
+    LOCK_SCOPE(&pools_lock);
+    lines_forget_stream(stream);
+}
+
+void pools_forget_context(struct device *device, CUcontext context)
+{
+    struct segment *taken = NULL;
+    lock_take(&pools_lock);
+    lines_forget_context(context);
+    for (struct pool *pool = pools; pool && device->context_count == 0; pool = pool->next) {
+        while (pool->ordinal == device->ordinal && pool->segments) {
+            struct segment *segment = pool->segments;
+            pool->segments = segment->next;
+            pool->reserved -= segment->block->span;
+            segment->next = taken;
+            taken = segment;
+        }
+        pool->used = pool->segments ? pool->used : 0;
+    }
+    remove_empty();
+    lock_drop(&pools_lock);
+    give_back(taken);
+    residue_forget_context(context);
+    if (device->context_count == 0) {
+        residue_forget_device(device);
+    }
+}
+
+void pools_after_fork(void)
+{
+    pools = NULL;
+    lines_after_fork();
+    residue_after_fork();
+    pieces_after_fork();
+    atomic_store(&pools_lock.word, 0);
+    atomic_store(&pools_may_shrink, false);
+}

@@ -1,0 +1,9 @@
+#ifndef SIMGPU_IPC_H
+#define SIMGPU_IPC_H
+
+#include "simgpu/driver.h"
+
+/* What a context that is being destroyed has open of other processes is closed. */
+void sg_ipc_forget(CUcontext context);
+
+#endif

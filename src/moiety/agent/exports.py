@@ -1,0 +1,226 @@
+"""Memory that one process exports and others open: who may, and who pays for it.
+
+An exporter names its memory by a token. Who brings the token gets the memory's descriptors, which
+pass through here, from the exporter to it; nobody else ever sees them. Only processes of the same
+user may, and only while the exporter is there. What is exported is charged to the exporter for as
+long as that has it, then to one of those who have it open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from moiety.arbiter import events as ev
+from moiety.model.errors import ProtocolError
+from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
+from moiety.wire.messages import Refused, SharedMemory
+
+if TYPE_CHECKING:
+    from moiety.agent.client import Client
+    from moiety.agent.node import Node
+
+TOKENS_MAX: Final = 65536
+"""of one process; a program exports a few hundred allocations"""
+
+
+@dataclass(slots=True, eq=False)
+class Export:
+    """One exported allocation."""
+
+    token: bytes
+    gpu: int
+    bytes: int
+    exporter: Client | None
+    """None: it is gone, or gave the memory up"""
+    importers: dict[int, int] = field(default_factory=dict)
+    """how often each has it open, by its number, in order of their coming"""
+    payer: int | None = None
+    """the importer that is charged with it, once there is no exporter"""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """An importer waits for an exporter's pieces."""
+
+    export: Export
+    importer: Client
+    serial: int
+    """of the importer's question"""
+
+
+Opened = Callable[["Client", "Client"], None]
+"""(exporter, importer): from now on the second can see memory of the first"""
+
+
+class Exports:
+    """Every export of one node.
+
+    `on_opened` is told of each process that opens another's memory: such two wait for each other.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._by_token: dict[bytes, Export] = {}
+        self._held: dict[bytes, dict[int, int]] = {}
+        """what resumed processes have open and no exporter has spoken of yet"""
+        self._relays: dict[int, Relay] = {}
+        self._serials = itertools.count(1)
+        self.on_opened: list[Opened] = []
+
+    def exported(self, client: Client, message: SharedMemory) -> None:
+        """A process lets others open some of its memory."""
+        if message.gpu not in client.gpus:
+            raise ProtocolError(f"GPU {message.gpu} is not attached")
+        known = self._by_token.get(message.token)
+        if known is not None and known.exporter is not client:
+            raise ProtocolError("this token is another's")
+        if sum(e.exporter is client for e in self._by_token.values()) >= TOKENS_MAX:
+            raise ProtocolError(f"more than {TOKENS_MAX} exports")
+        if known is None:
+            export = Export(message.token, message.gpu, message.bytes, client)
+            export.importers = self._held.pop(message.token, {})
+            self._by_token[message.token] = export
+        client.connection.expect_fds()
+        if message.serial:
+            client.connection.send(message.encode())
+
+    def wanted(self, client: Client, message: SharedMemory) -> None:
+        """A process wants to open what is behind a token, or sends pieces of what it exported."""
+        if message.flags & ShareFlag.ASKED:
+            self._ask(client, message)
+        elif message.flags & ShareFlag.HELD:
+            self._hold(client, message)
+        else:
+            self._pass_on(client, message)
+
+    def ended(self, client: Client, message: SharedMemory) -> None:
+        """A token is void, or one of those who opened it has closed it."""
+        export = self._by_token.get(message.token)
+        if export is None:
+            return
+        if export.exporter is client:
+            self._give_up(export, gone=bool(message.flags & ShareFlag.GONE))
+        elif client.number in export.importers:
+            export.importers[client.number] -= 1
+            if not export.importers[client.number]:
+                self._close(export, client.number)
+
+    def _ask(self, client: Client, message: SharedMemory) -> None:
+        export = self._by_token.get(message.token)
+        exporter = export.exporter if export else None
+        if export is None or exporter is None or not _may_open(client, exporter):
+            self._refuse(client, message.serial)
+            return
+        serial = next(self._serials)
+        self._relays[serial] = Relay(export, client, message.serial)
+        asked = SharedMemory(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
+        exporter.connection.send(asked.encode())
+
+    def _hold(self, client: Client, message: SharedMemory) -> None:
+        if not client.resumed:
+            raise ProtocolError("a new process cannot have memory of another open")
+        export = self._by_token.get(message.token)
+        holders = export.importers if export else self._held.setdefault(message.token, {})
+        holders[client.number] = holders.get(client.number, 0) + 1
+        if export and export.exporter:
+            self._tell(export.exporter, client)
+
+    def _pass_on(self, client: Client, message: SharedMemory) -> None:
+        fds = client.connection.take_fds()
+        try:
+            relay = self._relays.get(message.serial)
+            if relay is None or relay.export.exporter is not client:
+                return  # whoever wanted it is gone
+            if message.pieces != len(fds) or message.pieces > PIECES_MAX:
+                raise ProtocolError(f"{message.pieces} pieces with {len(fds)} descriptors")
+            if not message.pieces or self._node.clients.get(relay.importer.number) is None:
+                del self._relays[message.serial]
+                self._refuse(relay.importer, relay.serial)
+                return
+            on = SharedMemory(
+                Type.IMPORT,
+                relay.serial,
+                message.token,
+                gpu=message.gpu,
+                bytes=message.bytes,
+                piece_bytes=message.piece_bytes,
+                offset=message.offset,
+                first=message.first,
+                pieces=message.pieces,
+            )
+            relay.importer.connection.send(on.encode(), *fds)
+            if (message.first + message.pieces) * message.piece_bytes >= message.bytes:
+                del self._relays[message.serial]
+                self._open(relay)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _open(self, relay: Relay) -> None:
+        export, importer = relay.export, relay.importer
+        export.importers[importer.number] = export.importers.get(importer.number, 0) + 1
+        if export.exporter is not None:
+            self._node.log.info(
+                "memory opened", client=str(importer), of=str(export.exporter), bytes=export.bytes
+            )
+            self._tell(export.exporter, importer)
+
+    def _tell(self, exporter: Client, importer: Client) -> None:
+        for call in self.on_opened:
+            call(exporter, importer)
+
+    def _refuse(self, client: Client, serial: int) -> None:
+        text = "no process here exports such memory to this one"
+        refused = Refused(serial=serial, code=Refusal.GPU, text=text)
+        client.connection.send(refused.encode())
+
+    def _give_up(self, export: Export, *, gone: bool) -> None:
+        """Nobody can open it any more; those who have it open keep it, and one is charged."""
+        export.exporter = None
+        for serial in [s for s, relay in self._relays.items() if relay.export is export]:
+            relay = self._relays.pop(serial)
+            self._refuse(relay.importer, relay.serial)
+        if gone and export.importers:
+            self._charge(export)
+        else:
+            del self._by_token[export.token]
+
+    def _charge(self, export: Export) -> None:
+        export.payer = next(iter(export.importers))
+        self._node.feed(ev.Inherited(export.payer, export.gpu, export.bytes))
+
+    def _close(self, export: Export, number: int) -> None:
+        del export.importers[number]
+        if export.exporter is not None:
+            return
+        if export.payer == number:
+            size = export.bytes
+            self._node.feed(ev.Freed(number, export.gpu, size, size, pinned=True))
+            if export.importers:
+                self._charge(export)
+        if not export.importers:
+            del self._by_token[export.token]
+
+    def left(self, client: Client) -> None:
+        """A process is gone, and the arbiter knows: what it had open closes."""
+        for export in list(self._by_token.values()):
+            if client.number in export.importers:
+                self._close(export, client.number)
+            if export.exporter is client:
+                self._give_up(export, gone=True)
+        for serial in [s for s, r in self._relays.items() if r.importer is client]:
+            del self._relays[serial]
+        for token, holders in list(self._held.items()):
+            holders.pop(client.number, None)
+            if not holders:
+                del self._held[token]
+
+
+def _may_open(importer: Client, exporter: Client) -> bool:
+    return (
+        importer is not exporter and importer.uid == exporter.uid and not exporter.connection.closed
+    )

@@ -1,0 +1,1 @@
+"""What stands in the documents, against what there is."""
