@@ -99,6 +99,11 @@ def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
             yield tenant
 
 
+def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:
+    """Whether it, or one of its gang, is one of these."""
+    return tenant in others or any(are_mates(tenant, other) for other in others)
+
+
 # Who is in it
 
 

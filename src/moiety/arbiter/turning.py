@@ -5,7 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
-from moiety.arbiter.gangs import are_mates, firsts, gpus_of, mates, why_apart
+from moiety.arbiter.gangs import are_mates, firsts, gpus_of, is_among, mates, why_apart
 from moiety.arbiter.late import why_late
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
@@ -264,7 +264,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         for other in firsts(scene.holding)
         if other is not tenant
         and not are_mates(other, tenant)
-        and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
+        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
     if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
@@ -276,7 +276,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         for other in helpers:
             if all(gap <= 0 for gap in still.values()):
                 break
-            if other in rivals or not scene.turn_is_over(other, tenant):
+            if is_among(other, rivals) or not scene.turn_is_over(other, tenant):
                 continue
             if any(gap > 0 and scene.gives(other, gpu) > 0 for gpu, gap in still.items()):
                 leaving.append(other)
@@ -292,7 +292,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         other
         for other in firsts(scene.coming)
         if not are_mates(other, tenant)
-        and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
+        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     tenant.blocked_by = _held_by(in_the_way, tenant)
     return False
@@ -309,7 +309,7 @@ def _step_back_for(scene: Scene, tenant: Tenant) -> bool:
         if other.rank >= tenant.rank or other.state is not State.COMING:
             continue
         helps = any(scene.gives(other, gpu) > 0 for gpu in _gaps(scene, tenant))
-        if helps or other in scene.rivals(tenant):
+        if helps or is_among(other, scene.rivals(tenant)):
             postpone(scene, other)
             if scene.fits(tenant):
                 return True
