@@ -58,19 +58,9 @@ void control_share(uint32_t flags)
     }
 }
 
-static void tell_sharing(const char *call)
-{
-    if (strstr(call, "Export") || strstr(call, "IpcGetMem")) {
-        control_share(MW_SHARED_EXPORTED);
-    } else if (strstr(call, "Import") || strstr(call, "IpcOpenMem")) {
-        control_share(MW_SHARED_IMPORTED);
-    }
-}
-
 void control_pin(const char *call)
 {
     struct mw_pinned note = {0};
-    tell_sharing(call);
     if (!active || session.pinned || atomic_exchange(&session.pinned, true)) {
         return;
     }
