@@ -329,18 +329,16 @@ class Arbiter:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
-        counted, tenant.counted = tenant.counted, {}
         if tenant.state not in REVOKED or event.epoch != tenant.epoch:
+            tenant.counted.clear()
             return  # it was reopened meanwhile, so that what was counted is not true any more
-        for gpu, resident in counted.items():
-            tenant.gpus[gpu].charged_bytes = max(0, resident)
-            tenant.trim(gpu)
         self._answered(tenant)
         if tenant.gang is not None and tenant.state is not State.FENCED:
             if tenant.state is State.STOPPED:
                 self._ledger.move(tenant, Cause.CONTINUED, self._now_s)
-            tenant.answered = True  # what it has leaves once all of its gang have
+            tenant.answered = True  # what it has leaves, and counts, once all of its gang have
             return
+        tenant.count()
         tenant.reopens = tenant.gave_up = 0
         again = tenant.stands_at_gate
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)

@@ -112,7 +112,9 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
     if tenant.gang is not None and tenant.gang.name == name:
         tenant.gang.size = max(tenant.gang.size, size)
         return
+    answered = tenant.answered
     leave(ledger, tenant)
+    tenant.answered = answered
     gang = ledger.gangs.setdefault(name, Gang(name))
     gang.size = max(gang.size, size)
     gang.members.append(tenant)
@@ -196,6 +198,7 @@ def _want_together(scene: Scene, gang: Gang) -> None:
 def _end_drain(scene: Scene, draining: list[Tenant]) -> None:
     wants = any(member.stands_at_gate for member in draining)
     for member in draining:
+        member.count()
         member.reopens = member.gave_up = 0
         cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
         scene.ledger.move(member, cause, scene.now_s)

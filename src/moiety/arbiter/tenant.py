@@ -247,6 +247,13 @@ class Tenant:
             return 0
         return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
 
+    def count(self) -> None:
+        """It has drained: what it said is resident is what it has."""
+        for gpu, resident in self.counted.items():
+            self.gpus[gpu].charged_bytes = max(0, resident)
+            self.trim(gpu)
+        self.counted.clear()
+
     def trim(self, gpu: int) -> None:
         """Forget charges beyond what it has: room for bytes that it freed meanwhile."""
         on = self.gpus[gpu]

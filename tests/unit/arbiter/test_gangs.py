@@ -145,6 +145,19 @@ def test_a_gang_is_as_urgent_as_its_most_urgent_member() -> None:
     assert open_of(a, b, other) == [True, True, False]
 
 
+def test_who_waits_for_one_of_a_gang_has_all_of_it_watched() -> None:
+    n = node(2)
+    a, b = start(n, "g", {0: [4]}, {1: [2]})
+    c = n.start({1: [2]})
+    n.feed(ev.ShareSet(c.number, Share(gpu=0.5)))
+    touch(n, a, b)
+    c.touch()
+    n.settle()
+    assert not c.is_open
+    assert f"tenants {a.number}, {b.number} hold the GPU" in reason(n, c)
+    assert (a.watched, b.watched) == (True, True)
+
+
 # Memory
 
 
@@ -325,6 +338,24 @@ def test_a_fenced_member_lets_its_gang_go() -> None:
     a.touch()
     n.settle()
     assert "of its gang, does not give the GPU back and is fenced" in reason(n, a)
+
+
+def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [2]}, {0: [2]})
+    b.depends = 1 << 40
+    a.allocate(0, [3])
+    while n.view(a).gpus[0].resident_bytes < 5:
+        n.hear(a)
+    n.start({0: [8]})
+    pass_turns(n)
+    assert n.view(b).state == "draining"
+    assert a.resident_bytes(0) == 2, "it has not used the rest when it is counted"
+    while not a.is_open:
+        b.touch()
+        pass_turns(n, 0.05)
+    a.touch()
+    assert n.view(a).gpus[0].resident_bytes == a.resident_bytes(0) == 5
 
 
 # Several GPUs
