@@ -189,7 +189,7 @@ def test_processes_that_nobody_called_a_gang_end_right_or_are_named(
 ) -> None:
     node = make_node(GPU)
     node.start_agent("--turn-min", "20ms", "--turn-factor", "0", "--revoke-deadline", "300ms")
-    plain = other(node, programs, kernels, "plain", LARGE, 2)
-    Together(node, programs, kernels, options=(), rounds=400).check()
+    plain = other(node, programs, kernels, "plain", LARGE, 1)
+    Together(node, programs, kernels, options=(), rounds=100).check()
     code, _, err = finish(plain)
     assert code == 0, err
