@@ -120,6 +120,9 @@ def test_a_gang_waits_for_all_of_its_members_and_says_so(
     assert wide[1].split()[-13] == "ring" or " ring " in wide[1]
     second = other(node, programs, kernels, "plain", SMALL, 0.1)
     assert finish(second)[0] == 0
+    told = together.running[0].stderr
+    assert told is not None
+    assert "before its gang ring is whole: 1 more must start" in told.readline()
     joining = node.run(
         [programs / "dependent", "plain", SMALL, 0.2],
         *("--gang", "ring"),
@@ -135,9 +138,12 @@ def test_a_gang_of_another_size_is_refused(
     node = make_node(GPU)
     node.start_agent()
     Together(node, programs, kernels, ranks=1)
-    node.until(lambda: bool(rows(node, "collective")), "the gang is known")
+    pair = ("--gang", "pair", "--gang-size", "1")
+    Together(node, programs, kernels, ranks=1, rounds=1 << 17, options=pair)
+    node.until(lambda: len(rows(node, "collective")) == 2, "the gangs are known")
     for options, text in (
         (("--gang", "ring", "--gang-size", "3"), "gang ring has 2 members, not 3"),
+        (("--gang", "pair"), "gang pair has 1 members already, and 1 are all"),
         (("--gang-size", "3"), "and not of which gang"),
         (("--gang", "a b"), "'a b' is no name of a gang"),
         (("--gang", "ring", "--gang-size", "0"), "0 is no size of a gang"),
@@ -147,26 +153,57 @@ def test_a_gang_of_another_size_is_refused(
         assert text in done[2]
 
 
-def test_those_that_share_gpu_memory_become_a_gang(
+def test_those_of_a_program_that_share_gpu_memory_become_a_gang(
     make_node: MakeNode, programs: Path, kernels: Path
 ) -> None:
     node = make_node(GPU)
     node.start_agent()
     board = node.directory / "board"
     script = " ".join(
-        f"{programs / 'collective'} device {board} {rank} 2 300 1 {MEMBER} &" for rank in range(2)
+        f"{programs / 'collective'} device {board} {rank} 2 3000 1 {MEMBER} &" for rank in range(2)
     )
     shell = node.run(["bash", "-c", f"{script} wait"], env={"KERNELS": str(kernels)})
-    found: list[dict[str, Any]] = []
-
-    def are_in_a_gang() -> bool:
-        found[:] = rows(node, "collective")
-        return len(found) == 2 and all(row["gang"] for row in found)
-
-    node.until(are_in_a_gang, "both are in a gang")
-    assert found[0]["gang"] == found[1]["gang"]
+    until_one_gang(node)
     code, out, err = finish(shell)
     assert (code, sorted(out.split())) == (0, ["done", "done", "ready", "ready"]), err
+
+
+def test_whoever_opens_memory_of_another_becomes_a_gang_with_it(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent("--turn-min", "10ms", "--turn-factor", "0")
+    together = Together(node, programs, kernels, how="ipc", rounds=3000, options=())
+    until_one_gang(node)
+    plain = other(node, programs, kernels, "plain", 48 << 20, 1)
+    together.check()
+    code, _, err = finish(plain)
+    assert code == 0, err
+
+
+def until_one_gang(node: Node) -> None:
+    """Until both processes that compute together are in the same gang."""
+
+    def are_in_one() -> bool:
+        found = rows(node, "collective")
+        return len(found) == 2 and len({row["gang"] for row in found} - {""}) == 1
+
+    node.until(are_in_one, "both are in one gang")
+
+
+def test_what_a_gang_could_not_have_together_is_refused_with_a_reason(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    options = ("--gang", "wide", "--gang-size", "2")
+    env = {"KERNELS": str(kernels)}
+    both = [
+        node.run([programs / "dependent", "plain", LARGE, 0.2], *options, env=env) for _ in range(2)
+    ]
+    ends = sorted(finish(process) for process in both)
+    assert [code for code, _, _ in ends] == [0, 1]
+    assert "beside what its gang wide has there, since all of that is held together" in ends[1][2]
 
 
 def test_when_a_member_dies_the_rest_is_named_and_does_not_hang_the_gpu(

@@ -36,6 +36,7 @@ class Client:
     """in which it was told to allocate"""
     resumed: bool = False
     gang: str = ""
+    """with whom it holds GPUs (together.py); empty: it is in none"""
     shares: int = 0
     """SharedFlag: whether it uses memory together with others"""
     pinned: str = ""

@@ -149,7 +149,7 @@ class Control:
             raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
         self.sharing.check(request.share)
         if request.gang:
-            request.gang.check_beside(self.workloads.gang_size(request.gang.name))
+            self.workloads.check_gang(request.gang, peer.uid)
         workload = self.workloads.create(
             peer,
             program=request.program,

@@ -139,7 +139,7 @@ class Conversation:
         joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
         if self._gang is not None:
-            together.band(node, [client], self._gang, begun=resumed)
+            together.enter(node, client, self._gang, begun=holding)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"

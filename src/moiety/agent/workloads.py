@@ -22,6 +22,7 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
+from moiety.model.errors import InvalidGang
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -125,10 +126,13 @@ class Workloads:
             raise
         return self._open(record)
 
-    def gang_size(self, name: str) -> int:
-        """How many are to be in a gang, as was said by those who are; 0: nobody said so."""
-        gangs = [w.record.gang for w in self.by_id.values() if w.record.gang]
-        return max((gang.size for gang in gangs if gang.name == name), default=0)
+    def check_gang(self, gang: Gang, uid: int) -> None:
+        """Raise InvalidGang if one more program of this user cannot be of a gang."""
+        own = [w for w in self.by_id.values() if w.record.gang and w.record.gang.name == gang.name]
+        if any(w.record.uid != uid for w in own):
+            raise InvalidGang(f"gang {gang.name} is another user's", "another --gang")
+        size = max((w.record.gang.size for w in own if w.record.gang), default=0)
+        gang.check_beside(size, sum(len(w.clients) for w in own))
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""

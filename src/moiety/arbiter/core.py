@@ -105,6 +105,11 @@ class Arbiter:
         known = (self._ledger.tenants.get(number) for number in tenants)
         return refuse_gang(self._ledger, [tenant for tenant in known if tenant])
 
+    def missing(self, gang: str) -> int:
+        """How many processes a gang waits for before it begins; 0 if it has, or is not known."""
+        known = self._ledger.gangs.get(gang)
+        return known.missing if known else 0
+
     def resident_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
         entry = self._ledger.entry(tenant, gpu)
@@ -192,6 +197,8 @@ class Arbiter:
             charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
         )
         if has_memory:
+            if tenant.gang is not None:
+                tenant.gang.is_begun = True  # nobody gets memory before
             self._out.append(do.Admitted(event.tenant, event.gpu, event.serial))
         else:
             tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))

@@ -34,12 +34,21 @@ class Gang:
                 f"the number of processes that use GPUs together: 1 to {SIZE_MAX}",
             )
 
-    def check_beside(self, others: int) -> None:
-        """Raise InvalidGang if the gang is known with another size."""
-        if self.size and others and self.size != others:
+    def check_beside(self, size: int, members: int) -> None:
+        """Raise InvalidGang unless one more may join; the gang is known with `size` (0: without).
+
+        `members` processes are in it already.
+        """
+        if self.size and size and self.size != size:
             raise InvalidGang(
-                f"gang {self.name} has {others} members, not {self.size}",
-                f"--gang-size {others}, or another --gang",
+                f"gang {self.name} has {size} members, not {self.size}",
+                f"--gang-size {size}, or another --gang",
+            )
+        most = self.size or size
+        if most and members >= most:
+            raise InvalidGang(
+                f"gang {self.name} has {members} members already, and {most} are all",
+                "another --gang, or this one once a member has ended (moiety ps -o wide)",
             )
 
 

@@ -332,6 +332,7 @@ class SimulatedNode:
         self.tenants: dict[int, SimulatedTenant] = {}
         self.now_s = 0.0
         self.gangs: dict[str, list[SimulatedTenant]] = {}
+        self.gang_sizes: dict[str, int] = {}
         self.told: list[do.Instruction] = []
         self._numbers = itertools.count(1)
 
@@ -347,6 +348,7 @@ class SimulatedNode:
     def band(self, tenant: SimulatedTenant, gang: str, size: int = 0) -> None:
         """Make a process a member of a gang."""
         members = self.gangs.setdefault(gang, [])
+        self.gang_sizes[gang] = max(size, self.gang_sizes.get(gang, 0))
         members.append(tenant)
         tenant.gang = members
         tenant.launched = max(mate.launched for mate in members)
@@ -446,7 +448,8 @@ class SimulatedNode:
         self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
         for name, members in self.gangs.items():
             if tenant in members:
-                self.feed(ev.Banded(tenant.number, name, len(members), begun=True))
+                size = self.gang_sizes[name]
+                self.feed(ev.Banded(tenant.number, name, size, begun=tenant.is_open))
         known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
         for gpu in sorted(known):
             admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
