@@ -128,8 +128,13 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
         if (pool_free(pointer, stream, false, &result)) {
             return result;
         }
-        if (memory_range(pointer, NULL, NULL) && memory_free(pointer, &result)) {
-            return result; /* cuMemAlloc's, which may be freed in this way, too */
+        if (memory_range(pointer, NULL,
+                         NULL)) { /* cuMemAlloc's, which may be freed in this way, too */
+            CUcontext context;
+            result = REAL(cuStreamGetCtx)(stream, &context);
+            if (result != CUDA_SUCCESS || memory_free(pointer, &result)) {
+                return result;
+            }
         }
     }
     struct mw_slot *slot = gate_enter();
