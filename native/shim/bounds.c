@@ -2,7 +2,14 @@
 
 #include "shim/blocks.h"
 #include "shim/control.h"
+#include "shim/devices.h"
 #include "shim/slab.h"
+
+CUresult bounds_refusal(void)
+{
+    CUresult result = device_check();
+    return result ? result : CUDA_ERROR_INVALID_VALUE;
+}
 
 bool bounds_lack(CUdeviceptr address, uint64_t bytes)
 {

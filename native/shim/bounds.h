@@ -13,6 +13,8 @@
 
 #include "cuda/cuda_abi.h"
 
+/* What such a call is answered. */
+CUresult bounds_refusal(void);
 /* Whether the bytes begin in a page of ours, but are not all in one allocation. */
 bool bounds_lack(CUdeviceptr address, uint64_t bytes);
 /* The same of rows; a row that is longer than the pitch is the driver's to judge. */

@@ -32,7 +32,7 @@
 #define SECOND_OF(first, second, ...) second
 #define SECOND(...) SECOND_OF(__VA_ARGS__)
 #define IN_BOUNDS(base, name, arguments) \
-    (SECOND(WRONG_##base, false, ) ? CUDA_ERROR_INVALID_VALUE : REAL(name) arguments)
+    (SECOND(WRONG_##base, false, ) ? bounds_refusal() : REAL(name) arguments)
 
 #define WRAP_GATED(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                   \
@@ -81,14 +81,16 @@
         gate_leave(slot);                                      \
         return result;                                         \
     }
-#define WRAP_PIN(name, parameters, arguments, flavour, base) \
-    CUresult name parameters                                 \
-    {                                                        \
-        struct mw_slot *slot = gate_enter();                 \
-        control_pin(#name);                                  \
-        CUresult result = REAL(name) arguments;              \
-        gate_leave(slot);                                    \
-        return result;                                       \
+#define WRAP_PIN(name, parameters, arguments, flavour, base)                    \
+    CUresult name parameters                                                    \
+    {                                                                           \
+        struct mw_slot *slot = gate_enter();                                    \
+        CUresult result = REAL(name) arguments;                                 \
+        if (result == CUDA_SUCCESS) { /* nothing leaves while we are in here */ \
+            control_pin(#name);                                                 \
+        }                                                                       \
+        gate_leave(slot);                                                       \
+        return result;                                                          \
     }
 #define WRAP_SYNC(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                  \

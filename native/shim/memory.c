@@ -186,10 +186,13 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
 {
     struct device *device;
     struct block *block;
-    if (!pointer || bytes == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = device_check();
+    if (result == CUDA_SUCCESS && (!pointer || bytes == 0)) {
+        result = CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = device_current(&device);
+    if (result == CUDA_SUCCESS) {
+        result = device_current(&device);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }

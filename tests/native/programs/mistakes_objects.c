@@ -357,8 +357,8 @@ static void of_another_process(void)
     int file = -1;
     SAY(cuMemRelease(theirs.handle));
     SAY(cuMemGetAllocationPropertiesFromHandle(&told, theirs.handle));
-    SAY(cuMemExportToShareableHandle(&file, theirs.handle,
-                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    SAY(cuMemExportToShareableHandle(&file, theirs.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                     0));
     SAY(cuIpcOpenMemHandle_v2(&at, theirs.ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     SAY(cuIpcCloseMemHandle(theirs.memory));
     SAY(cuIpcOpenEventHandle(&event, (CUipcEventHandle){"made up"}));
