@@ -69,8 +69,8 @@ def test_mistakes_are_answered_so_also_between_hand_offs(
     right = node.run([programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0", "7"])
 
     def has_moved() -> bool:
-        rows = {row["program"]: row for row in node.json("ps")}
-        return rows.get(name, {}).get("evicted_bytes", 0) > 20 * 20 * MIB
+        moved = {row["program"]: int(row["evicted_bytes"]) for row in node.json("ps")}
+        return moved.get(name, 0) > 20 * 20 * MIB
 
     node.until(has_moved, "the program's memory has left twenty times")
     for process in (wrong, right):
