@@ -18,6 +18,9 @@ static FILE *mistakes_out;
 #define TELL(value) \
     fprintf(mistakes_out, "%s:%d %s = %lld\n", __func__, __LINE__, #value, (long long)(value))
 
+/* A value that no enumeration of the driver's has. */
+static volatile int no_such = 999;
+
 static volatile sig_atomic_t mistakes_enough;
 
 static inline void mistakes_stop(int number)
