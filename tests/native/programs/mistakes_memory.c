@@ -196,7 +196,7 @@ static void asking(void)
     CUdeviceptr at = 0, base = 0;
     size_t bytes = 0;
     unsigned long long word = 0;
-    CUpointer_attribute two[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUpointer_attribute)no_such};
+    CUpointer_attribute two[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUpointer_attribute)no_such()};
     void *words[2] = {&word, &word};
     SAY(cuMemAlloc_v2(&at, 4 * MIB));
     SAY(cuMemGetAddressRange_v2(&base, &bytes, 0));
@@ -205,7 +205,7 @@ static void asking(void)
     SAY(cuMemGetAddressRange_v2(&base, &bytes, (CUdeviceptr)(uintptr_t)host));
     SAY(cuMemGetAddressRange_v2(NULL, NULL, at));
     SAY(cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
-    SAY(cuPointerGetAttribute(&word, (CUpointer_attribute)no_such, at));
+    SAY(cuPointerGetAttribute(&word, (CUpointer_attribute)no_such(), at));
     SAY(cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, NOWHERE));
     SAY(cuPointerGetAttribute(&word, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0));
     SAY(cuPointerGetAttributes(0, two, words, at));
@@ -259,9 +259,9 @@ static void pooled(void)
     SAY(cuMemPoolCreate(&mine, &props));
     SAY(cuMemAllocFromPoolAsync(&at, 4096, (CUmemoryPool)host, NULL));
     SAY(cuMemAllocFromPoolAsync(&at, 4096, mine, NULL));
-    SAY(cuMemPoolGetAttribute(mine, (CUmemPool_attribute)no_such, &word));
+    SAY(cuMemPoolGetAttribute(mine, (CUmemPool_attribute)no_such(), &word));
     SAY(cuMemPoolGetAttribute(mine, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, NULL));
-    SAY(cuMemPoolSetAttribute(mine, (CUmemPool_attribute)no_such, &word));
+    SAY(cuMemPoolSetAttribute(mine, (CUmemPool_attribute)no_such(), &word));
     SAY(cuMemPoolTrimTo((CUmemoryPool)host, 0));
     gone = mine;
     SAY(cuMemPoolDestroy(mine)); /* with memory alive */

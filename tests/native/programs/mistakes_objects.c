@@ -172,7 +172,7 @@ static void graphs(void)
     SAY(cuGraphInstantiateWithFlags(NULL, NULL, 0));
     SAY(cuStreamEndCapture(stream, &graph));
     SAY(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
-    SAY(cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)no_such));
+    SAY(cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)no_such()));
     SAY(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     SAY(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     SAY(cuStreamSynchronize(stream));
