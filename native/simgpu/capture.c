@@ -73,10 +73,13 @@ static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
     case SG_OP_HOST:
         *type = CU_GRAPH_NODE_TYPE_HOST;
         return 1;
-    case SG_OP_RECORD:
+    case SG_OP_EVENT_RECORD:
         *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
         return 1;
-    case SG_OP_VALUE:
+    case SG_OP_EVENT_WAIT:
+        *type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+        return 1;
+    case SG_OP_VALUES:
         *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
         return 1;
     case SG_OP_GRAPH:
@@ -101,8 +104,14 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
     if (result) {
         sg_op_free(op);
     } else {
-        CUgraphNode node =
-            sg_graph_add(capture->graph, type, op, stream->captured, stream->captured_count);
+        CUgraph child = op->kind == SG_OP_GRAPH ? sg_graph_exec_copy(op->graph.exec) : NULL;
+        CUgraphNode node = sg_graph_add(capture->graph, type, child ? NULL : op, stream->captured,
+                                        stream->captured_count);
+        if (child) { /* what is launched becomes a part */
+            child->owned = 1;
+            node->child = child;
+            sg_op_free(op);
+        }
         follow(stream, &node, 1);
     }
     pthread_mutex_unlock(&sg_captures.lock);
