@@ -21,7 +21,7 @@ struct pace_here {
     uint64_t bound_ns; /* that `left` was made for */
     CUstream stream;
     uint32_t left; /* submissions until the batch is full */
-    uint32_t run;  /* and so many of `run_key` that are counted already, ahead of their submission */
+    uint32_t run; /* and so many of `run_key` that are counted already, ahead of their submission */
     const void *run_key;
     uint64_t run_cost_ns; /* of one of them */
     struct track *track;
