@@ -33,6 +33,12 @@ static CUgraphNode add_kernel(CUgraph graph, CUgraphNode *after, const char *nam
     return node;
 }
 
+static void clear(void)
+{
+    OK(cuMemsetD32_v2(at, 0, WORDS));
+    OK(cuCtxSynchronize()); /* the stream of ours does not wait for it */
+}
+
 static uint32_t word(size_t i)
 {
     uint32_t value;
@@ -202,7 +208,7 @@ static void conditions(void)
     CUdeviceptr rounds = at, ifs = at + 4, elses = at + 8, ways = at + 12;
     uint32_t one = 1, zero = 0, two = 2, four = 4;
     CUgraphExec exec;
-    OK(cuMemsetD32_v2(at, 0, WORDS));
+    clear();
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphConditionalHandleCreate(&loop, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, graph, 0)); /* unused */
@@ -271,7 +277,7 @@ static void events_and_words(void)
                         .value64 = 1ull << 40}}};
     CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {context, 3, items, 0};
     uint64_t us = 20000, wide;
-    OK(cuMemsetD32_v2(at, 0, WORDS));
+    clear();
     OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
     OK(cuEventCreate(&after, CU_EVENT_DISABLE_TIMING));
@@ -344,7 +350,7 @@ static void any_type(void)
     CUuserObject object;
     uint32_t one = 1, two = 2;
     int destroyed = 0;
-    OK(cuMemsetD32_v2(at, 0, WORDS));
+    clear();
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphCreate(&child, 0));
     add_kernel(child, NULL, "add_u32", (void *[]){&at, &one});
