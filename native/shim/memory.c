@@ -297,7 +297,7 @@ void memory_capture_ended(void)
 {
     CUresult result;
     struct later *next;
-    while (!gate_in_capture() && (next = take_later())) {
+    while (!gate_in_capture() && (next = take_later()) != NULL) {
         if (!memory_await(next->context, &result)) {
             LOCK_SCOPE(&blocks_lock);
             next->next = later;
@@ -322,7 +322,7 @@ bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *ba
 void memory_drained(void)
 {
     struct later *next;
-    while ((next = take_later())) {
+    while ((next = take_later()) != NULL) {
         free_now(next->pointer);
         free(next);
     }
