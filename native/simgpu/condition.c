@@ -34,12 +34,12 @@ static struct value *value_of(uint64_t handle)
     return at < value_count && values[at].graph ? &values[at] : NULL;
 }
 
-void sg_condition_set(uint64_t handle, unsigned wanted)
+void sg_condition_set(uint64_t handle, unsigned value)
 {
     pthread_mutex_lock(&lock);
-    struct value *value = value_of(handle);
-    if (value) {
-        value->now = wanted;
+    struct value *known = value_of(handle);
+    if (known) {
+        known->now = value;
     }
     pthread_mutex_unlock(&lock);
 }

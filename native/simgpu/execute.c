@@ -287,7 +287,7 @@ static void use_word(void *argument)
 
 static void execute_values(const struct sg_values *values, CUstream stream)
 {
-    const CUcontext context = stream->context;
+    CUcontext context = stream->context;
     for (unsigned i = 0; i < values->count; i++) {
         struct word word = {&values->items[i], 0};
         while (!word.done && !context->broken && !context->destroyed) {

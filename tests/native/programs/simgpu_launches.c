@@ -52,7 +52,7 @@ int main(int argc, char **argv)
            cuLaunchCooperativeKernel(nop, most, 2, 1, 256, 1, 1, 0, config.hStream, NULL));
     attributes[0].value.cooperative = 0;
     OK(launch(most + 1, 1));
-    attributes[0].id = (CUlaunchAttributeID)1000;
+    memset(&attributes[0].id, 0x7f, sizeof attributes[0].id); /* no such attribute */
     EXPECT(CUDA_ERROR_INVALID_VALUE, launch(1, 1));
 
     /* Clusters. */
