@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,11 @@ def test_agents_that_are_killed_while_a_drain_waits_leave_nobody_behind(
     def handoffs() -> int:
         return sum(row["handoffs"] for row in node.json("ps"))
 
+    def have_taken_turns(since: int) -> bool:
+        return handoffs() >= since + 3 or any(p.poll() is not None for p in running)
+
     for _ in range(2):
-        before = handoffs()
-        node.until(
-            lambda before=before: (
-                handoffs() >= before + 3 or any(p.poll() is not None for p in running)
-            ),
-            "they took turns",
-        )
+        node.until(partial(have_taken_turns, handoffs()), "they took turns")
         agent.kill()
         agent.wait()
         agent = node.start_agent(*options)
