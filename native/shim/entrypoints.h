@@ -26,6 +26,7 @@
 #define CLASS_cuCtxCreate_v4 OWN
 #define CLASS_cuCtxCreate OWN
 #define CLASS_cuCtxDestroy OWN
+#define CLASS_cuCtxEnablePeerAccess OWN
 #define CLASS_cuCtxDestroy_v2 OWN
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
@@ -37,6 +38,7 @@
 #define CLASS_cuMemPoolCreate OWN
 #define CLASS_cuMemPoolDestroy OWN
 #define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolSetAccess OWN
 #define CLASS_cuMemPoolSetAttribute OWN
 #define CLASS_cuMemPoolTrimTo OWN
 #define CLASS_cuPointerGetAttribute OWN
@@ -162,7 +164,6 @@
 #define CLASS_cuStreamWaitValue64_v2 AWAIT
 
 /* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
-#define CLASS_cuCtxEnablePeerAccess PIN
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN
 #define CLASS_cuMulticastBindMem PIN
@@ -302,7 +303,6 @@
 #define CLASS_cuMemPoolExportToShareableHandle PASS
 #define CLASS_cuMemPoolGetAccess PASS
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
-#define CLASS_cuMemPoolSetAccess PASS
 #define CLASS_cuMemSetMemPool PASS
 #define CLASS_cuIpcGetEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS

@@ -12,6 +12,7 @@
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -274,6 +275,7 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    const struct device *reached = block && block->device->peers ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
@@ -285,7 +287,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         }
         return true;
     }
-    if (!memory_await(context, result)) {
+    if (!memory_await(context, result) ||
+        (*result == CUDA_SUCCESS && reached && !peers_await(reached, result))) {
         *result = put_off(pointer, context);
         memory_capture_ended(); /* it may have, meanwhile */
     } else if (*result == CUDA_SUCCESS) {
