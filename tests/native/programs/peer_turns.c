@@ -10,7 +10,7 @@
 typedef unsigned long long u64;
 
 #define BYTES (24 * MIB)
-#define WORDS 4096 /* of each end of the memory are followed on the host */
+#define WORDS 4096ull /* of each end of the memory are followed on the host */
 
 enum { FIRST, FUTURE, POOLED, MAPPED, KINDS };
 static const u64 sizes[KINDS] = {BYTES, 8 * MIB, 4 * MIB, 4 * MIB};
@@ -91,7 +91,7 @@ static void make_rest(CUdevice own)
     OK(cuMemAllocAsync(&side->at[POOLED], sizes[POOLED], NULL));
     side->at[MAPPED] = map_for_both(own);
     for (int kind = 0; kind < KINDS; kind++) {
-        run(side->fill, side->at[kind], sizes[kind] / 8, (u64)(own * 10 + kind));
+        run(side->fill, side->at[kind], sizes[kind] / 8, (u64)own * 10 + (u64)kind);
         OK(cuMemcpyDtoH_v2(side->model[kind], side->at[kind], WORDS * 8));
     }
     OK(cuCtxSynchronize());
