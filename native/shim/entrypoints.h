@@ -43,6 +43,7 @@
 #define CLASS_cuMemPoolTrimTo OWN
 #define CLASS_cuPointerGetAttribute OWN
 #define CLASS_cuPointerGetAttributes OWN
+#define CLASS_cuPointerSetAttribute OWN
 #define CLASS_cuGraphAddNode_v3 OWN
 #define CLASS_cuGraphAddNode_v2 OWN
 #define CLASS_cuGraphAddNode OWN
@@ -109,7 +110,6 @@
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
 #define CLASS_cuMemPrefetchBatchAsync GATED
-#define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
 #define CLASS_cuStreamWriteValue32 GATED

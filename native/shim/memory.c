@@ -22,7 +22,8 @@
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
-#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
+#define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
+#define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
@@ -371,6 +372,16 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
         return imports_describe(pointer, info);
     }
     return pooled ? pool_describe(pointer, info) : found;
+}
+
+CUdeviceptr memory_as_seen(CUdeviceptr pointer)
+{
+    struct memory_info info;
+    if (memory_describe(pointer, &info)) {
+        return pointer;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    return blocks_find(pointer) ? NOTHING : pointer;
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
