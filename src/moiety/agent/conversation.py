@@ -278,7 +278,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
-    node.timeline.worked(client.number, client.work())
+    node.timeline.worked(client.number, client.work)
     node.feed(ev.Restored(client.number))
 
 
@@ -289,7 +289,7 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
 
 
 def _drained(node: Node, client: Client, message: LeaseNote) -> None:
-    node.timeline.worked(client.number, client.work())
+    node.timeline.worked(client.number, client.work)
     node.feed(ev.Drained(client.number, message.epoch))
 
 
@@ -308,7 +308,7 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
         )
     )
     if is_last:
-        node.timeline.worked(client.number, client.work())
+        node.timeline.worked(client.number, client.work)
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 

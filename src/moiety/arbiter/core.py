@@ -19,6 +19,7 @@ from moiety.arbiter.admission import refuse_bytes, refuse_context
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
 from moiety.arbiter.needs import reserve as make_room
+from moiety.arbiter.out import OnLease, Out
 from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
 from moiety.arbiter.scene import Scene
@@ -36,7 +37,8 @@ class Arbiter:
 
     `settled=False` starts an arbiter that only listens until it is told `Settled`: processes
     that outlived the last agent come back first. `on_change` is told of every stay in a state
-    that ends, for whoever keeps a history.
+    that ends, for whoever keeps a history. `on_lease` carries out leases that are given and
+    taken while the step still goes on; without it they are instructions like all others.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Arbiter:
         *,
         settled: bool = True,
         on_change: Change | None = None,
+        on_lease: OnLease | None = None,
     ) -> None:
         self._ledger = Ledger(gpus, settings.arena_bytes, on_change)
         self._settings = settings
@@ -53,7 +56,8 @@ class Arbiter:
         self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
-        self._out: list[do.Instruction] = []
+        self._on_lease = on_lease
+        self._out = Out(on_lease)
         self._now_s = 0.0
         self._deadline_s: float | None = None
 
@@ -63,22 +67,23 @@ class Arbiter:
         return self._deadline_s
 
     def step(self, now_s: float, event: ev.Event) -> list[do.Instruction]:
-        """Take in one event; returns what is to be done, in order.
+        """Take in one event; returns what is (still) to be done, in order.
 
         Events about tenants or GPUs that are not known (any more) are ignored: messages of a
         dead process may still be under way.
         """
         self._now_s = now_s
-        self._out = []
+        self._out = Out(self._on_lease)
         self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
-        self._accounts.refresh()
         if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
             scene = Scene(
                 self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
             )
             decide(scene)
             self._deadline_s = scene.deadline_s
+        else:
+            self._accounts.refresh()
         return self._out
 
     def tenants(self) -> list[TenantView]:

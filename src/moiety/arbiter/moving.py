@@ -87,11 +87,14 @@ def finish_coming(scene: Scene) -> bool:
             continue
         if not scene.is_drained_for(tenant):
             continue
-        scene.turns.moved(tenant, scene.now_s)
-        scene.coming.remove(tenant)
-        scene.holding.append(tenant)
+        took_s = scene.now_s - tenant.since_s
         scene.move(tenant, Cause.READY)
         tenant.epoch += 1
+        scene.out.lease(do.Grant(tenant.number, tenant.epoch))  # who waits, waits for this
+        scene.coming.remove(tenant)
+        scene.holding.append(tenant)
+        scene.turns.moved(tenant, took_s)
+        scene.accounts.refresh()
         tenant.turns += 1
         tenant.coming_bytes = 0
         tenant.room_given = tenant.restored = False
@@ -101,7 +104,6 @@ def finish_coming(scene: Scene) -> bool:
         tenant.turn_ends_s = scene.now_s + turn_s
         tenant.spells.go_on(scene.now_s)
         tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
-        scene.out.append(do.Grant(tenant.number, tenant.epoch))
         _answer(scene, tenant)
         granted = True
     return granted

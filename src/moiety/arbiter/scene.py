@@ -12,6 +12,7 @@ from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
+from moiety.arbiter.out import Out
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
@@ -35,7 +36,7 @@ class Scene:
         turns: Turns,
         accounts: Accounts,
         now_s: float,
-        out: list[do.Instruction],
+        out: Out,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -249,6 +250,7 @@ class Scene:
         began_s = tenant.told_s
         settings = self.settings
         self.move(tenant, Cause.REVOKED)
+        self.out.lease(do.Revoke(tenant.number, tenant.epoch))
         self.expect(tenant, settings.revoke_deadline_s)
         self.wake_at(self.now_s + settings.reopen_after_s)
         if self.now_s > tenant.kept_until_s + settings.reopen_after_s:
@@ -256,7 +258,6 @@ class Scene:
         if tenant.reopens and not tenant.gave_up:  # the same hand-off goes on
             tenant.told_s = began_s
             tenant.due_s = began_s + settings.revoke_deadline_s
-        self.out.append(do.Revoke(tenant.number, tenant.epoch))
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""

@@ -36,9 +36,8 @@ class Turns:
         """of the last hand-offs for which nothing moved"""
         self._message_s = 0.0
 
-    def moved(self, tenant: Tenant, now_s: float) -> None:
-        """Record that `tenant` is there now: it came from its `since_s` on."""
-        took_s = now_s - tenant.since_s
+    def moved(self, tenant: Tenant, took_s: float) -> None:
+        """Record that `tenant` is there now, and how long its coming took."""
         paged = min(tenant.coming_bytes, tenant.managed_bytes)
         moved = tenant.coming_bytes - paged
         tenant.handoffs_s += took_s
