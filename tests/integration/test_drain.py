@@ -16,7 +16,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
-from moiety.wire.messages import LeaseNote
+from moiety.wire.messages import Drained, LeaseNote
 
 from .conftest import ROOT
 
@@ -100,7 +100,7 @@ def test_a_lease_is_given_back_to_a_drain_that_waits(
             close(agent)
             while True:
                 message = agent.hear(0.1)
-                if isinstance(message, LeaseNote) and message.type == Type.DRAINED:
+                if isinstance(message, Drained):
                     assert message.epoch <= agent.epoch
                     if message.epoch == agent.epoch:
                         answered += 1

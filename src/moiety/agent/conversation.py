@@ -17,6 +17,7 @@ from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.share import Share
 from moiety.wire.layout import (
+    NO_GPU,
     UNKNOWN_MAX,
     AllocFlag,
     EvictedFlag,
@@ -30,6 +31,7 @@ from moiety.wire.messages import (
     Amount,
     ArenaNote,
     Attach,
+    Drained,
     Evicted,
     Free,
     Hello,
@@ -288,9 +290,14 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
     node.sample(client, message.gpu)
 
 
-def _drained(node: Node, client: Client, message: LeaseNote) -> None:
+def _drained(node: Node, client: Client, message: Drained) -> None:
     node.timeline.worked(client.number, client.work)
-    node.feed(ev.Drained(client.number, message.epoch))
+    if message.gpu == NO_GPU:
+        node.feed(ev.Drained(client.number, message.epoch))
+        return
+    _know(client, message.gpu)
+    node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
+    node.sample(client, message.gpu)
 
 
 def _evicted(node: Node, client: Client, message: Evicted) -> None:

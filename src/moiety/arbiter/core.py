@@ -326,6 +326,8 @@ class Arbiter:
         counted, tenant.counted = tenant.counted, {}
         if tenant.state not in REVOKED or event.epoch != tenant.epoch:
             return  # it was reopened meanwhile, so that what was counted is not true any more
+        if event.gpu in tenant.gpus:
+            counted[event.gpu] = event.resident_bytes
         for gpu, resident in counted.items():
             tenant.gpus[gpu].charged_bytes = max(0, resident)
             tenant.trim(gpu)

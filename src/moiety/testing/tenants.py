@@ -226,9 +226,11 @@ class SimulatedTenant:
         self.draining = None
         self.credit.clear()
         self.restoring = self.watched = self.told_idle = False
-        for gpu in self.contexts:
-            self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
-        self.sent.append(ev.Drained(self.number, epoch))
+        counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
+        for gpu, resident in counted[:-1]:
+            self.sent.append(ev.Residency(self.number, gpu, resident))
+        last = counted[-1] if counted else (None, 0)
+        self.sent.append(ev.Drained(self.number, epoch, *last))
 
     def _evict_one(self) -> None:
         order = self.orders[0]

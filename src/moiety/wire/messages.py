@@ -15,6 +15,7 @@ from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     MAGIC,
+    NO_GPU,
     TOKEN_BYTES,
     VERSION,
     Type,
@@ -212,12 +213,24 @@ class LeaseNote(Message, frozen=True):
         Type.RESTORED,
         Type.GRANT,
         Type.REVOKE,
-        Type.DRAINED,
         Type.IDLE,
         Type.BUSY,
     )
 
     epoch: int = 0
+
+
+class Drained(Message, frozen=True):
+    """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
+
+    LAYOUT = "mw_drained"
+    TYPES = (Type.DRAINED,)
+
+    type: int = Type.DRAINED
+    serial: int = 0
+    epoch: int = 0
+    gpu: int = NO_GPU
+    resident_bytes: int = 0
 
 
 class Watch(Message, frozen=True):
@@ -318,6 +331,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Free,
     Evicted,
     LeaseNote,
+    Drained,
     Watch,
     Pace,
     ArenaNote,
