@@ -9,7 +9,7 @@ from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
-from moiety.wire.messages import Amount, Attached, LeaseNote, Pace, Refused, Watch
+from moiety.wire.messages import Amount, Attached, Pace, Refused, Watch, lease_note
 from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def carry_out(node: Node, instruction: do.Instruction) -> None:
 
 def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
-    client.connection.send(LeaseNote(Type.GRANT, 0, wanted.epoch).encode())
+    client.connection.send(lease_note(Type.GRANT, wanted.epoch))
     for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
         node.timeline.growing(client.number, gpu)  # only after room was made
 
@@ -37,7 +37,7 @@ def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
 def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
     del node
     client.page.close(wanted.epoch)
-    client.connection.send(LeaseNote(Type.REVOKE, 0, wanted.epoch).encode())
+    client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
 
 
 def _room(node: Node, client: Client, wanted: do.Room) -> None:

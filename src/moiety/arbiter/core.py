@@ -19,10 +19,9 @@ from moiety.arbiter.admission import refuse_bytes, refuse_context
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
 from moiety.arbiter.needs import reserve as make_room
-from moiety.arbiter.out import OnLease, Out
 from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
-from moiety.arbiter.scene import Scene
+from moiety.arbiter.scene import OnLease, Scene
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.spill import needs
 from moiety.arbiter.states import REVOKED, Cause, State
@@ -57,7 +56,7 @@ class Arbiter:
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
         self._on_lease = on_lease
-        self._out = Out(on_lease)
+        self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
 
@@ -73,17 +72,24 @@ class Arbiter:
         dead process may still be under way.
         """
         self._now_s = now_s
-        self._out = Out(self._on_lease)
+        self._out = []
         self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
         if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
             scene = Scene(
-                self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
+                self._ledger,
+                self._settings,
+                self._turns,
+                self._accounts,
+                now_s,
+                self._out,
+                self._on_lease,
             )
             decide(scene)
             self._deadline_s = scene.deadline_s
         else:
             self._accounts.refresh()
+        self._accounts.find_rates()
         return self._out
 
     def tenants(self) -> list[TenantView]:

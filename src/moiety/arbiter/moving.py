@@ -90,7 +90,7 @@ def finish_coming(scene: Scene) -> bool:
         took_s = scene.now_s - tenant.since_s
         scene.move(tenant, Cause.READY)
         tenant.epoch += 1
-        scene.out.lease(do.Grant(tenant.number, tenant.epoch))  # who waits, waits for this
+        scene.lease(do.Grant(tenant.number, tenant.epoch))  # who waits, waits for this
         scene.coming.remove(tenant)
         scene.holding.append(tenant)
         scene.turns.moved(tenant, took_s)

@@ -6,19 +6,21 @@ Every phase of a round (turning.py, moving.py) sees what those before it changed
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
-from moiety.arbiter.out import Out
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.arbiter.tenant import OnGpu, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.model.units import format_bytes
 
+OnLease = Callable[[do.Grant | do.Revoke], None]
+"""carries out what gives or takes a lease; it must not come back to the arbiter"""
 SOONEST_S = 0.005
 """no holder is looked at again sooner only because of its lag"""
 
@@ -36,7 +38,8 @@ class Scene:
         turns: Turns,
         accounts: Accounts,
         now_s: float,
-        out: Out,
+        out: list[do.Instruction],
+        on_lease: OnLease | None = None,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -46,6 +49,7 @@ class Scene:
         self.accounts = accounts
         self.now_s = now_s
         self.out = out
+        self.on_lease = on_lease
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
@@ -241,8 +245,19 @@ class Scene:
         extra_s = self.turns.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
         return from_s + extra_s if extra_s else ends_s
 
+    def lease(self, instruction: do.Grant | do.Revoke) -> None:
+        """Give or take a lease: at once, unless other instructions of this step come before it.
+
+        Whoever waits for a lease need not wait for what else is decided.
+        """
+        if self.on_lease is None or self.out:
+            self.out.append(instruction)
+        else:
+            self.on_lease(instruction)
+
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
+        self.lease(do.Revoke(tenant.number, tenant.epoch))
         silent_s = tenant.silent_since_s
         tenant.spells.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
@@ -250,7 +265,6 @@ class Scene:
         began_s = tenant.told_s
         settings = self.settings
         self.move(tenant, Cause.REVOKED)
-        self.out.lease(do.Revoke(tenant.number, tenant.epoch))
         self.expect(tenant, settings.revoke_deadline_s)
         self.wake_at(self.now_s + settings.reopen_after_s)
         if self.now_s > tenant.kept_until_s + settings.reopen_after_s:

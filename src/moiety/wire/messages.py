@@ -347,6 +347,14 @@ _GREETING: Final = struct.Struct("<IH")
 _GREETING_AT: Final = offsets("mw_hello")["magic"]
 
 
+_LEASE_NOTE: Final = PACKERS[LeaseNote.LAYOUT]
+
+
+def lease_note(kind: int, epoch: int) -> bytes:
+    """The packet of a `LeaseNote`, quickly: somebody waits for it."""
+    return _LEASE_NOTE.pack(kind, _LEASE_NOTE.size, 0, epoch)
+
+
 def decode(packet: bytes) -> Message:
     """The message in one packet; raises ProtocolError for anything else."""
     if len(packet) < _HEADER.size:
