@@ -25,13 +25,13 @@
 #define MW_NAME_BYTES 64u  /* names are UTF-8, cut and zero padded */
 #define MW_TEXT_BYTES 240u /* a sentence for a human */
 #define MW_UUID_BYTES 16u
-#define MW_TOKEN_BYTES 32u   /* random: who knows one may open what is behind it */
-#define MW_PIECES_MAX 8u     /* with their descriptors in one message */
-#define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
-#define MW_NO_GPU 0xffffffffu
-#define MW_UNKNOWN_MAX 32u   /* names of entry points that a client tells of */
-#define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
-#define MW_LEASE_BYTES 4096u /* size of the lease page's memfd */
+#define MW_TOKEN_BYTES 32u    /* random: who knows one may open what is behind it */
+#define MW_PIECES_MAX 8u      /* with their descriptors in one message */
+#define MW_GPUS_MAX 32u       /* GPUs of one node that a client may attach */
+#define MW_NO_GPU 0xffffffffu /* instead of one of those */
+#define MW_UNKNOWN_MAX 32u    /* names of entry points that a client tells of */
+#define MW_SLOTS_MAX 1024u    /* threads of one process inside the gate */
+#define MW_LEASE_BYTES 4096u  /* size of the lease page's memfd */
 
 /* Direction in the comment: > client to agent, < agent to client. */
 enum mw_type {
@@ -50,8 +50,8 @@ enum mw_type {
     MW_RESTORED = 13, /* > every byte is resident */
     MW_GRANT = 14,    /* < the lease word is open */
     MW_REVOKE = 15,   /* < the lease word is closed: drain */
-    MW_RESIDENT = 16, /* > how much is resident now on one GPU: before MW_DRAINED, for all but one */
-    MW_DRAINED = 17,  /* > nothing of ours runs any more, and how much is resident on the last GPU */
+    MW_RESIDENT = 16, /* > how much is resident now on one GPU */
+    MW_DRAINED = 17,  /* > nothing of ours runs any more (follows MW_RESIDENT for others) */
     MW_EVICT = 18,    /* < move out this many bytes */
     MW_EVICTED = 19,  /* > moved out so many; the flag tells the last of one order */
     MW_WATCH = 20,    /* < tell when nothing was submitted for so long; 0 = stop */
@@ -203,11 +203,11 @@ struct mw_lease_note {
     uint32_t reserved;
 };
 
-/* One message, because somebody waits for it. */
+/* It tells of the last of its GPUs itself: who waits for it waits for one message. */
 struct mw_drained {
     struct mw_header header;
     uint32_t epoch;
-    uint32_t gpu; /* MW_NO_GPU: it uses none */
+    uint32_t gpu; /* or MW_NO_GPU */
     uint64_t resident_bytes;
 };
 
