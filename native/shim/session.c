@@ -165,9 +165,11 @@ void session_tell_drained(uint32_t epoch)
 {
     struct mw_drained note = {.epoch = epoch, .gpu = MW_NO_GPU};
     struct device *device = device_next(NULL);
+    struct device *next = device ? device_next(device) : NULL;
     memory_freeze();
-    for (struct device *next; device && (next = device_next(device)); device = next) {
+    for (; next; next = device_next(device)) {
         link_amount(MW_RESIDENT, device->gpu, device->resident_bytes);
+        device = next;
     }
     if (device) {
         note.gpu = device->gpu;
