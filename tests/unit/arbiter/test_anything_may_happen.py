@@ -481,9 +481,7 @@ def pass_by(day: Anything, seed: int) -> Iterator[None]:
     """A day in steps."""
     dice = Random(seed)
     at = [dice.choice([(0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(2, 4))]
-    day.begin(
-        dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0]), [(g, sizes(dice)) for g in at]
-    )
+    day.begin(dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0]), [(g, sizes(dice)) for g in at])
     calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
     calm |= {"promise"} if dice.random() < 0.3 else set()
     weights = {what: weight for what, weight in WEIGHTS.items() if what not in calm}
