@@ -16,12 +16,13 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context
+from moiety.arbiter.leases import Leases, OnLease
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
 from moiety.arbiter.needs import reserve as make_room
 from moiety.arbiter.promises import NOTHING, Promised, refuse_share
 from moiety.arbiter.round import decide
-from moiety.arbiter.scene import OnLease, Scene
+from moiety.arbiter.scene import Scene
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.spill import needs
 from moiety.arbiter.states import REVOKED, Cause, State
@@ -55,7 +56,7 @@ class Arbiter:
         self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
-        self._on_lease = on_lease
+        self._leases = Leases(self._ledger, on_lease)
         self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
@@ -71,6 +72,8 @@ class Arbiter:
         Events about tenants or GPUs that are not known (any more) are ignored: messages of a
         dead process may still be under way.
         """
+        if type(event) is ev.Drained:
+            self._leases.ahead(event)
         self._now_s = now_s
         self._out = []
         self._accounts.advance(now_s)
@@ -83,10 +86,11 @@ class Arbiter:
                 self._accounts,
                 now_s,
                 self._out,
-                self._on_lease,
+                self._leases,
             )
             decide(scene)
             self._deadline_s = scene.deadline_s
+            self._leases.check()
         else:
             self._accounts.refresh()
         self._accounts.find_rates()

@@ -80,17 +80,20 @@ def give_room(scene: Scene) -> None:
 def finish_coming(scene: Scene) -> bool:
     """Grant leases to those of whom every byte is resident; whether there were any."""
     granted = False
+    scene.leases.look_anew()
     for tenant in list(scene.coming):
         if tenant.room_given and not tenant.restored:
             continue
         if tenant.has_orders or scene.misses(tenant) or not _has_room_to_grow(scene, tenant):
             continue
-        if not scene.is_drained_for(tenant):
+        if drains := scene.drains_for(tenant):
+            if len(drains) == 1 and not tenant.requests:
+                scene.leases.note(tenant, drains[0])
             continue
         took_s = scene.now_s - tenant.since_s
         scene.move(tenant, Cause.READY)
         tenant.epoch += 1
-        scene.lease(do.Grant(tenant.number, tenant.epoch))  # who waits, waits for this
+        scene.leases.give(scene.out, tenant)
         scene.coming.remove(tenant)
         scene.holding.append(tenant)
         scene.turns.moved(tenant, took_s)

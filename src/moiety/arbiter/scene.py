@@ -6,11 +6,11 @@ Every phase of a round (turning.py, moving.py) sees what those before it changed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.late import look_after, why_late
+from moiety.arbiter.leases import Leases
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
 from moiety.arbiter.settings import Settings
@@ -19,8 +19,6 @@ from moiety.arbiter.tenant import OnGpu, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.model.units import format_bytes
 
-OnLease = Callable[[do.Grant | do.Revoke], None]
-"""carries out what gives or takes a lease; it must not come back to the arbiter"""
 SOONEST_S = 0.005
 """no holder is looked at again sooner only because of its lag"""
 
@@ -39,7 +37,7 @@ class Scene:
         accounts: Accounts,
         now_s: float,
         out: list[do.Instruction],
-        on_lease: OnLease | None = None,
+        leases: Leases,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -49,7 +47,7 @@ class Scene:
         self.accounts = accounts
         self.now_s = now_s
         self.out = out
-        self.on_lease = on_lease
+        self.leases = leases
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
@@ -147,11 +145,11 @@ class Scene:
             return []
         return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
 
-    def is_drained_for(self, tenant: Tenant) -> bool:
-        """Whether no rival's last work is still finishing."""
-        return not self.has_rivals or not any(
-            are_rivals(other, tenant) and not other.silent for other in self.draining
-        )
+    def drains_for(self, tenant: Tenant) -> list[Tenant]:
+        """The rivals whose last work is still finishing."""
+        if not self.has_rivals:
+            return []
+        return [o for o in self.draining if are_rivals(o, tenant) and not o.silent]
 
     def why_never(self, tenant: Tenant) -> str:
         """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
@@ -245,19 +243,9 @@ class Scene:
         extra_s = self.turns.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
         return from_s + extra_s if extra_s else ends_s
 
-    def lease(self, instruction: do.Grant | do.Revoke) -> None:
-        """Give or take a lease: at once, unless other instructions of this step come before it.
-
-        Whoever waits for a lease need not wait for what else is decided.
-        """
-        if self.on_lease is None or self.out:
-            self.out.append(instruction)
-        else:
-            self.on_lease(instruction)
-
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back."""
-        self.lease(do.Revoke(tenant.number, tenant.epoch))
+        self.leases.take(self.out, tenant)
         silent_s = tenant.silent_since_s
         tenant.spells.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
