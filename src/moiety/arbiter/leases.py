@@ -37,8 +37,9 @@ class Leases:
         self._next.clear()
 
     def note(self, tenant: Tenant, drains: Tenant) -> None:
-        """`tenant` will have its lease at once when `drains` has drained, whatever the time."""
-        self._next.setdefault(drains.number, []).append(tenant)
+        """`tenant` will have its lease when `drains` has drained, if time plays no part in that."""
+        if not tenant.requests and tenant.gang is None and drains.gang is None:
+            self._next.setdefault(drains.number, []).append(tenant)
 
     def ahead(self, event: ev.Drained) -> None:
         """Give the leases that wait for this and nothing else."""

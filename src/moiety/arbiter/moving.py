@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.gangs import mates
 from moiety.arbiter.needs import KEPT_S
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.states import Cause, State
@@ -82,34 +83,54 @@ def finish_coming(scene: Scene) -> bool:
     granted = False
     scene.leases.look_anew()
     for tenant in list(scene.coming):
-        if tenant.room_given and not tenant.restored:
+        together = [mate for mate in mates(tenant) if not mate.holds]
+        if not together or not all(_has_all(scene, mate) for mate in together):
             continue
-        if tenant.has_orders or scene.misses(tenant) or not _has_room_to_grow(scene, tenant):
-            continue
-        if drains := scene.drains_for(tenant):
-            if len(drains) == 1 and not tenant.requests:
+        if drains := [other for mate in together for other in scene.drains_for(mate)]:
+            if len(drains) == 1:
                 scene.leases.note(tenant, drains[0])
             continue
-        took_s = scene.now_s - tenant.since_s
-        scene.move(tenant, Cause.READY)
-        tenant.epoch += 1
-        scene.leases.give(scene.out, tenant)
-        scene.coming.remove(tenant)
-        scene.holding.append(tenant)
-        scene.turns.moved(tenant, took_s)
+        took_s = [scene.now_s - mate.since_s for mate in together]
+        for mate in together:
+            _let_in(scene, mate)
+        scene.turns.moved(together, took_s)
         scene.accounts.refresh()
-        tenant.turns += 1
-        tenant.coming_bytes = 0
-        tenant.room_given = tenant.restored = False
-        tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
-        tenant.round_s = scene.accounts.round_s(tenant)
-        turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
-        tenant.turn_ends_s = scene.now_s + turn_s
-        tenant.spells.go_on(scene.now_s)
-        tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
-        _answer(scene, tenant)
+        for mate in together:
+            _begin_turn(scene, mate)
         granted = True
     return granted
+
+
+def _has_all(scene: Scene, tenant: Tenant) -> bool:
+    """Whether every byte of one that comes is there."""
+    return (
+        tenant.state is State.COMING
+        and not (tenant.room_given and not tenant.restored)
+        and not tenant.has_orders
+        and not scene.misses(tenant)
+        and _has_room_to_grow(scene, tenant)
+    )
+
+
+def _let_in(scene: Scene, tenant: Tenant) -> None:
+    scene.move(tenant, Cause.READY)
+    tenant.epoch += 1
+    scene.leases.give(scene.out, tenant)
+    scene.coming.remove(tenant)
+    scene.holding.append(tenant)
+
+
+def _begin_turn(scene: Scene, tenant: Tenant) -> None:
+    tenant.turns += 1
+    tenant.coming_bytes = 0
+    tenant.room_given = tenant.restored = False
+    tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
+    tenant.round_s = scene.accounts.round_s(tenant)
+    turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
+    tenant.turn_ends_s = scene.now_s + turn_s
+    tenant.spells.go_on(scene.now_s)
+    tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
+    _answer(scene, tenant)
 
 
 def _has_room_to_grow(scene: Scene, tenant: Tenant) -> bool:

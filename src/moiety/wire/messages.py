@@ -215,6 +215,7 @@ class LeaseNote(Message, frozen=True):
         Type.REVOKE,
         Type.IDLE,
         Type.BUSY,
+        Type.STEP,
     )
 
     epoch: int = 0
@@ -277,6 +278,17 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
+class Shared(Message, frozen=True):
+    """Other processes may use memory of this one, or this one uses theirs."""
+
+    LAYOUT = "mw_shared"
+    TYPES = (Type.SHARED,)
+
+    type: int = Type.SHARED
+    serial: int = 0
+    flags: int = 0
+
+
 class SharedMemory(Message, frozen=True):
     """Something about memory that one process exports and others open; what, is the type's.
 
@@ -336,6 +348,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pace,
     ArenaNote,
     Pinned,
+    Shared,
     Unknown,
     Mode,
     SharedMemory,
