@@ -17,7 +17,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import Attach, LeaseNote
+from moiety.wire.messages import Attach, Drained, LeaseNote
 
 from .conftest import ROOT
 
@@ -79,7 +79,7 @@ def drains(agent: FakeAgent) -> bool:
     agent.hear(0.01)
     close(agent)
     while (message := agent.hear(0.1)) is not None:
-        if isinstance(message, LeaseNote) and message.type == Type.DRAINED:
+        if isinstance(message, Drained):
             assert message.epoch <= agent.epoch
             if message.epoch == agent.epoch:
                 return True
