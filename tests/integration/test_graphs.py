@@ -1,4 +1,4 @@
-"""Graphs made by hand, node by node, whose memory goes and comes back."""
+"""Programs that are led from one state of their memory to the next: graphs, and both kinds of stream 0."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graphs")
     own = ROOT / "tests" / "native" / "programs"
     flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-lpthread")
-    compile_c([own / "graphs_moved.c"], folder / "graphs_moved", flags=flags)
+    for name in ("graphs_moved", "default_streams"):
+        compile_c([own / f"{name}.c"], folder / name, flags=flags)
     return folder
 
 
@@ -59,14 +60,15 @@ def say(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def test_nodes_of_every_kind_find_their_memory_again(
-    make_node: MakeNode, programs: Path, kernels: Path, native: Path
-) -> None:
-    node = make_node(GPU)
-    words = []
+def lead(node: Node, native: Path, *command: object) -> list[str]:
+    """Take the GPU and all memory away each time it says so; what it said.
+
+    At "moved" both are back before it goes on; at "away" not before it stands at the gate.
+    """
+    words: list[str] = []
     with FakeAgent(node.directory / "shim.sock", limit_bytes=64 * MIB) as agent:
         process = node.start(
-            [str(programs / "graphs_moved"), str(kernels)],
+            [str(part) for part in command],
             stdin=True,
             env={
                 "LD_LIBRARY_PATH": str(native / "simgpu"),
@@ -95,5 +97,24 @@ def test_nodes_of_every_kind_find_their_memory_again(
                 if words[-1] == "moved":
                     say(process)
         code, out, err = finish(process)
-    assert (code, words.pop() if words[-1] == "done" else out.strip()) == (0, "done"), err
-    assert words.count("away") == 5
+    assert code == 0, err
+    return [*words, *out.split()]
+
+
+def test_nodes_of_every_kind_find_their_memory_again(
+    make_node: MakeNode, programs: Path, kernels: Path, native: Path
+) -> None:
+    said = lead(make_node(GPU), native, programs / "graphs_moved", kernels)
+    assert (said[-1], said.count("away"), said.count("moved")) == ("done", 5, 7)
+
+
+@pytest.mark.parametrize("flavour", ["legacy", "none", "thread"])
+def test_both_kinds_of_stream_0_are_ordered_and_stand_at_the_gate(
+    make_node: MakeNode, programs: Path, kernels: Path, native: Path, flavour: str
+) -> None:
+    node = make_node(GPU)
+    said = lead(node, native, programs / "default_streams", flavour, kernels)
+    assert said == ["away"] * 10 + ["done"]
+    alone = node.run_alone([programs / "default_streams", f"{flavour}+", kernels])
+    code, out, err = finish(alone)
+    assert (code, out) == (0, "done\n"), err
