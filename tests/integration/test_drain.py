@@ -58,9 +58,7 @@ def close(agent: FakeAgent) -> None:
     agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
 
 
-@pytest.mark.parametrize(
-    "word", ["callback", "older", "node", "lock", "calls", "value", "copy"]
-)
+@pytest.mark.parametrize("word", ["callback", "older", "node", "lock", "calls", "value", "copy"])
 def test_work_that_waits_for_a_thread_at_the_gate_shares_the_gpu(
     make_node: MakeNode, programs: Path, kernels: Path, word: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Programs that are led from one state of their memory to the next: graphs, and both kinds of stream 0."""
+"""Graphs, and both kinds of stream 0, in programs whose memory goes and comes back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def lead(node: Node, native: Path, *command: object) -> list[str]:
             },
         )
         assert process.stdout is not None
-        agent.accept()
+        agent.accept(granted=False)
+        agent.grant()  # whoever stood at the gate already may say so again from now on
         deadline_s = time.monotonic() + 60
         with contextlib.suppress(EOFError, ConnectionError):
             while process.poll() is None:
@@ -88,11 +89,14 @@ def lead(node: Node, native: Path, *command: object) -> list[str]:
                 words.append(process.stdout.readline().strip())
                 if words[-1] not in {"moved", "away"}:
                     break
+                before = len(agent.heard)
                 moved = take(agent)
                 assert moved >= 12 * MIB
                 if words[-1] == "away":
                     say(process)
-                    agent.until(Type.WANT)
+                    while all(heard.type != Type.WANT for heard in agent.heard[before:]):
+                        assert time.monotonic() < deadline_s, "nobody came to the gate"
+                        agent.hear(0.01)
                 give_back(agent, moved)
                 if words[-1] == "moved":
                     say(process)
