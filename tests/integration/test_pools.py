@@ -99,7 +99,9 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pool", "mode"), [("default", "managed"), ("own", "swap")])
+@pytest.mark.parametrize(
+    ("pool", "mode"), [("default", "managed"), ("own", "swap"), ("kept", "swap")]
+)
 def test_hundreds_of_hand_offs_lose_nothing(
     make_node: MakeNode, programs: Path, build: Build, kernels: Path, pool: str, mode: str
 ) -> None:
