@@ -172,11 +172,7 @@ int piece_hollow(struct pieces *pieces, struct piece *piece, CUdeviceptr base, u
     take_out(part);
     part->hollow = true;
     put_in(list_of(pieces, part), part);
-    absorb(pieces, part);
-    if (part->previous && part->previous->hollow) {
-        absorb(pieces, part->previous);
-    }
-    return 0;
+    return 0; /* neighbours are joined later, so whoever walks through them can go on */
 }
 
 void piece_give_back(struct pieces *pieces, struct piece *piece, struct line *line)

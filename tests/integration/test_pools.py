@@ -118,3 +118,24 @@ def test_hundreds_of_hand_offs_lose_nothing(
 
     node.until(many_turns, "each had its turns")
     assert_right_once_stopped(*running)
+
+
+@pytest.mark.parametrize("how", ["pool", "plain"])
+def test_small_pieces_keep_only_their_chunks(
+    make_node: MakeNode, build: Build, kernels: Path, how: str
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*QUICK)
+    process = node.run([build("scattered"), kernels, how])
+    assert process.stdout is not None
+    allocated = int(process.stdout.readline())
+    assert rows(node)[process.pid]["allocated_bytes"] == allocated
+    other = node.run([build("pooled"), kernels, 30 * MIB, 1, "kept"])
+
+    def many_turns() -> bool:
+        known = rows(node)
+        assert known[process.pid]["allocated_bytes"] == allocated
+        return len(known) == 2 and min(row["handoffs"] for row in known.values()) >= 10
+
+    node.until(many_turns, "each had ten turns")
+    assert_right_once_stopped(process, other)
