@@ -18,9 +18,9 @@ struct segment;
 struct allocation;
 
 struct block {
-    CUdeviceptr base; /* 0: it has no address of its own */
-    uint64_t bytes;   /* as asked for */
-    uint64_t span;    /* whole granules (managed: pages): what it is charged with, */
+    CUdeviceptr base;      /* 0: it has no address of its own */
+    uint64_t bytes;        /* as asked for */
+    uint64_t span;         /* whole granules (managed: pages): what it is charged with, */
     uint64_t hollow_bytes; /* less these, which have no memory (hollow.h) */
     struct device *device;
     CUcontext context;

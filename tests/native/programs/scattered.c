@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     }
     /* what lies beside a small piece in its chunk is still good for pieces */
     OK(cuMemAllocAsync(&rest[0], SMALL, NULL));
-    CHECK(rest[0] > small[0] && rest[0] < small[segments - 1] + SEGMENT);
+    CHECK(ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == reserved);
     OK(cuMemFreeAsync(rest[0], NULL));
     for (size_t i = 0; i < segments; i++) {
         OK(cuMemFreeAsync(small[i], NULL));
