@@ -84,7 +84,7 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
     node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
     node.start_agent(*QUICK)
     running = [
-        node.run([build("pooled"), kernels, 60 * MIB, seed, pool])
+        node.run([build("pooled"), kernels, 48 * MIB, seed, pool])
         for seed, pool in enumerate(["default", "kept"])
     ]
 
@@ -105,11 +105,11 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
 def test_hundreds_of_hand_offs_lose_nothing(
     make_node: MakeNode, programs: Path, build: Build, kernels: Path, pool: str, mode: str
 ) -> None:
-    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node = make_node("A100-80:memory=120MiB,link=8GB/s,residue=2MiB")
     node.start_agent(*QUICK)
     running = [
         node.run([build("pooled"), kernels, 60 * MIB, 1, pool], "--mode", mode),
-        node.run([programs / "worker", kernels, 60 * MIB, 1000000, 0, 0, 1]),
+        node.run([programs / "worker", kernels, 90 * MIB, 1000000, 0, 0, 1]),
     ]
 
     def many_turns() -> bool:
