@@ -269,7 +269,7 @@ void imports_forget(CUcontext context)
     bool found = false;
     struct import *gone;
     LOCK_SCOPE(&open_lock);
-    while (context && (gone = take_out(0, context, &found))) {
+    while (context && (gone = take_out(0, context, &found)) != NULL) {
         unmap(gone);
     }
 }

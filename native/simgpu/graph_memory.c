@@ -349,6 +349,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
+    unsigned gpu = sg_device_of(device);
     uint64_t *sum = sum_of(device, attribute, 1);
     if (!sum || !value) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -358,7 +359,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
         return CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&lock);
-    *sum = sum[-1]; /* the current one stands before it */
+    *sum = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH ? sums[gpu].used : sums[gpu].reserved;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

@@ -23,10 +23,10 @@ CUresult sg_graph_memory_free(CUdeviceptr address, CUstream stream);
 /* Whether any of the nodes allocates or frees: such a graph cannot be copied or changed. */
 int sg_graph_has_memory(CUgraph graph);
 /* A graph becomes launchable, or not any more: once at a time. */
-CUresult sg_graph_memory_claim(CUgraphNode *order, size_t count);
-void sg_graph_memory_disclaim(CUgraphNode *order, size_t count);
+CUresult sg_graph_memory_claim(CUgraphNode *order, size_t size);
+void sg_graph_memory_disclaim(CUgraphNode *order, size_t size);
 /* Before a launch: memory behind everything it allocates. After it: what is allocated now. */
-CUresult sg_graph_memory_back(CUgraphNode *order, size_t count, int frees_first);
-void sg_graph_memory_launched(CUgraphNode *order, size_t count, CUstream stream);
+CUresult sg_graph_memory_back(CUgraphNode *order, size_t size, int frees_first);
+void sg_graph_memory_launched(CUgraphNode *order, size_t size, CUstream stream);
 
 #endif

@@ -99,9 +99,7 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pool", "mode"), [("default", "managed"), ("kept", "swap"), ("own", "swap")]
-)
+@pytest.mark.parametrize(("pool", "mode"), [("default", "managed"), ("own", "swap")])
 def test_hundreds_of_hand_offs_lose_nothing(
     make_node: MakeNode, programs: Path, build: Build, kernels: Path, pool: str, mode: str
 ) -> None:

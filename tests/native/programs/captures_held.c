@@ -11,7 +11,7 @@
 
 #include "simgpu_check.h"
 
-#define WORDS 4096u
+#define WORDS ((size_t)4096)
 
 static CUcontext context;
 static CUfunction fill, step, touch;

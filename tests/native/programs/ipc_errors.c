@@ -95,7 +95,7 @@ static int import(void)
 }
 
 /* Exports an allocation, and is gone before anybody opens it. */
-static void be_gone(CUipcMemHandle *handle, char **argv)
+static void be_gone(CUipcMemHandle *handle)
 {
     int tube[2];
     if (pipe(tube) != 0) {
@@ -104,7 +104,7 @@ static void be_gone(CUipcMemHandle *handle, char **argv)
     pid_t child = fork();
     if (child == 0) {
         dup2(tube[1], 4);
-        execl(argv[0], argv[0], "gone", NULL);
+        execl("/proc/self/exe", "ipc_errors", "gone", NULL);
         _exit(1);
     }
     close(tube[1]);
@@ -126,14 +126,14 @@ static int gone(void)
     return write(4, &handle, sizeof(handle)) != sizeof(handle);
 }
 
-static int export(char **argv)
+static int export(void)
 {
     int to[2], from[2], status, word = 77;
     struct offer offer;
     CUipcMemHandle again;
     CUdeviceptr large, small, other;
     char line;
-    be_gone(&offer.dead, argv);
+    be_gone(&offer.dead);
     if (pipe(to) != 0 || pipe(from) != 0) {
         return 1;
     }
@@ -142,7 +142,7 @@ static int export(char **argv)
     if (child == 0) {
         dup2(to[0], 3);
         dup2(from[1], 4);
-        execl(argv[0], argv[0], "import", NULL);
+        execl("/proc/self/exe", "ipc_errors", "import", NULL);
         _exit(1);
     }
     begin();
@@ -186,5 +186,5 @@ int main(int argc, char **argv)
     if (argc > 1) {
         return strcmp(argv[1], "import") == 0 ? import() : gone();
     }
-    return export(argv);
+    return export();
 }

@@ -10,7 +10,7 @@
 
 #include "simgpu_check.h"
 
-#define WORDS (256u * 1024)
+#define WORDS ((size_t)256 * 1024)
 #define PAUSES 3
 #define LONG_US 60000
 
