@@ -37,8 +37,8 @@ def test_a_training_shares_with_numba(make_node: MakeNode, torch: Torch) -> None
     node = make_node(GPU)
     node.start_agent(*QUICK)
     programs = [
-        node.run(torch.command("training", 1024, 32), env=torch.env),
-        node.run(torch.command("numba_arrays", 48), env=torch.env),
+        node.run(torch.command("training", 768, 32), env=torch.env),
+        node.run(torch.command("numba_arrays", 60), env=torch.env),
     ]
     wait_until_ready(programs)
     counts = wait_for_handoffs(node, programs, 40)
