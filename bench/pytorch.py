@@ -1,0 +1,151 @@
+"""PyTorch from the package registry, on the stand-in runtime: what sharing costs it.
+
+`torch_alloc_overhead_ratio`: allocation churn under the shim, which holds a lease, against the same
+without it; one process of each takes turns with the other, and the ratio is the median of the pairs'.
+`torch_two_jobs_makespan_ratio`: makespan_big's two jobs, the thesis' experiment, with PyTorch.
+`pinned_bytes_torch`: what of a PyTorch program cannot leave, beyond its context.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import makespan_big as big
+from bench.figure import Figure
+from moiety.devices.native import native_dir
+from moiety.testing.node import Node
+from tests.frameworks import setup
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PAIRS = 10
+CHURN_GPU = "A100-80:memory=2GiB,residue=2MiB"
+RESIDUE_BYTES = 2 << 20
+"""of a context, in all these GPUs"""
+
+
+def environment(found: setup.Environment) -> dict[str, str]:
+    """What a program with PyTorch is started with."""
+    libraries = f"{found.libraries}:{native_dir()}/cudart"
+    return {"LD_LIBRARY_PATH": libraries, "OMP_NUM_THREADS": "1"}
+
+
+def answer(process: subprocess.Popen[str], line: str | None = None) -> str:
+    """What it says next, having been told to go on."""
+    assert process.stdin
+    assert process.stdout
+    if line is not None:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+    if said := process.stdout.readline():
+        return said
+    raise SystemExit(f"bench: a program ended early: {process.communicate()[1]}")
+
+
+def overhead(folder: Path, found: setup.Environment) -> list[Figure]:
+    """Churn in pairs, and then what of that program would stay on the GPU."""
+    command = [str(found.python), str(PROGRAMS / "torch_churn.py")]
+    env = environment(found)
+    with Node(folder, CHURN_GPU) as node:
+        node.start_agent()
+        without_env = env | {
+            "LD_LIBRARY_PATH": f"{native_dir()}/simgpu:{env['LD_LIBRARY_PATH']}"
+        }
+        without = node.start(command, env=without_env, stdin=True)
+        gated = node.run(command, env=env, stdin=True)
+        for process in (without, gated):
+            answer(process)
+        pairs = [
+            (float(answer(without, "go")), float(answer(gated, "go"))) for _ in range(PAIRS)
+        ]
+        (row,) = node.json("ps")
+        pinned_bytes = row["residue_bytes"] + row["pinned_bytes"] - RESIDUE_BYTES
+    return [
+        Figure(
+            name="torch_alloc_overhead_ratio",
+            value=statistics.median(shared / alone for alone, shared in pairs),
+            unit="",
+            bar=1.10,
+            better="lower",
+            device=f"simgpu ({CHURN_GPU})",
+            samples=PAIRS,
+            baseline=1.0,
+            note=f"native allocator; {statistics.median(a for a, _ in pairs) * 1e3:.1f} ms without "
+            f"the shim, {statistics.median(s for _, s in pairs) * 1e3:.1f} ms with it",
+        ),
+        Figure(
+            name="pinned_bytes_torch",
+            value=pinned_bytes,
+            unit="B",
+            bar=None,
+            better="lower",
+            device=f"simgpu ({CHURN_GPU})",
+            samples=1,
+            baseline=0,
+            note="residue and pinned memory after allocation churn, less the context; on simgpu "
+            "PyTorch's code takes none, on a GPU it does",
+        ),
+    ]
+
+
+def wait_for_device(node: Node) -> None:
+    """Until whoever was there has left."""
+    while node.json("ps"):
+        time.sleep(0.2)
+
+
+def makespan(folder: Path, found: setup.Environment) -> Figure:
+    """Both of the thesis' cases; the worse one counts."""
+    program = [str(found.python), str(PROGRAMS / "torch_phases.py")]
+    env = environment(found)
+    ratios, said = [], []
+    with Node(folder, big.GPU) as node:
+        node.start_agent()
+        capacity = int(node.json("status")["gpus"][0]["capacity_bytes"])
+        for case in big.CASES:
+            job = big.job_for(case, capacity)
+            alone = node.run(
+                [*program, *job.arguments(0, big.PHASES_ALONE, 1)], env=env, stdin=True
+            )
+            one_s = big.go([alone]) * big.PHASES / big.PHASES_ALONE
+            wait_for_device(node)
+            both = [
+                node.run(
+                    [*program, *job.arguments(big.WARM, big.PHASES, seed)], env=env, stdin=True
+                )
+                for seed in (1, 2)
+            ]
+            took_s = big.go(both)
+            wait_for_device(node)
+            best_s = big.ideal_s(job, one_s, capacity)
+            ratios.append(took_s / best_s)
+            said.append(f"{case.name[13:18]}: {took_s:.1f} s, ideal {best_s:.1f} s")
+    return Figure(
+        name="torch_two_jobs_makespan_ratio",
+        value=max(ratios),
+        unit="",
+        bar=1.10,
+        better="lower",
+        device=f"simgpu ({big.GPU})",
+        samples=1,
+        baseline=None,
+        note="; ".join(said),
+    )
+
+
+def measure() -> list[Figure]:
+    """All three; none where PyTorch is not in the cache."""
+    found = setup.found()
+    if found is None:
+        print("bench: skipped: PyTorch is not in the cache; make test-frameworks puts it there",
+              file=sys.stderr)  # fmt: skip
+        return []
+    if native_dir() is None:
+        raise SystemExit("bench: the native libraries are not built; run make bench")
+    with tempfile.TemporaryDirectory(prefix="mty") as name:
+        folder = Path(name)
+        return [*overhead(folder, found), makespan(folder, found)]
