@@ -33,6 +33,9 @@ from moiety.model.errors import (
 )
 from moiety.wire.layout import VERSION
 
+EVENTS_PAGE = 500
+EVENTS_WAIT_S = 5.0
+
 
 @dataclass(slots=True)
 class Control:
@@ -124,6 +127,8 @@ class Control:
                 return self._set_agent(request)
             case requests.Timeline():
                 return recorded(self.node, request)
+            case requests.Events():
+                return await self._events(request)
             case requests.Stop():
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])
@@ -177,7 +182,17 @@ class Control:
         self.changed = changed
         self.node.set_settings(found)
         self.node.log.info("settings", changed=changed.settings)
+        told = ", ".join(f"{k}={v}" for k, v in request.settings.items()) or "the defaults"
+        self.node.journal.note("SettingsChanged", told)
         return requests.Done()
+
+    async def _events(self, asked: requests.Events) -> requests.Happened:
+        journal = self.node.journal
+        if asked.after >= journal.next - 1 and asked.wait_s > 0:
+            await journal.changed(min(asked.wait_s, EVENTS_WAIT_S))
+        found = journal.after(asked.after, EVENTS_PAGE)
+        more = bool(found) and found[-1].number < journal.next - 1
+        return requests.Happened(events=found, more=more)
 
     async def _status(self) -> requests.NodeStatus:
         loop = asyncio.get_running_loop()
