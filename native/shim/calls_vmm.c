@@ -291,21 +291,33 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     }
     lock_drop(&blocks_lock);
     gate_leave(slot);
+    if (result == CUDA_SUCCESS) {
+        control_share(MW_SHARED_EXPORTED);
+    }
     return result;
+}
+
+/* With blocks_lock held. Of our own, a driver may give the handle that it gave us. */
+static bool import_own(CUmemGenericAllocationHandle *handle)
+{
+    struct allocation *allocation = allocation_of_real(*handle);
+    if (allocation) {
+        REAL(cuMemRelease)(*handle);
+        allocation->handles++;
+        *handle = allocation->handle;
+    }
+    return allocation != NULL;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
                                         CUmemAllocationHandleType type)
 {
     CUresult result = REAL(cuMemImportFromShareableHandle)(handle, shareable, type);
-    if (result == CUDA_SUCCESS) { /* of our own, a driver may give the handle that it gave us */
-        LOCK_SCOPE(&blocks_lock);
-        struct allocation *allocation = allocation_of_real(*handle);
-        if (allocation) {
-            REAL(cuMemRelease)(*handle);
-            allocation->handles++;
-            *handle = allocation->handle;
-        }
+    if (result == CUDA_SUCCESS) {
+        lock_take(&blocks_lock);
+        bool own = import_own(handle);
+        lock_drop(&blocks_lock);
+        control_share(own ? 0 : MW_SHARED_IMPORTED);
     }
     return result;
 }

@@ -50,6 +50,14 @@ static void carry_out(const union link_message *message);
 
 bool control_is_active(void) { return active; }
 
+void control_share(uint32_t flags)
+{
+    struct mw_shared note = {.flags = flags};
+    if (flags && active && (atomic_fetch_or(&session.shared, flags) & flags) != flags) {
+        link_send(&note, sizeof(note), MW_SHARED);
+    }
+}
+
 void control_pin(const char *call)
 {
     struct mw_pinned note = {0};
@@ -128,6 +136,20 @@ static void give_way(void)
     count_moves();
 }
 
+/* What this process has submitted is done, but not what others have that it computes with: theirs waits
+ * for what a thread at the gate is about to submit. */
+static void step(uint32_t epoch)
+{
+    if (gate_is_open()) {
+        return; /* the lease was given back meanwhile */
+    }
+    revoked_epoch = epoch;
+    draining = true;
+    gate_let_through();
+    give_way();
+    draining = false;
+}
+
 /* Heard while an earlier drain goes on, it is the one that is answered in the end. */
 static void take_back(uint32_t epoch)
 {
@@ -201,6 +223,9 @@ static void carry_out(const union link_message *message)
         break;
     case MW_REVOKE:
         take_back(message->note.epoch);
+        break;
+    case MW_STEP:
+        step(message->note.epoch);
         break;
     case MW_ROOM:
         device = device_of_gpu(message->amount.gpu);
@@ -290,6 +315,7 @@ static void come_back(void)
     }
     pace_set(0); /* a new agent believes that there is no bound */
     session_reopen(&session, holding);
+    control_share(atomic_exchange(&session.shared, 0));
     trampoline_tell();
     gate_forget_want();
     gate_wake();

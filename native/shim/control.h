@@ -3,6 +3,7 @@
 #define MOIETY_SHIM_CONTROL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "cuda/cuda_abi.h"
 
@@ -12,6 +13,9 @@
 CUresult control_begin(void);
 /* Whether an agent decides about this process. */
 bool control_is_active(void);
+/* Memory of this process was exported, or another's imported (MW_SHARED_*): those who share memory may
+ * wait for each other's work. */
+void control_share(uint32_t flags);
 /* From now on nothing of this process can leave the GPU; `call` is the entry point that did it. */
 void control_pin(const char *call);
 /* The same for something that the shim does not know; counted. */

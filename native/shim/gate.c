@@ -26,10 +26,15 @@ static struct lock slots_lock;
 static _Atomic uint32_t sequence;
 static bool waits_on_word; /* the agent wakes threads there itself; else the control thread does */
 static _Atomic uint32_t wanted;
-static _Atomic uint32_t captures; /* that are open */
+static _Atomic uint32_t let_through; /* so many threads may pass although the gate is closed */
+static _Atomic uint32_t captures;    /* that are open */
 static _Atomic bool alone;
 static int key_made;
 static unsigned key;
+
+/* How long whoever stands at the gate has for noticing that it may pass, and how often it is told. */
+#define PASS_NS 20000000ull
+#define PASS_STEP_NS 50000L
 
 /* The last slot is shared by all threads beyond the number of slots; it is counted atomically. */
 #define OVERFLOW_SLOT (MW_SLOTS_MAX - 1)
@@ -117,6 +122,15 @@ static void sleep_at(uint32_t word, uint32_t seen)
     }
 }
 
+/* Its count was stored before, so whoever waits for the gate to be empty waits for it too. */
+static bool may_pass(void)
+{
+    uint32_t left = atomic_load(&let_through);
+    while (left && !atomic_compare_exchange_weak(&let_through, &left, left - 1)) {
+    }
+    return left != 0;
+}
+
 struct mw_slot *gate_enter_slow(void)
 {
     struct mw_slot *slot = gate_register();
@@ -127,7 +141,7 @@ struct mw_slot *gate_enter_slow(void)
     __atomic_store_n(&slot->tid, UINT32_MAX, __ATOMIC_RELAXED);
     for (;;) {
         __atomic_fetch_add(&slot->depth, 1, __ATOMIC_SEQ_CST);
-        if (gate_is_open()) {
+        if (gate_is_open() || may_pass()) {
             __atomic_fetch_add(&slot->passes, 1, __ATOMIC_RELAXED);
             return slot;
         }
@@ -167,7 +181,7 @@ void gate_wait(struct mw_slot *slot)
         }
         __atomic_store_n(&slot->depth, 1, __ATOMIC_SEQ_CST);
         atomic_thread_fence(memory_order_seq_cst);
-        if (gate_is_open()) {
+        if (gate_is_open() || may_pass()) {
             break;
         }
     }
@@ -224,6 +238,19 @@ void gate_wake(void)
     }
 }
 
+bool gate_let_through(void)
+{
+    uint64_t began = now_ns();
+    atomic_store(&wanted, 0); /* who comes to the gate from now on, or stays there, says so again */
+    atomic_store(&let_through, 1);
+    do {
+        struct timespec pause = {0, PASS_STEP_NS};
+        gate_wake();
+        nanosleep(&pause, NULL);
+    } while (atomic_load(&let_through) && !gate_is_open() && now_ns() - began < PASS_NS);
+    return atomic_exchange(&let_through, 0) == 0;
+}
+
 void gate_want(void)
 {
     if (atomic_exchange(&wanted, 1) == 0) {
@@ -274,6 +301,7 @@ void gate_after_fork(void)
     gate_slot = NULL;
     atomic_store(&slots_used, 0);
     atomic_store(&captures, 0);
+    atomic_store(&let_through, 0);
     atomic_store(&slots_lock.word, 0);
     atomic_store(&alone, true);
     key_made = 0;

@@ -45,6 +45,8 @@ bool gate_is_open(void);
 bool gate_await_empty(void);
 /* Control thread: lets waiting threads look at the word again. */
 void gate_wake(void);
+/* Control thread: lets one thread that waits pass the closed gate, for one call; whether one did. */
+bool gate_let_through(void);
 /* Asks for a lease, unless that was done. */
 void gate_want(void);
 /* Forgets that anybody asked for a lease, so that the next thread asks again; if the gate is closed,

@@ -15,6 +15,7 @@ struct session {
     uint32_t epoch;
     uint64_t opened_ns; /* when this agent last took us back; 0: never */
     _Atomic bool pinned;
+    _Atomic uint32_t shared; /* MW_SHARED_*: what the agent was told, and each new one is */
 };
 
 /* Connects for the first time. 0, or a negative errno after having said why. */

@@ -74,6 +74,8 @@ enum mw_type {
                      /* > < some pieces of it, with their descriptors; with 0 pieces: nothing */
                      /* > (MW_SHARE_HELD) a resumed client has it open */
     MW_UNSHARE = 37, /* > the token is void (its exporter), or was closed (who had it open) */
+    MW_STEP = 38,    /* < let one thread at the closed gate pass it for one call, and drain again */
+    MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
 };
 
@@ -97,6 +99,10 @@ enum mw_type {
 /* mw_evicted.flags */
 #define MW_EVICTED_LAST 1u   /* the order is carried out as far as it can be */
 #define MW_EVICTED_FAILED 2u /* host memory or the driver refused: fewer bytes than asked */
+
+/* mw_shared.flags */
+#define MW_SHARED_EXPORTED 1u
+#define MW_SHARED_IMPORTED 2u
 
 /* mw_refused.code */
 enum mw_refusal {
@@ -195,7 +201,7 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY, MW_STEP */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
@@ -236,6 +242,12 @@ struct mw_unknown {
 struct mw_mode {
     struct mw_header header;
     uint32_t mode; /* enum mw_memory_mode */
+    uint32_t reserved;
+};
+
+struct mw_shared {
+    struct mw_header header;
+    uint32_t flags;
     uint32_t reserved;
 };
 

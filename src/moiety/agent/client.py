@@ -35,6 +35,10 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    gang: str = ""
+    """with whom it holds GPUs (together.py); empty: it is in none"""
+    shares: int = 0
+    """SharedFlag: whether it uses memory together with others"""
     pinned: str = ""
     """the call that pinned it"""
     unknown: dict[str, int] = field(default_factory=dict)

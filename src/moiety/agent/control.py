@@ -153,6 +153,8 @@ class Control:
         if wanted is not None and wanted != self.options.capacity_bytes:
             raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
         self.sharing.check(request.share)
+        if request.gang:
+            self.workloads.check_gang(request.gang, peer.uid)
         workload = self.workloads.create(
             peer,
             program=request.program,
@@ -160,6 +162,7 @@ class Control:
             cwd=request.cwd,
             share=request.share,
             name=request.name,
+            gang=request.gang,
         )
         self.node.log.info(
             "workload",

@@ -8,13 +8,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from moiety.agent import hands, processes
+from moiety.agent import hands, processes, together
 from moiety.agent.client import REQUESTS_MAX, Client
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
+from moiety.model.gang import Gang
 from moiety.model.share import Share
 from moiety.wire.layout import (
     UNKNOWN_MAX,
@@ -37,6 +38,7 @@ from moiety.wire.messages import (
     OtherVersion,
     Pinned,
     Refused,
+    Shared,
     SharedMemory,
     Unknown,
     Welcome,
@@ -60,6 +62,7 @@ class Conversation:
         workload: str,
         share: Share,
         name: str | None = None,
+        gang: Gang | None = None,
     ) -> None:
         """Listen to `peer`, who came in through the socket of `workload`."""
         self._node = node
@@ -67,6 +70,7 @@ class Conversation:
         self._workload = workload
         self._share = share
         self._name = name
+        self._gang = gang
         self._pidfd = processes.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
         self._connection = Connection(loop, sock, self._on_packet, self._on_end)
@@ -135,6 +139,8 @@ class Conversation:
         joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
+        if self._gang is not None:
+            together.enter(node, client, self._gang, begun=holding)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"
@@ -332,6 +338,10 @@ def _pinned(node: Node, client: Client, message: Pinned) -> None:
     node.feed(ev.Pinned(client.number, message.reason))
 
 
+def _shared(node: Node, client: Client, message: Shared) -> None:
+    together.shares(node, client, message.flags)
+
+
 def _unknown(node: Node, client: Client, message: Unknown) -> None:
     if message.name not in client.unknown:
         if len(client.unknown) >= UNKNOWN_MAX:
@@ -390,6 +400,7 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.IDLE): _idle,
     int(Type.BUSY): _busy,
     int(Type.PINNED): _pinned,
+    int(Type.SHARED): _shared,
     int(Type.UNKNOWN): _unknown,
     int(Type.ARENA): _arena,
     int(Type.ARENA_BACK): _arena_back,

@@ -41,6 +41,11 @@ def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
     client.connection.send(LeaseNote(Type.REVOKE, 0, wanted.epoch).encode())
 
 
+def _step(node: Node, client: Client, wanted: do.Step) -> None:
+    del node
+    client.connection.send(LeaseNote(Type.STEP, 0, wanted.epoch).encode())
+
+
 def _room(node: Node, client: Client, wanted: do.Room) -> None:
     paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
     if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
@@ -152,6 +157,7 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Room: _room,
     do.Grant: _grant,
     do.Revoke: _revoke,
+    do.Step: _step,
     do.Evict: _evict,
     do.Watch: _watch,
     do.Pace: _pace,

@@ -34,7 +34,11 @@ def recorded(node: Node, asked: Timeline) -> Recorded:
             GpuName(index, gpu.device.name, gpu.budget.capacity_bytes)
             for index, gpu in node.gpus.items()
         ],
-        tenants=[Named(n, *kept.names[n]) for n in sorted(named) if n in kept.names],
+        tenants=[
+            Named(n, *kept.names[n], kept.gangs.get(n, ""))
+            for n in sorted(named)
+            if n in kept.names
+        ],
         spans=spans,
         samples=samples,
         open=now,

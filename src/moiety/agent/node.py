@@ -7,12 +7,13 @@ back is carried out (hands.py) before the next event is looked at.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from moiety.agent import hands, processes
+from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
@@ -98,6 +99,7 @@ class Node:
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
+        self.exports.on_opened.append(functools.partial(together.opened, self))
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)

@@ -80,6 +80,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 received=view.received,
                 received_s=view.received_s,
                 handoffs_s=view.handoffs_s,
+                gang=view.gang,
                 paused=view.paused,
                 evicted_bytes=counters.evicted_bytes,
                 restored_bytes=counters.restored_bytes,

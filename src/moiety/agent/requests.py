@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
@@ -40,6 +41,8 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call it instead of the program's own name"""
+    gang: Gang | None = None
+    """with which others its processes hold GPUs"""
     capacity_bytes: int | None = None
     """what the asker wants shared out of each GPU, if that matters to it"""
 
@@ -214,6 +217,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     received_s: float = 0.0
     """the same in its whole life, in GPU-seconds"""
     handoffs_s: float = 0.0
+    gang: str = ""
+    """of those that hold GPUs together with it"""
     paused: bool = False
     """its --gpu-limit is used up for the moment"""
     evicted_bytes: int = 0
@@ -267,6 +272,7 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
     pid: int
     program: str
     workload: str
+    gang: str = ""
 
 
 class GpuName(msgspec.Struct, frozen=True, array_like=True):

@@ -56,6 +56,7 @@ class Timeline:
         self.spans_seen = 0
         self.samples_seen = 0
         self.names: dict[int, Name] = {}
+        self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
         self._growing: dict[tuple[int, int], float] = {}
@@ -87,7 +88,9 @@ class Timeline:
         self._counted.pop(tenant, None)
         self._gone.append(tenant)
         if len(self._gone) > TENANTS_MAX:
-            self.names.pop(self._gone.popleft(), None)
+            gone = self._gone.popleft()
+            self.names.pop(gone, None)
+            self.gangs.pop(gone, None)
 
     def joined(self, tenant: int, gpu: int) -> None:
         """A process has, or is about to have, a context on a GPU."""

@@ -22,6 +22,8 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
+from moiety.model.errors import InvalidGang
+from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
 
@@ -38,6 +40,8 @@ class Record(msgspec.Struct, frozen=True):
     share: Share = NOTHING_ASKED
     name: str | None = None
     """what to call its processes instead of what they call themselves"""
+    gang: Gang | None = None
+    """of which its processes are members"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Workloads:
         cwd: str,
         share: Share,
         name: str | None = None,
+        gang: Gang | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
         started = processes.start_time(peer.pid)
@@ -109,6 +114,7 @@ class Workloads:
             cwd=cwd,
             share=share,
             name=name,
+            gang=gang,
         )
         folder = self._directory.workloads / identity
         check_socket_path(self._directory, folder / "shim.sock")
@@ -119,6 +125,14 @@ class Workloads:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         return self._open(record)
+
+    def check_gang(self, gang: Gang, uid: int) -> None:
+        """Raise InvalidGang if one more program of this user cannot be of a gang."""
+        own = [w for w in self.by_id.values() if w.record.gang and w.record.gang.name == gang.name]
+        if any(w.record.uid != uid for w in own):
+            raise InvalidGang(f"gang {gang.name} is another user's", "another --gang")
+        size = max((w.record.gang.size for w in own if w.record.gang), default=0)
+        gang.check_beside(size, sum(len(w.clients) for w in own))
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""
@@ -193,6 +207,7 @@ class Workloads:
                 workload=workload.record.id,
                 share=workload.record.share,
                 name=workload.record.name,
+                gang=workload.record.gang,
             )
         except OSError:  # it died between connect and now
             sock.close()

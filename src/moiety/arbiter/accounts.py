@@ -12,8 +12,10 @@ for what one brings or takes along (docs/decisions/0005).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from moiety.arbiter.gangs import firsts, level, mates
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.states import State
 from moiety.arbiter.tenant import Tenant
@@ -77,10 +79,15 @@ class Accounts:
                     found.setdefault((gpu, tenant.rank), []).append(tenant)
         before, self._classes = self._classes, {}
         for key, members in found.items():
-            pairs = list(zip(members, parts([t.share for t in members]), strict=True))
+            pairs = list(
+                zip(members, parts([t.share for t in members], _weights(members)), strict=True)
+            )
             self._classes[key] = pairs
             for tenant, part in pairs:
-                tenant.part = min(tenant.part, part)
+                whole = part  # of a gang, since its turns are those of all its members
+                if tenant.gang is not None:
+                    whole = sum(other for mate, other in pairs if mate.gang is tenant.gang)
+                tenant.part = min(tenant.part, whole)
             there = {tenant.number for tenant, _ in before.get(key, ())}
             stayed = [pair for pair in pairs if pair[0].number in there]
             _balance(key[0], pairs, stayed or pairs)
@@ -90,7 +97,10 @@ class Accounts:
         own_s = self._turns.handoff_s(tenant)
         return max(
             (
-                sum(self._turns.handoff_s(other) or own_s for other, _ in members)
+                sum(
+                    self._turns.handoff_s(other) or own_s
+                    for other in firsts([member for member, _ in members])
+                )
                 for gpu in tenant.gpus
                 if (members := self._classes.get((gpu, tenant.rank)))
             ),
@@ -106,11 +116,14 @@ class Accounts:
 
     def promise(self, tenant: Tenant, share: Share) -> None:
         """Change a tenant's share; within a new class, it starts as if it were new."""
-        is_new_class = share.rank != tenant.rank
+        before = [(mate, mate.rank) for mate in mates(tenant)]
         tenant.share, tenant.rank, tenant.timed = share, share.rank, share.is_timed
-        if is_new_class:
-            for on in tenant.gpus.values():
-                on.lag_s = 0.0
+        if tenant.gang is not None:
+            level(tenant.gang)
+        for mate, rank in before:
+            if mate.rank != rank:
+                for on in mate.gpus.values():
+                    on.lag_s = 0.0
         if share.gpu_limit < 1:
             burst_s = self.burst_s(tenant)
             tenant.budget_s = min(tenant.budget_s, burst_s) if tenant.paused else burst_s
@@ -206,19 +219,29 @@ def _balance(gpu: int, members: Members, paying: Members) -> None:
         tenant.gpus[gpu].lag_s -= over_s * part / whole
 
 
-def parts(shares: Iterable[Share]) -> list[float]:
+def _weights(members: Sequence[Tenant]) -> list[float]:
+    """A gang counts as one: how much of one each of these is."""
+    counts = Counter(tenant.gang.name for tenant in members if tenant.gang is not None)
+    return [1.0 / counts[t.gang.name] if t.gang is not None else 1.0 for t in members]
+
+
+def parts(shares: Iterable[Share], counts: Sequence[float] = ()) -> list[float]:
     """How a class divides what it receives: requests are floors, limits are caps; sums up to 1.
 
-    Those who ask nothing have equal parts of what requests leave. What one may not have because of
-    its limit is divided among the others in proportion.
+    Those who ask nothing have equal parts of what requests leave, or as `counts` says. What one may
+    not have because of its limit is divided among the others in proportion.
     """
     known = list(shares)
     if len(known) == 1:
         return [1.0]
     asked = sum(share.gpu for share in known if share.gpu is not None)
-    modest = sum(share.gpu is None for share in known)
+    each = counts or [1.0] * len(known)
+    modest = sum(count for share, count in zip(known, each, strict=True) if share.gpu is None)
     rest = max(LEFT_OVER, 1.0 - asked) / modest if modest else 0.0
-    weights = [rest if share.gpu is None else share.gpu for share in known]
+    weights = [
+        rest * count if share.gpu is None else share.gpu
+        for share, count in zip(known, each, strict=True)
+    ]
     whole = sum(weights)
     found = [weight / whole for weight in weights]
     if all(share.gpu_limit >= 1 for share in known):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from moiety.arbiter.gangs import mates
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.tenant import Tenant
 from moiety.model.units import format_bytes
@@ -15,6 +18,7 @@ def refuse_bytes(
 ) -> Refusal | None:
     """Why `wanted` more bytes cannot be allocated; None if they can."""
     entry = tenant.gpus[gpu]
+    own, promised_own = _own_bytes(tenant, gpu)
     asked = f"{format_bytes(wanted)} more on GPU {gpu}"
     if entry.allocated_bytes + wanted > entry.limit_bytes:
         return "limit", (
@@ -23,9 +27,14 @@ def refuse_bytes(
         )
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     budget = budget_bytes(ledger, gpu)
-    room = budget - (promised - tenant.promised_bytes(entry))
-    if entry.allocated_bytes + wanted > room:
-        left = format_bytes(max(0, room - entry.allocated_bytes))
+    room = budget - (promised - promised_own)
+    if own + wanted > room:
+        left = format_bytes(max(0, room - own))
+        if tenant.gang is not None and own > entry.allocated_bytes:
+            return "capacity", (
+                f"{asked} cannot be had: {left} of the GPU are left beside what its gang "
+                f"{tenant.gang.name} has there, since all of that is held together"
+            )
         if room == budget:
             return "capacity", f"{asked} cannot be had: {left} of the GPU are left to this program"
         return "capacity", (
@@ -33,12 +42,14 @@ def refuse_bytes(
             f"that cannot leave; end the program that holds it (moiety ps)"
         )
     if pinned or tenant.pinned:
-        for other, on in ledger.on(gpu):
-            left_bytes = budget - promised + other.promised_bytes(on) - on.allocated_bytes
-            if other is not tenant and 0 <= left_bytes < wanted:
+        for other, allocated, stays in ledger.units(gpu):
+            left_bytes = budget - promised + stays - allocated
+            if other in mates(tenant):
+                continue
+            if 0 <= left_bytes < wanted:
                 return "capacity", (
                     f"{asked} that cannot leave would shut out tenant {other.number}, which has "
-                    f"{format_bytes(on.allocated_bytes)}; give either a --memory-limit"
+                    f"{format_bytes(allocated)}; give either a --memory-limit"
                 )
     spill = _spill_bytes(ledger, gpu, more=wanted)
     if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
@@ -57,11 +68,11 @@ def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     if after < promised:
         return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
-    for tenant, on in ledger.on(gpu):
-        need = on.allocated_bytes + promised - tenant.promised_bytes(on)
+    for tenant, allocated, stays in ledger.units(gpu):
+        need = allocated + promised - stays
         if after < need <= budget:
             return "capacity", (
-                f"{asked}: tenant {tenant.number} needs {format_bytes(on.allocated_bytes)} of "
+                f"{asked}: tenant {tenant.number} needs {format_bytes(allocated)} of "
                 f"{format_bytes(budget)}; give it a --memory-limit"
             )
     spill = _spill_bytes(ledger, gpu, residue=residue)
@@ -81,14 +92,33 @@ def _instead(ledger: Ledger) -> str:
 
 def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:
     """Why a request that was admitted can not be held any more; None if it still can."""
-    entry = tenant.gpus[gpu]
-    beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu) if t is not tenant)
-    if entry.allocated_bytes + beside <= capacity:
+    own, promised_own = _own_bytes(tenant, gpu)
+    beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu)) - promised_own
+    if own + beside <= capacity:
         return None
     return "capacity", (
-        f"{format_bytes(entry.allocated_bytes)} in all on GPU {gpu} cannot be had any more: "
+        f"{format_bytes(own)} in all on GPU {gpu} cannot be had any more: "
         f"{format_bytes(beside)} of others can not leave it now (moiety ps)"
     )
+
+
+def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
+    """Why these cannot hold together, and so be a gang; empty if they can."""
+    for gpu in ledger.specs:
+        own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
+        need = sum(on.allocated_bytes for _, on in own)
+        promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+        room = budget_bytes(ledger, gpu) - promised + sum(t.promised_bytes(on) for t, on in own)
+        if len(own) > 1 and need > room:
+            return f"together they have {format_bytes(need)} of {format_bytes(room)} on GPU {gpu}"
+    return ""
+
+
+def _own_bytes(tenant: Tenant, gpu: int) -> tuple[int, int]:
+    """What a tenant, or its gang, has on a GPU, and what of that it will have for good."""
+    own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
+    promised = sum(m.promised_bytes(on) for m in mates(tenant) if (on := m.gpus.get(gpu)))
+    return sum(on.allocated_bytes for on in own), promised
 
 
 def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:

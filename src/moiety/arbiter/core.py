@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from moiety.arbiter import events as ev
+from moiety.arbiter import gangs
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
-from moiety.arbiter.admission import refuse_bytes, refuse_context
+from moiety.arbiter.admission import refuse_bytes, refuse_context, refuse_gang
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
 from moiety.arbiter.needs import reserve as make_room
@@ -99,6 +100,16 @@ class Arbiter:
         """
         return refuse_share(self._ledger, gpu, share, beside, frozenset(own))
 
+    def refuse_gang(self, tenants: Iterable[int]) -> str:
+        """Why these tenants cannot hold together, and so be a gang; empty if they can."""
+        known = (self._ledger.tenants.get(number) for number in tenants)
+        return refuse_gang(self._ledger, [tenant for tenant in known if tenant])
+
+    def missing(self, gang: str) -> int:
+        """How many processes a gang waits for before it begins; 0 if it has, or is not known."""
+        known = self._ledger.gangs.get(gang)
+        return known.missing if known else 0
+
     def resident_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
         entry = self._ledger.entry(tenant, gpu)
@@ -133,6 +144,10 @@ class Arbiter:
         self._ledger.tenants[event.tenant] = tenant
         self._accounts.promise(tenant, event.share)
 
+    def _banded(self, event: ev.Banded) -> None:
+        if tenant := self._ledger.tenants.get(event.tenant):
+            gangs.enter(self._ledger, tenant, event.gang, event.size, begun=event.begun)
+
     def _left(self, event: ev.Left) -> None:
         self._leave(event.tenant)
 
@@ -140,6 +155,7 @@ class Arbiter:
         self._put_off = [e for e in self._put_off if e.tenant != number]
         self._ledger.parts_changed = True
         if tenant := self._ledger.tenants.get(number):
+            gangs.leave(self._ledger, tenant)
             self._ledger.on_change(tenant, tenant.gpus, self._now_s)
             del self._ledger.tenants[number]
             if number in self._ledger.queue:
@@ -181,6 +197,8 @@ class Arbiter:
             charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
         )
         if has_memory:
+            if tenant.gang is not None:
+                tenant.gang.is_begun = True  # nobody gets memory before
             self._out.append(do.Admitted(event.tenant, event.gpu, event.serial))
         else:
             tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
@@ -318,13 +336,16 @@ class Arbiter:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
-        counted, tenant.counted = tenant.counted, {}
         if tenant.state not in REVOKED or event.epoch != tenant.epoch:
+            tenant.counted.clear()
             return  # it was reopened meanwhile, so that what was counted is not true any more
-        for gpu, resident in counted.items():
-            tenant.gpus[gpu].charged_bytes = max(0, resident)
-            tenant.trim(gpu)
         self._answered(tenant)
+        if tenant.gang is not None and tenant.state is not State.FENCED:
+            if tenant.state is State.STOPPED:
+                self._ledger.move(tenant, Cause.CONTINUED, self._now_s)
+            tenant.answered = True  # what it has leaves, and counts, once all of its gang have
+            return
+        tenant.count()
         tenant.reopens = tenant.gave_up = 0
         again = tenant.stands_at_gate
         self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
@@ -434,6 +455,7 @@ class Arbiter:
 
 _APPLY: dict[type, Callable[..., None]] = {
     ev.Joined: Arbiter._joined,
+    ev.Banded: Arbiter._banded,
     ev.Left: Arbiter._left,
     ev.Attached: Arbiter._attached,
     ev.Measured: Arbiter._measured,

@@ -31,6 +31,20 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Banded:
+    """From now on a process holds together with the others in this gang, or not at all.
+
+    The gang begins once `size` are in it, or with whoever there is (0). `begun`: it has begun
+    before. `Arbiter.refuse_gang` said that they fit together.
+    """
+
+    tenant: int
+    gang: str
+    size: int = 0
+    begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A process is gone, and its memory with it: any state, any moment."""
 
@@ -250,6 +264,7 @@ class Settled:
 
 Event = (
     Joined
+    | Banded
     | Left
     | Attached
     | Measured

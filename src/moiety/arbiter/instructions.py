@@ -60,6 +60,18 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """Let one thread of the process that stands at the closed gate pass it for one call.
+
+    It has answered the revoke with this epoch, and answers it again once that call's work is done;
+    until then nothing of it leaves. Whoever stands at the gate after that says `Wanted` again.
+    """
+
+    tenant: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evict:
     """Tell the process (it holds no lease) to move out this many bytes.
 
@@ -116,4 +128,6 @@ class Look:
     tenant: int
 
 
-Instruction = Admitted | Refused | Room | Grant | Revoke | Evict | Watch | Pace | Overdue | Look
+Instruction = (
+    Admitted | Refused | Room | Grant | Revoke | Step | Evict | Watch | Pace | Overdue | Look
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from moiety.arbiter.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
 from moiety.arbiter.tenant import OnGpu, Tenant
@@ -66,6 +67,7 @@ class Ledger:
         """why that is less than was wanted, if it is"""
         self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
+        self.gangs: dict[str, Gang] = {}
         self.queue: list[int] = []
         self.parts_changed = True
         """who wants something, or what they were promised, is not what it was"""
@@ -76,6 +78,22 @@ class Ledger:
             entry = tenant.gpus.get(gpu)
             if entry is not None:
                 yield tenant, entry
+
+    def units(self, gpu: int) -> Iterator[tuple[Tenant, int, int]]:
+        """Those who hold together: one of each, what they have on this GPU, and what of it stays.
+
+        That is allocated and promised bytes, of all its members for a gang.
+        """
+        sums: dict[str, tuple[Tenant, int, int]] = {}
+        for tenant, on in self.on(gpu):
+            own = (tenant, on.allocated_bytes, tenant.promised_bytes(on))
+            if tenant.gang is None:
+                yield own
+            elif found := sums.get(tenant.gang.name):
+                sums[tenant.gang.name] = (found[0], found[1] + own[1], found[2] + own[2])
+            else:
+                sums[tenant.gang.name] = own
+        yield from sums.values()
 
     def entry(self, tenant: int, gpu: int) -> OnGpu | None:
         """A tenant's bytes on a GPU; None when either is not known."""
@@ -101,6 +119,7 @@ class Ledger:
                 tenant.waits_since_s = now_s
         if tenant.state not in REVOKED:
             tenant.wants_again = False
+        tenant.answered = tenant.detained = False
         tenant.since_s = now_s
         tenant.watched_s = 0.0
         if tenant.state is State.WAITING or tenant.state is State.HOLDING:
@@ -113,7 +132,7 @@ class Ledger:
         for tenant in self.tenants.values():
             state = tenant.state
             stays = state is State.COMING or state in WITH_LEASE
-            is_firm = tenant.pinned or tenant.silent or tenant.stuck_until_s > 0
+            is_firm = tenant.pinned or tenant.silent or tenant.detained or tenant.stuck_until_s > 0
             for gpu, on in tenant.gpus.items():
                 balance = balances[gpu]
                 charged = on.charged_bytes
@@ -157,7 +176,7 @@ class Ledger:
         """
         spec = self.specs[gpu]
         promised = sum(t.promised_bytes(on) for t, on in self.on(gpu))
-        most = max(on.allocated_bytes - t.promised_bytes(on) for t, on in self.on(gpu)) + promised
+        most = max(allocated - stays for _, allocated, stays in self.units(gpu)) + promised
         charged = sum(on.charged_bytes for _, on in self.on(gpu))
         limit = min(spec.capacity_bytes, spec.total_bytes - expected)
         return max(capacity, min(limit, max(most, charged)))

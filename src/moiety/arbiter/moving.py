@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.gangs import mates
 from moiety.arbiter.needs import KEPT_S
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.states import Cause, State
@@ -81,30 +82,43 @@ def finish_coming(scene: Scene) -> bool:
     """Grant leases to those of whom every byte is resident; whether there were any."""
     granted = False
     for tenant in list(scene.coming):
-        if tenant.room_given and not tenant.restored:
-            continue
-        if tenant.has_orders or scene.misses(tenant) or not _has_room_to_grow(scene, tenant):
-            continue
-        if not scene.is_drained_for(tenant):
-            continue
-        scene.turns.moved(tenant, scene.now_s)
-        scene.coming.remove(tenant)
-        scene.holding.append(tenant)
-        scene.move(tenant, Cause.READY)
-        tenant.epoch += 1
-        tenant.turns += 1
-        tenant.coming_bytes = 0
-        tenant.room_given = tenant.restored = False
-        tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
-        tenant.round_s = scene.accounts.round_s(tenant)
-        turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
-        tenant.turn_ends_s = scene.now_s + turn_s
-        tenant.spells.go_on(scene.now_s)
-        tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
-        scene.out.append(do.Grant(tenant.number, tenant.epoch))
-        _answer(scene, tenant)
-        granted = True
+        together = [mate for mate in mates(tenant) if not mate.holds]
+        if together and all(_is_ready(scene, mate) for mate in together):
+            scene.turns.moved(together, scene.now_s)
+            for mate in together:
+                _grant(scene, mate)
+            granted = True
     return granted
+
+
+def _is_ready(scene: Scene, tenant: Tenant) -> bool:
+    """Whether every byte of one that comes is there, and nobody has to finish before it."""
+    return (
+        tenant.state is State.COMING
+        and not (tenant.room_given and not tenant.restored)
+        and not tenant.has_orders
+        and not scene.misses(tenant)
+        and _has_room_to_grow(scene, tenant)
+        and scene.is_drained_for(tenant)
+    )
+
+
+def _grant(scene: Scene, tenant: Tenant) -> None:
+    scene.coming.remove(tenant)
+    scene.holding.append(tenant)
+    scene.move(tenant, Cause.READY)
+    tenant.epoch += 1
+    tenant.turns += 1
+    tenant.coming_bytes = 0
+    tenant.room_given = tenant.restored = False
+    tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
+    tenant.round_s = scene.accounts.round_s(tenant)
+    turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
+    tenant.turn_ends_s = scene.now_s + turn_s
+    tenant.spells.go_on(scene.now_s)
+    tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
+    scene.out.append(do.Grant(tenant.number, tenant.epoch))
+    _answer(scene, tenant)
 
 
 def _has_room_to_grow(scene: Scene, tenant: Tenant) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter.admission import Refusal
+from moiety.arbiter.gangs import mates
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.tenant import Tenant
 from moiety.model.units import format_bytes
@@ -37,13 +38,15 @@ def reserve(
     promised = sum(t.promised_bytes(o) for t, o in ledger.on(gpu))
     spec = ledger.specs[gpu]
     possible = min(missing, movable)
-    for other, o in others:
-        need = o.allocated_bytes + promised - other.promised_bytes(o)
+    for other, allocated, stays in ledger.units(gpu):
+        if other in mates(tenant):
+            continue
+        need = allocated + promised - stays
         left = spec.total_bytes - balance.residue_bytes - need
         if left < least:
             return "capacity", (
                 f"{asked}, which would shut out tenant {other.number}, that has "
-                f"{format_bytes(o.allocated_bytes)}; give it a --memory-limit"
+                f"{format_bytes(allocated)}; give it a --memory-limit"
             )
         possible = min(possible, left)
     possible -= possible % least  # a piece more would leave whole, and be taken without asking

@@ -7,6 +7,7 @@ a holder that fell idle, the frequent kind, changes none (docs/decisions/0006).
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.gangs import are_mates, gpus_of, mates
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.tenant import Tenant
 
@@ -22,7 +23,8 @@ def pace(scene: Scene) -> None:
 
 def _bound_s(scene: Scene, tenant: Tenant) -> float:
     """None for who is alone; little for who may be revoked soon; else a little more."""
-    if not tenant.gpus:
+    gpus = gpus_of(tenant)
+    if not gpus:
         return 0.0
     settings = scene.settings
     gives_way_s = scene.gives_way_s.get(tenant.number)
@@ -32,11 +34,15 @@ def _bound_s(scene: Scene, tenant: Tenant) -> float:
             return settings.queue_waited_s
         scene.wake_at(soon_s)
         return settings.queue_shared_s
-    latency = scene.has_rivals and not tenant.share.latency
-    if latency and any(t.share.latency for gpu in tenant.gpus for t, _ in scene.ledger.on(gpu)):
-        # whose requests come at any time
-        return settings.queue_waited_s
-    is_alone = all(scene.balances[gpu].tenants == 1 for gpu in tenant.gpus)
-    if is_alone and tenant.share.gpu_limit >= 1:  # a limit interrupts also who is alone
+    if scene.has_rivals and not tenant.share.latency:
+        others = (t for gpu in gpus for t, _ in scene.ledger.on(gpu) if t.share.latency)
+        if any(not are_mates(other, tenant) for other in others):  # whose requests come at any time
+            return settings.queue_waited_s
+    is_alone = all(
+        scene.balances[gpu].tenants == sum(gpu in mate.gpus for mate in mates(tenant))
+        for gpu in gpus
+    )
+    is_limited = any(mate.share.gpu_limit < 1 for mate in mates(tenant))
+    if is_alone and not is_limited:  # a limit interrupts also who is alone
         return 0.0
     return settings.queue_shared_s

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from moiety.arbiter.admission import budget_bytes
+from moiety.arbiter.gangs import mates
 from moiety.arbiter.ledger import Ledger
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
@@ -48,11 +49,13 @@ def refuse_share(
     why = f"it has {format_bytes(budget_bytes(ledger, gpu))} for programs"
     if promised:
         why = f"{format_bytes(promised)} of it are promised to others, or cannot leave"
-    for tenant, on in others:
-        beside_it = budget_bytes(ledger, gpu) - promised + tenant.promised_bytes(on)
-        if beside_it - on.allocated_bytes < free_bytes:
-            free_bytes = beside_it - on.allocated_bytes
-            why = f"tenant {tenant.number} has {format_bytes(on.allocated_bytes)} and needs them"
+    for tenant, allocated, stays in ledger.units(gpu):
+        if any(mate.number in own for mate in mates(tenant)):
+            continue
+        beside_it = budget_bytes(ledger, gpu) - promised + stays
+        if beside_it - allocated < free_bytes:
+            free_bytes = beside_it - allocated
+            why = f"tenant {tenant.number} has {format_bytes(allocated)} and needs them"
     if share.memory_bytes <= free_bytes:
         return None
     text = f"{format_bytes(share.memory_bytes)} of GPU {gpu} cannot be kept for one program: {why}"

@@ -6,7 +6,7 @@ from moiety.arbiter.moving import answer_requests, finish_coming, give_room, ord
 from moiety.arbiter.pacing import pace
 from moiety.arbiter.scene import Scene
 from moiety.arbiter.turning import make_fit, refuse_outgrown, take_turns
-from moiety.arbiter.windows import end_windows, separate
+from moiety.arbiter.windows import end_windows, mend, separate
 
 
 def decide(scene: Scene) -> None:
@@ -16,6 +16,8 @@ def decide(scene: Scene) -> None:
     finish_coming(scene)
     granted = True
     while granted:  # whoever got its lease may be in the way of those who wait
+        if scene.ledger.gangs:
+            mend(scene)
         make_fit(scene)
         if scene.has_rivals:
             separate(scene)

@@ -9,6 +9,7 @@ import math
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
+from moiety.arbiter.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
 from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
@@ -55,7 +56,11 @@ class Scene:
         """when a holder whose turn goes on may have to give way to somebody who waits"""
         self.has_rivals = False
         self.has_limited = False
+        if ledger.gangs:
+            look_after_gangs(self)
         self._look()
+        if ledger.gangs:
+            detain(self)
         self.balances = ledger.balances()
 
     def _look(self) -> None:
@@ -116,17 +121,28 @@ class Scene:
         """Whether something has to be restored before it can hold a lease."""
         return any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
 
+    def needs_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What is there only while it holds, and its gang."""
+        return sum(movable_bytes(mate, on) for mate in mates(tenant) if (on := mate.gpus.get(gpu)))
+
+    def brings_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What would be there besides if it held, and its gang: nothing if they do, or come."""
+        return sum(
+            movable_bytes(mate, on)
+            for mate in mates(tenant)
+            if not mate.stays and (on := mate.gpus.get(gpu))
+        )
+
     def left_bytes(self, tenant: Tenant, gpu: int) -> int:
         """What is left of a GPU once `tenant` is wholly there beside those that stay."""
         balance = self.balances[gpu]
-        left = balance.capacity_bytes - balance.staying_bytes
-        return left if tenant.stays else left - movable_bytes(tenant, tenant.gpus[gpu])
+        return balance.capacity_bytes - balance.staying_bytes - self.brings_bytes(tenant, gpu)
 
     def fits(self, tenant: Tenant) -> bool:
-        """Whether it fits beside those that stay, on all its GPUs."""
-        return all(self.left_bytes(tenant, gpu) >= 0 for gpu in tenant.gpus) and not self.rivals(
-            tenant
-        )
+        """Whether it fits beside those that stay, with its gang, on all its GPUs."""
+        return all(
+            self.left_bytes(tenant, gpu) >= 0 for gpu in gpus_of(tenant)
+        ) and not self.rivals(tenant)
 
     def spare_bytes(self, gpu: int) -> int:
         """What is free on a GPU beyond what those who come and grow still miss."""
@@ -140,7 +156,8 @@ class Scene:
         """Those who hold or come and must not hold together with it, though memory may suffice."""
         if not self.has_rivals:
             return []
-        return [o for o in self.holding + self.coming if are_rivals(o, tenant)]
+        others = self.holding + self.coming
+        return [o for o in others if any(are_rivals(o, mate) for mate in mates(tenant))]
 
     def is_drained_for(self, tenant: Tenant) -> bool:
         """Whether no rival's last work is still finishing."""
@@ -150,24 +167,29 @@ class Scene:
 
     def why_never(self, tenant: Tenant) -> str:
         """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
-        if tenant.stopped:
-            return "it is stopped; it goes on once it is continued (kill -CONT)"
-        if tenant.silent:
-            return "it does not move its memory out as it was told"
-        for gpu, on in tenant.gpus.items():
+        for mate in mates(tenant):
+            who = "it" if mate is tenant else f"{mate.label}, of its gang,"
+            if mate.stopped:
+                return f"{who} is stopped; it goes on once it is continued (kill -CONT)"
+            if mate.silent:
+                return f"{who} does not move its memory out as it was told"
+        for gpu in gpus_of(tenant):
             balance = self.balances[gpu]
-            if balance.capacity_bytes - balance.firm_bytes < movable_bytes(tenant, on):
+            if balance.capacity_bytes - balance.firm_bytes < self.needs_bytes(tenant, gpu):
                 return self._name_firm(tenant, gpu)
         return ""
 
     def _name_firm(self, tenant: Tenant, gpu: int) -> str:
         """Name what stands in the way of a tenant, in words and numbers."""
-        need = format_bytes(tenant.gpus[gpu].allocated_bytes)
+        own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
+        need = format_bytes(sum(on.allocated_bytes for on in own))
         room = format_bytes(self.balances[gpu].capacity_bytes)
         others = [
             (other, stays)
             for other, on in self.ledger.on(gpu)
-            if other is not tenant and (stays := other.staying_bytes(on)) > 0
+            if other is not tenant
+            and not are_mates(other, tenant)
+            and (stays := other.staying_bytes(on)) > 0
         ]
         why = [
             f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others
@@ -180,9 +202,12 @@ class Scene:
         return f"{waits}its {need} do not fit into the {room} of GPU {gpu}{beside}"
 
     def gives(self, holder: Tenant, gpu: int) -> int:
-        """What a holder's going makes room for."""
-        on = holder.gpus.get(gpu)
-        return movable_bytes(holder, on) if on else 0
+        """What a holder's going, and its gang's, makes room for."""
+        return sum(
+            movable_bytes(mate, on)
+            for mate in mates(holder)
+            if mate.stays and (on := mate.gpus.get(gpu))
+        )
 
     def over_bytes(self, gpu: int) -> int:
         """By how much those who hold or come exceed a GPU."""
@@ -190,8 +215,15 @@ class Scene:
         return balance.staying_bytes - balance.pending_bytes - balance.capacity_bytes
 
     def move_bytes(self, tenant: Tenant) -> int:
-        """What would have to move, one way, before `tenant` could run."""
+        """What would have to move, one way, before `tenant` and its gang could run."""
         move = 0
+        if tenant.gang is not None:
+            for gpu in gpus_of(tenant):
+                here = [(m, on) for m in mates(tenant) if (on := m.gpus.get(gpu))]
+                need = sum(on.allocated_bytes - on.charged_bytes for _, on in here)
+                missing = sum(mate.missing_bytes(gpu) for mate, _ in here)
+                move += max(missing, need - self.balances[gpu].free_bytes)
+            return max(0, move)
         for gpu, on in tenant.gpus.items():
             need = on.allocated_bytes - on.charged_bytes
             move += max(tenant.missing_bytes(gpu), need - self.balances[gpu].free_bytes)
@@ -203,7 +235,7 @@ class Scene:
         A higher class need not wait, a lower one waits for silence. Within a class, if a part of
         the time was asked for, a turn goes on as long as its holder is further behind.
         """
-        if self.now_s < tenant.kept_until_s:
+        if self.now_s < max(mate.kept_until_s for mate in mates(tenant)):
             return False
         move_bytes = self.move_bytes(waiting) if waiting else 0
         if self.now_s >= self.idle_at_s(tenant, move_bytes):
@@ -221,7 +253,13 @@ class Scene:
         return tenant.rank, tenant.silent_since_s is None, tenant.since_s
 
     def idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
-        """When a holder counts as idle, unless it submits something before; it may be over."""
+        """When a holder counts as idle, unless it submits something before; it may be over.
+
+        A gang does once all its members do.
+        """
+        return max(self._idle_at_s(mate, move_bytes) for mate in mates(holder))
+
+    def _idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
         # who waits for memory is silent, but not idle
         if holder.silent_since_s is None or holder.is_growing:
             return math.inf
@@ -233,6 +271,9 @@ class Scene:
 
         Who waits does so for no more than that: a turn that was over before ends anew (spells.py).
         """
+        return max(self._turn_ends_s(mate, waiting) for mate in mates(holder))
+
+    def _turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
         ends_s = holder.turn_ends_s
         if waiting is None:
             return ends_s
@@ -241,7 +282,11 @@ class Scene:
         return from_s + extra_s if extra_s else ends_s
 
     def revoke(self, tenant: Tenant) -> None:
-        """Take a lease back."""
+        """Take a lease back, and those of its gang with it."""
+        for mate in [mate for mate in mates(tenant) if mate.holds]:
+            self._revoke(mate)
+
+    def _revoke(self, tenant: Tenant) -> None:
         silent_s = tenant.silent_since_s
         tenant.spells.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
@@ -260,14 +305,20 @@ class Scene:
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
-        ends_s = holder.turn_ends_s
+        for mate in mates(holder):
+            if mate.holds:
+                self._watch(mate, move_bytes, waiting)
+
+    def _watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None) -> None:
+        ends_s = max(mate.turn_ends_s for mate in mates(holder))
         is_over = self.now_s >= ends_s
         if is_over:
             ends_s = self.turn_ends_s(holder, waiting)
         if waiting and waiting.rank == holder.rank and counts_lag(holder, waiting):
             ahead_s = holder.lag_s - waiting.lag_s
             if ahead_s > EXACT_S:  # both move towards each other while it holds
-                pace = max(0.01, (holder.rate or 1.0) - holder.part + waiting.part)
+                rate = sum(mate.rate for mate in mates(holder))
+                pace = max(0.01, (rate or 1.0) - holder.part + waiting.part)
                 ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
         if self.now_s < ends_s:
             self.wake_at(ends_s)
@@ -343,6 +394,7 @@ def are_rivals(one: Tenant, other: Tenant) -> bool:
     return (
         (one.timed or other.timed or one.share.latency != other.share.latency)
         and one is not other
+        and not are_mates(one, other)
         and not (one.is_beyond or other.is_beyond)
         and not one.gpus.keys().isdisjoint(other.gpus.keys())
     )
@@ -358,6 +410,8 @@ def _why_firm(tenant: Tenant) -> str:
         return "(it is stopped)"
     if tenant.is_beyond:
         return "(it cannot be drained)"
+    if tenant.detained:
+        return "(its gang is not drained)"
     if tenant.silent:
         return "(it does not answer)"
     if tenant.stuck_until_s > 0:

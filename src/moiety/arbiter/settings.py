@@ -71,6 +71,12 @@ class Settings:
     reopen_for_s: float = 0.05
     reopen_most: int = 5
     """so often in one hand-off"""
+    step_after_s: float = 0.002
+    """of a gang that drains, those who are done are let through for single calls after so long, and
+    twice as long each time that it turns out that others should have been"""
+    step_for_s: float = 0.25
+    """and for so long"""
+    step_swaps: int = 8
     retry_min_s: float = 1.0
     """who could not be drained is not revoked again for so long; longer each time"""
     retry_max_s: float = 60.0

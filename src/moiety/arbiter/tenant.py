@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from moiety.arbiter.silences import Silences
 from moiety.arbiter.spells import Spells
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
+
+if TYPE_CHECKING:
+    from moiety.arbiter.gangs import Gang
 
 _COSTS = 5
 
@@ -65,6 +69,12 @@ class Tenant:
     epoch: int = 0
     resumed: bool = False
     """it outlived its agent"""
+    gang: Gang | None = None
+    """with whom it holds"""
+    answered: bool = False
+    """it has drained, and its gang has not"""
+    detained: bool = False
+    """and cannot for now, so that nothing of this one may leave"""
     pinned: bool = False
     pinned_by: str = ""
     """the call that pinned it"""
@@ -162,7 +172,9 @@ class Tenant:
 
     @property
     def lag_s(self) -> float:
-        """GPU time that it is behind what it should have received; negative: ahead."""
+        """GPU time that it, or its gang, is behind what it should have had; negative: ahead."""
+        if self.gang is not None:
+            return self.gang.lag_s
         if len(self.gpus) == 1:
             (on,) = self.gpus.values()
             return on.lag_s
@@ -186,7 +198,7 @@ class Tenant:
     @property
     def is_firm(self) -> bool:
         """Whether nothing of it can be moved out now."""
-        return self.pinned or self.silent or self.stuck_until_s > 0
+        return self.pinned or self.silent or self.detained or self.stuck_until_s > 0
 
     @property
     def managed_bytes(self) -> int:
@@ -234,6 +246,13 @@ class Tenant:
         if self.is_firm:
             return 0
         return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
+
+    def count(self) -> None:
+        """It has drained: what it said is resident is what it has."""
+        for gpu, resident in self.counted.items():
+            self.gpus[gpu].charged_bytes = max(0, resident)
+            self.trim(gpu)
+        self.counted.clear()
 
     def trim(self, gpu: int) -> None:
         """Forget charges beyond what it has: room for bytes that it freed meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
+from moiety.arbiter.gangs import are_mates, firsts, gpus_of, is_among, mates, why_apart
 from moiety.arbiter.late import why_late
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
@@ -51,14 +52,15 @@ def make_fit(scene: Scene) -> None:
         if balance.staying_bytes - balance.pending_bytes <= balance.capacity_bytes:
             continue
         for tenant in reversed(list(scene.coming)):
-            if scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
+            is_coming = tenant.state is State.COMING  # not after one of its gang
+            if is_coming and scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
                 postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
         holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
         for tenant in holding:
             if scene.over_bytes(gpu) <= 0:
                 break
-            if scene.gives(tenant, gpu) <= 0:
+            if not tenant.holds or scene.gives(tenant, gpu) <= 0:
                 continue
             if scene.turn_is_over(tenant):
                 scene.revoke(tenant)
@@ -77,13 +79,20 @@ def take_turns(scene: Scene) -> None:
     for tenant in _demands(scene):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
-        if tenant.paused and tenant.state is State.WAITING and tenant.gpus:
+        if tenant.state is State.WAITING and tenant.gang is not None:
+            if any(mate.stays for mate in mates(tenant)):
+                _join_in(scene, tenant)
+                continue
+            if apart := why_apart(tenant.gang):
+                _explain(tenant, apart)
+                continue
+        if tenant.state is State.WAITING and any(m.paused and m.gpus for m in mates(tenant)):
             wait_for_window(scene, tenant)
             continue
         if ahead and not scene.fits(tenant) and _is_plainly_behind(scene, tenant, ahead):
             tenant.blocked_by = _BEHIND
             continue
-        behind = not tenant.gpus.keys().isdisjoint(ahead)
+        behind = not gpus_of(tenant).isdisjoint(ahead)
         if never := scene.why_never(tenant):
             tenant.blocked_by = never
         elif behind and not _may_pass(scene, tenant, ahead):
@@ -97,14 +106,33 @@ def take_turns(scene: Scene) -> None:
             tenant.blocked_by = ""
             if tenant.state is State.WAITING:
                 tenant.is_guest = False
+                brings = {gpu: scene.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
                 _choose(scene, tenant)
-                begun |= tenant.gpus.keys()
-                for gpu in ahead.keys() & tenant.gpus.keys():
-                    ahead[gpu] -= movable_bytes(tenant, tenant.gpus[gpu])
+                begun |= brings.keys()
+                for gpu in ahead.keys() & brings.keys():
+                    ahead[gpu] -= brings[gpu]
         else:
             _line_up(scene, tenant, ahead)
+        if tenant.gang is not None and tenant.state is State.WAITING:
+            _explain(tenant, tenant.blocked_by)
     if begun:
         _renew_turns(scene, begun - ahead.keys())
+
+
+def _join_in(scene: Scene, tenant: Tenant) -> None:
+    """Bring those of a gang who wait to those of it who hold, or have all of them wait."""
+    if scene.fits(tenant) and not scene.why_never(tenant):
+        _choose(scene, tenant)
+    else:
+        _explain(tenant, "it joins a gang that holds the GPU already, which gives it back for that")
+        scene.revoke(tenant)
+
+
+def _explain(tenant: Tenant, reason: str) -> None:
+    """Why it waits, and with it its gang."""
+    for mate in mates(tenant):
+        if mate.state is State.WAITING:
+            mate.blocked_by = reason
 
 
 def _renew_turns(scene: Scene, gpus: set[int]) -> None:
@@ -128,7 +156,10 @@ def _demands(scene: Scene) -> list[Tenant]:
     """
     tenants = scene.ledger.tenants
     growing = [t for t in scene.asking if t.is_growing]
-    demands = growing + [tenants[number] for number in scene.ledger.queue]
+    waiting = [tenants[number] for number in scene.ledger.queue]
+    if scene.ledger.gangs:
+        waiting = list(firsts(waiting))
+    demands = growing + waiting
     if len(demands) < 2:
         return demands
 
@@ -144,7 +175,7 @@ def _demands(scene: Scene) -> list[Tenant]:
 
 def _is_plainly_behind(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
     """The common case of a long queue, quickly: one GPU, and no room beside those ahead."""
-    if len(tenant.gpus) != 1 or tenant.silent:
+    if len(tenant.gpus) != 1 or tenant.silent or tenant.gang is not None:
         return False
     (gpu,) = tenant.gpus
     if gpu not in ahead:
@@ -164,7 +195,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
     Only those who hold from before it began to wait will make way for it; with all others
     it must fit together.
     """
-    for gpu, on in tenant.gpus.items():
+    for gpu in gpus_of(tenant):
         if gpu not in ahead:
             balance = scene.balances[gpu]
             ahead[gpu] = balance.capacity_bytes - balance.firm_bytes
@@ -177,7 +208,7 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
                     and not other.is_guest
                 ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
-        ahead[gpu] -= movable_bytes(tenant, on)
+        ahead[gpu] -= scene.needs_bytes(tenant, gpu)
         if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
@@ -186,8 +217,8 @@ def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
     if tenant.holds:
         return False
     return all(
-        movable_bytes(tenant, on) <= max(0, ahead[gpu])
-        for gpu, on in tenant.gpus.items()
+        scene.brings_bytes(tenant, gpu) <= max(0, ahead[gpu])
+        for gpu in gpus_of(tenant)
         if gpu in ahead
     ) and scene.fits(tenant)
 
@@ -198,7 +229,7 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
     It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
     enough for what has to move in.
     """
-    if tenant.state is not State.WAITING or not scene.fits(tenant):
+    if tenant.state is not State.WAITING or tenant.gang is not None or not scene.fits(tenant):
         return False
     for gpu, on in tenant.gpus.items():
         if on.allocated_bytes - on.charged_bytes > max(0, scene.spare_bytes(gpu)):
@@ -209,10 +240,13 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
 
 
 def _choose(scene: Scene, tenant: Tenant) -> None:
-    tenant.blocked_by = ""
-    tenant.is_moving = scene.move_bytes(tenant) > 0
-    scene.move(tenant, Cause.CHOSEN)
-    scene.coming.append(tenant)
+    is_moving = scene.move_bytes(tenant) > 0
+    for mate in [mate for mate in mates(tenant) if mate.state is State.WAITING]:
+        mate.blocked_by = ""
+        mate.is_moving = is_moving
+        mate.is_guest = tenant.is_guest
+        scene.move(mate, Cause.CHOSEN)
+        scene.coming.append(mate)
 
 
 def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
@@ -224,12 +258,13 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
     if _step_back_for(scene, tenant):
         return True
     gaps = _gaps(scene, tenant)
-    rivals = scene.rivals(tenant)
+    rivals = list(firsts(scene.rivals(tenant)))
     helpers = [
         other
-        for other in scene.holding
+        for other in firsts(scene.holding)
         if other is not tenant
-        and (other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps))
+        and not are_mates(other, tenant)
+        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     helpers.sort(key=scene.by_turn)
     if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
@@ -241,7 +276,7 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         for other in helpers:
             if all(gap <= 0 for gap in still.values()):
                 break
-            if other in rivals or not scene.turn_is_over(other, tenant):
+            if is_among(other, rivals) or not scene.turn_is_over(other, tenant):
                 continue
             if any(gap > 0 and scene.gives(other, gpu) > 0 for gpu, gap in still.items()):
                 leaving.append(other)
@@ -255,8 +290,9 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
         scene.watch(other, scene.move_bytes(tenant), tenant)
     in_the_way = helpers + [
         other
-        for other in scene.coming
-        if other in rivals or any(scene.gives(other, gpu) > 0 for gpu in gaps)
+        for other in firsts(scene.coming)
+        if not are_mates(other, tenant)
+        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
     ]
     tenant.blocked_by = _held_by(in_the_way, tenant)
     return False
@@ -264,16 +300,16 @@ def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
 
 def _gaps(scene: Scene, tenant: Tenant) -> dict[int, int]:
     """By how much each GPU is too full for a tenant, where it is."""
-    return {gpu: -left for gpu in tenant.gpus if (left := scene.left_bytes(tenant, gpu)) < 0}
+    return {gpu: -left for gpu in gpus_of(tenant) if (left := scene.left_bytes(tenant, gpu)) < 0}
 
 
 def _step_back_for(scene: Scene, tenant: Tenant) -> bool:
     """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
     for other in reversed(list(scene.coming)):
-        if other.rank >= tenant.rank:
+        if other.rank >= tenant.rank or other.state is not State.COMING:
             continue
         helps = any(scene.gives(other, gpu) > 0 for gpu in _gaps(scene, tenant))
-        if helps or other in scene.rivals(tenant):
+        if helps or is_among(other, scene.rivals(tenant)):
             postpone(scene, other)
             if scene.fits(tenant):
                 return True
@@ -295,11 +331,12 @@ def _held_by(others: list[Tenant], tenant: Tenant) -> str:
     if not others:
         return "room is being made for others"
     higher = [other for other in others if other.rank > tenant.rank]
-    names = ", ".join(str(other.number) for other in higher or others)
+    holders = [mate for other in higher or others for mate in mates(other) if mate.stays]
+    names = ", ".join(str(holder.number) for holder in holders)
     found = f"tenants {names} hold the GPU"
-    if len(higher or others) == 1:
+    if len(holders) == 1:
         found = f"tenant {names} holds the GPU"
-    late = [(other, why) for other in others if (why := why_late(other))]
+    late = [(o, why) for other in others for o in mates(other) if (why := why_late(o))]
     if late:
         other, why = late[0]
         return f"{other.label} holds the GPU and {why}"

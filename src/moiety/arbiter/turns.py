@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from collections.abc import Sequence
 
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.tenant import Tenant
@@ -36,15 +37,22 @@ class Turns:
         """of the last hand-offs for which nothing moved"""
         self._message_s = 0.0
 
-    def moved(self, tenant: Tenant, now_s: float) -> None:
-        """Record that `tenant` is there now: it came from its `since_s` on."""
-        took_s = now_s - tenant.since_s
-        paged = min(tenant.coming_bytes, tenant.managed_bytes)
-        moved = tenant.coming_bytes - paged
-        tenant.handoffs_s += took_s
+    def moved(self, tenants: Sequence[Tenant], now_s: float) -> None:
+        """Record that these are there now, together: they came from their `since_s` on."""
+        gpus = {gpu for tenant in tenants for gpu in tenant.gpus}
+        moved = sum(t.coming_bytes - min(t.coming_bytes, t.managed_bytes) for t in tenants)
+        took_s = max((now_s - tenant.since_s for tenant in tenants), default=0.0)
+        if len(tenants) > 1:
+            moved //= max(1, len(gpus))  # each over a link of its own
         if moved >= _MEASURABLE_BYTES and took_s > 0:
             rate = moved / took_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
+        for tenant in tenants:
+            self._cost(tenant, now_s - tenant.since_s)
+
+    def _cost(self, tenant: Tenant, took_s: float) -> None:
+        paged = min(tenant.coming_bytes, tenant.managed_bytes)
+        tenant.handoffs_s += took_s
         # What the driver pages it moves in the turn itself, and somebody else's out for it first.
         cost_s = took_s + 2 * self.move_s(paged)
         if cost_s <= 0:  # it came to a GPU that nobody used

@@ -51,6 +51,8 @@ class TenantView:
     """its process is, and something is expected of it"""
     is_overdue: bool = False
     """it did not do what it was told by the deadline"""
+    gang: str = ""
+    """with which others it holds together"""
     paused: bool = False
     """whether its limit is used up for the moment"""
     since_s: float = 0.0
@@ -101,6 +103,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         lag_s=tenant.lag_s,
         is_stopped=tenant.stopped,
         is_overdue=tenant.silent,
+        gang=tenant.gang.name if tenant.gang else "",
         paused=tenant.paused,
         since_s=tenant.since_s,
         gpus={

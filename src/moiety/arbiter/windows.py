@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moiety.arbiter.gangs import is_late, mates
 from moiety.arbiter.scene import Scene, are_rivals
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import Tenant
@@ -32,14 +33,30 @@ def separate(scene: Scene) -> None:
             staying.append(tenant)
         elif tenant.holds:
             scene.revoke(tenant)
-        else:
+        elif tenant.state is State.COMING:  # and not postponed with its gang
             postpone(scene, tenant)
+
+
+def mend(scene: Scene) -> None:
+    """Where only a part of a gang holds or comes: another has just become a member, or is stopped.
+
+    Who comes goes back, so that all come together. Who holds stays if the others can join it at
+    once (turning.py), and not if one of them is being drained.
+    """
+    for gang in scene.ledger.gangs.values():
+        coming = [m for m in gang.members if m.state is State.COMING]
+        holding = [m for m in gang.members if m.state is State.HOLDING]
+        waiting = [m for m in gang.members if not m.stays]
+        if coming and waiting:
+            postpone(scene, coming[0])
+        if holding and any(is_late(m) or m.state is State.FENCED for m in waiting):
+            scene.revoke(holding[0])
 
 
 def end_windows(scene: Scene) -> None:
     """Take the lease of whoever has used up what its limit allows."""
     for tenant in list(scene.holding):
-        if tenant.share.gpu_limit >= 1 or not tenant.gpus:
+        if tenant.share.gpu_limit >= 1 or not tenant.gpus or not tenant.holds:
             continue
         if tenant.paused and scene.now_s >= tenant.window_ends_s:
             scene.revoke(tenant)
@@ -49,12 +66,15 @@ def end_windows(scene: Scene) -> None:
 
 def wait_for_window(scene: Scene, tenant: Tenant) -> None:
     """Note why a tenant whose limit is used up does not get its turn, and until when."""
-    scene.wake_at(scene.accounts.paused_until_s(tenant))
-    limit = format_fraction(tenant.share.gpu_limit)
-    tenant.blocked_by = f"its limit of {limit} of the GPU is used up for the moment"
+    for mate in mates(tenant):
+        if mate.paused:
+            scene.wake_at(scene.accounts.paused_until_s(mate))
+            limit = format_fraction(mate.share.gpu_limit)
+            tenant.blocked_by = f"its limit of {limit} of the GPU is used up for the moment"
 
 
 def postpone(scene: Scene, tenant: Tenant) -> None:
-    """Send one that comes back into the queue: nobody is interrupted by that."""
-    scene.coming.remove(tenant)
-    scene.move(tenant, Cause.POSTPONED)
+    """Send one that comes, and its gang, back into the queue: nobody is interrupted by that."""
+    for mate in reversed([mate for mate in mates(tenant) if mate.state is State.COMING]):
+        scene.coming.remove(mate)
+        scene.move(mate, Cause.POSTPONED)

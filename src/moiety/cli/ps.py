@@ -55,6 +55,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload,
+    "GANG": lambda row: row.gang or "-",
     "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""

@@ -17,6 +17,7 @@ from moiety.cli.program import check, find
 from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.devices.native import is_simulated
 from moiety.model import errors
+from moiety.model.gang import of_options
 from moiety.model.share import Mode, Priority, Share
 
 
@@ -31,6 +32,8 @@ from moiety.model.share import Mode, Priority, Share
     "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
 )
 @click.option("--quantum", type=Duration(), help="How long its turns are.")
+@click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
+@click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
@@ -46,6 +49,8 @@ def run(
     latency: bool,
     mode: Mode,
     quantum: float | None,
+    gang: str | None,
+    gang_size: int | None,
     capacity: int | None,
     name: str | None,
     no_check: bool,
@@ -58,6 +63,7 @@ def run(
     It takes over this process: signals and the exit code are the program's own.
     """
     share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum, mode)
+    together = of_options(gang, gang_size)
     argv = [program, *arguments]
     if os.environ.get("MOIETY_DISABLE") == "1":
         path = find(program)
@@ -81,6 +87,7 @@ def run(
                 argv=argv,
                 cwd=os.getcwd(),
                 share=share,
+                gang=together,
                 capacity_bytes=capacity,
             ),
             requests.Created,

@@ -11,6 +11,7 @@
     │   ├── MemoryAboveLimit                      75
     │   ├── LimitTooSmall                         85   --memory-limit 1
     │   ├── InvalidMode                           88
+    │   ├── InvalidGang                          103   --gang-size without --gang
     │   └── KeptManaged                           89   --mode managed --memory 1GiB
     ├── InternalError                             70   our own mistake
     ├── SystemRefusal                             74   the disk is full, say
@@ -152,6 +153,15 @@ class InvalidFraction(InvalidValue):
 
     def __init__(self, text: str, problem: str = "is not a part of a GPU") -> None:
         super().__init__(f"{text!r} {problem}", "a number above 0, at most 1, such as 0.5 or 50%")
+
+
+class InvalidGang(InvalidValue):
+    """A gang that cannot be, or a program that cannot be of it."""
+
+    exit_code = 103
+
+    def __init__(self, problem: str, hint: str = "--gang NAME --gang-size N") -> None:
+        super().__init__(problem, hint)
 
 
 class InvalidPriority(InvalidValue):

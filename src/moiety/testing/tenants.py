@@ -73,6 +73,10 @@ class SimulatedTenant:
         """so often a thread must pass the gate until its work on the GPU can end"""
         self.draining: int | None = None
         """the epoch of the revoke that it will answer once its work has ended"""
+        self.gang: list[SimulatedTenant] = []
+        """the processes that it computes with, itself included"""
+        self.launched = 0
+        """operations that all of its gang do together, so far: each ends once all have begun it"""
         self.eviction_fails = False
         self.orders: deque[list[int]] = deque()
         """evictions under way: [gpu, bytes left]"""
@@ -123,6 +127,7 @@ class SimulatedTenant:
     def touch(self) -> None:
         """Use the GPU: pass the gate, or say once that it is closed."""
         if self.is_open:
+            self.launched += bool(self.gang)
             self.depends = max(0, self.depends - 1)
             self.map()
             if self.told_idle:
@@ -162,22 +167,41 @@ class SimulatedTenant:
         wants = self.wanted and not self.is_open
         return bool(self.attaching or self.needing) or asked or wants
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether its threads have yet to begin what others of its gang wait for."""
+        return any(mate.launched > self.launched for mate in self.gang)
+
+    @property
+    def is_stubborn(self) -> bool:
+        """Whether its work waits for something of its own, or a mate's does, and so it may wait."""
+        return bool(self.depends) or any(mate.depends for mate in self.gang)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its work on the GPU cannot end before threads pass the gate, of any mate."""
+        return bool(self.depends) or any(mate.launched < self.launched for mate in self.gang)
+
     # The control thread
 
     @property
     def has_work(self) -> bool:
         """Whether the next `work` does anything."""
-        has_drained = self.draining is not None and not self.depends
+        has_drained = self.draining is not None and not self.is_running
+        if self.is_behind and (self.is_open or not self.wanted):
+            return not self.stopped
         can = self.inbox or self.orders or has_drained or self._can_restore()
         return not self.hung and not self.stopped and bool(can)
 
     def work(self) -> None:
         """Do one thing: a step of an eviction, read a message, or restore a chunk."""
-        if self.hung or self.stopped:
+        if not self.stopped and self.is_behind and (self.is_open or not self.wanted):
+            self.touch()
+        elif self.hung or self.stopped:
             return
-        if self.orders:
+        elif self.orders:
             self._evict_one()
-        elif self.draining is not None and not self.depends:
+        elif self.draining is not None and not self.is_running:
             self._drain(self.draining)
         elif self.inbox:
             self._read(self.inbox.popleft())
@@ -207,8 +231,11 @@ class SimulatedTenant:
                 self.touch()  # the thread at the gate goes on, or says again that it stands there
         elif isinstance(told, do.Revoke):
             self.draining = told.epoch
-            if not self.depends:
+            if not self.is_running:
                 self._drain(told.epoch)
+        elif isinstance(told, do.Step):
+            assert self.draining is None, "a step for one that has not answered"
+            self._step(told.epoch)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
@@ -221,6 +248,16 @@ class SimulatedTenant:
         for block in self.blocks:
             if block.serial == told.serial:
                 block.admitted = True
+
+    def _step(self, epoch: int) -> None:
+        """One call passes, if one waits; what it began is drained again."""
+        if self.is_open:
+            return  # it got its lease meanwhile
+        if self.wanted:
+            self.wanted = False
+            self.launched += bool(self.gang)
+            self.depends = max(0, self.depends - 1)
+        self.draining = epoch
 
     def _drain(self, epoch: int) -> None:
         self.draining = None
@@ -294,15 +331,28 @@ class SimulatedNode:
         self.arbiter = Arbiter(self.specs.values(), settings)
         self.tenants: dict[int, SimulatedTenant] = {}
         self.now_s = 0.0
+        self.gangs: dict[str, list[SimulatedTenant]] = {}
+        self.gang_sizes: dict[str, int] = {}
         self.told: list[do.Instruction] = []
         self._numbers = itertools.count(1)
 
-    def join(self) -> SimulatedTenant:
+    def join(self, gang: str = "", size: int = 0) -> SimulatedTenant:
         """A new process."""
         tenant = SimulatedTenant(next(self._numbers))
         self.tenants[tenant.number] = tenant
         self.feed(ev.Joined(tenant.number))
+        if gang:
+            self.band(tenant, gang, size)
         return tenant
+
+    def band(self, tenant: SimulatedTenant, gang: str, size: int = 0) -> None:
+        """Make a process a member of a gang."""
+        members = self.gangs.setdefault(gang, [])
+        self.gang_sizes[gang] = max(size, self.gang_sizes.get(gang, 0))
+        members.append(tenant)
+        tenant.gang = members
+        tenant.launched = max(mate.launched for mate in members)
+        self.feed(ev.Banded(tenant.number, gang, size))
 
     def start(self, chunks: dict[int, list[int]], residue_bytes: int = 0) -> SimulatedTenant:
         """A new process that has its memory, as far as it was admitted and nobody stands still."""
@@ -324,6 +374,8 @@ class SimulatedNode:
     def kill(self, tenant: SimulatedTenant) -> None:
         """A process dies; what it said before may still arrive."""
         del self.tenants[tenant.number]
+        if tenant.gang:
+            tenant.gang.remove(tenant)
         self.feed(ev.Left(tenant.number))
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
@@ -394,6 +446,10 @@ class SimulatedNode:
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent."""
         self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
+        for name, members in self.gangs.items():
+            if tenant in members:
+                size = self.gang_sizes[name]
+                self.feed(ev.Banded(tenant.number, name, size, begun=tenant.is_open))
         known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
         for gpu in sorted(known):
             admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]

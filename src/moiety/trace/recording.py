@@ -90,7 +90,10 @@ class Recording:
     def label(self, tenant: int) -> str:
         """What to call a tenant."""
         found = self.tenants.get(tenant)
-        return f"{found.program} (pid {found.pid})" if found else f"tenant {tenant % STRIDE}"
+        if found is None:
+            return f"tenant {tenant % STRIDE}"
+        gang = f", gang {found.gang}" if found.gang else ""
+        return f"{found.program} (pid {found.pid}{gang})"
 
     def _meet(self, page: Recorded) -> None:
         """Another agent answers: what the last one held open ended with it."""

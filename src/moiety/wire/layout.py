@@ -62,6 +62,8 @@ class Type(IntEnum):
     EXPORT = 35
     IMPORT = 36
     UNSHARE = 37
+    STEP = 38
+    SHARED = 39
     UNKNOWN = 40
 
 
@@ -84,6 +86,13 @@ class AllocFlag(IntFlag):
 
     PINNED = 1
     MANAGED = 2
+
+
+class SharedFlag(IntFlag):
+    """`mw_shared.flags`."""
+
+    EXPORTED = 1
+    IMPORTED = 2
 
 
 class ShareFlag(IntFlag):
@@ -180,6 +189,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
+    "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
     "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
     "mw_share": (

@@ -215,6 +215,7 @@ class LeaseNote(Message, frozen=True):
         Type.DRAINED,
         Type.IDLE,
         Type.BUSY,
+        Type.STEP,
     )
 
     epoch: int = 0
@@ -262,6 +263,17 @@ class Pinned(Message, frozen=True):
     type: int = Type.PINNED
     serial: int = 0
     reason: str = ""
+
+
+class Shared(Message, frozen=True):
+    """Other processes may use memory of this one, or this one uses theirs."""
+
+    LAYOUT = "mw_shared"
+    TYPES = (Type.SHARED,)
+
+    type: int = Type.SHARED
+    serial: int = 0
+    flags: int = 0
 
 
 class SharedMemory(Message, frozen=True):
@@ -322,6 +334,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Pace,
     ArenaNote,
     Pinned,
+    Shared,
     Unknown,
     Mode,
     SharedMemory,

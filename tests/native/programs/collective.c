@@ -2,7 +2,8 @@
  *
  * Each round of each process needs the same round of all others: a kernel that spins until theirs have
  * begun (HOW = host: through host memory that all have registered, at PATH; device: through GPU memory
- * that rank 0 exports), or a stream that waits for words which others' streams write (values).
+ * that rank 0 makes and exports; ipc: allocates and exports), or a stream that waits for words which
+ * others' streams write (values).
  * AHEAD rounds are submitted at a time. BYTES of GPU memory of its own are there besides.
  *
  * Says "ready" once all of that is there, then "done" if every word was right. */
@@ -79,6 +80,37 @@ static CUdeviceptr share_device(const char *path, unsigned rank)
     return at;
 }
 
+/* By a handle that anybody can read. */
+static CUdeviceptr share_ipc(const char *path, unsigned rank)
+{
+    CUdeviceptr at;
+    CUipcMemHandle handle;
+    char partial[4096];
+    if (rank != 0) {
+        int file = open_patiently(path);
+        CHECK(read(file, &handle, sizeof(handle)) == sizeof(handle));
+        OK(cuIpcOpenMemHandle_v2(&at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        return at;
+    }
+    OK(cuMemAlloc_v2(&at, BOARD_BYTES));
+    OK(cuMemsetD8_v2(at, 0, BOARD_BYTES));
+    OK(cuCtxSynchronize());
+    OK(cuIpcGetMemHandle(&handle, at));
+    snprintf(partial, sizeof(partial), "%s.new", path);
+    int file = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(file >= 0 && write(file, &handle, sizeof(handle)) == sizeof(handle));
+    CHECK(rename(partial, path) == 0);
+    return at;
+}
+
+static CUdeviceptr share(const char *how, const char *path, unsigned rank)
+{
+    if (!strcmp(how, "device")) {
+        return share_device(path, rank);
+    }
+    return !strcmp(how, "ipc") ? share_ipc(path, rank) : share_host(path);
+}
+
 /* What step_u64 and all_reduce_u64 do, for everybody. */
 static void foretell(unsigned ranks, unsigned round)
 {
@@ -112,7 +144,7 @@ int main(int argc, char **argv)
     OK(cuMemAlloc_v2(&own, words * 8));
     OK(cuMemAlloc_v2(&data, sizeof(got)));
     OK(cuMemAlloc_v2(&found, sizeof(steps) + 8));
-    board = !strcmp(argv[1], "device") ? share_device(argv[2], rank) : share_host(argv[2]);
+    board = share(argv[1], argv[2], rank);
     CUdeviceptr flags = board, boards = board + 4096, counter = found + sizeof(steps);
     LAUNCH(fill, stream, &own, &words, &seed);
     for (unsigned r = 0; r < ranks; r++) {

@@ -21,6 +21,7 @@ EXAMPLES = [
     errors.MemoryAboveLimit(2 << 30, 1 << 30),
     errors.InvalidMode("paged", ["swap", "managed"]),
     errors.KeptManaged(1 << 30),
+    errors.InvalidGang("'a b' is no name of a gang"),
     errors.LimitTooSmall(1, 2 << 20),
     errors.InternalError("a lease without a tenant"),
     errors.SystemRefusal(OSError(28, "No space left on device")),

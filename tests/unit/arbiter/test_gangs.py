@@ -1,0 +1,391 @@
+"""Processes that hold together or not at all."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.model.share import Priority, Share
+from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+
+CAPACITY = 10
+
+
+def node(gpus: int = 1, **settings: object) -> SimulatedNode:
+    chosen: dict[str, object] = {"arena_bytes": 1000, "turn_factor": 0.0} | settings
+    return SimulatedNode(
+        [GpuSpec(gpu, CAPACITY, CAPACITY) for gpu in range(gpus)],
+        Settings(**chosen),  # type: ignore[arg-type]
+    )
+
+
+def start(
+    node: SimulatedNode, gang: str, *places: dict[int, list[int]], size: int = 0
+) -> list[SimulatedTenant]:
+    """A gang of as many processes as there are places, each with memory on some GPUs."""
+    members = [node.join(gang, size or len(places)) for _ in places]
+    for member, place in zip(members, places, strict=True):
+        for gpu in place:
+            member.attach(gpu, 0, CAPACITY)
+    node.settle()
+    for member, place in zip(members, places, strict=True):
+        for gpu, chunks in place.items():
+            member.allocate(gpu, chunks)
+    node.settle()
+    touch(node, *members)
+    return members
+
+
+def touch(node: SimulatedNode, *tenants: SimulatedTenant) -> None:
+    for tenant in tenants:
+        tenant.touch()
+    node.settle()
+
+
+def pass_turns(node: SimulatedNode, seconds: float = 0.2) -> None:
+    node.tick(seconds)
+    node.settle()
+
+
+def reason(node: SimulatedNode, tenant: SimulatedTenant) -> str:
+    return node.view(tenant).reason
+
+
+def open_of(*tenants: SimulatedTenant) -> list[bool]:
+    return [tenant.is_open for tenant in tenants]
+
+
+# Taking turns as one
+
+
+def test_all_of_a_gang_get_their_lease_in_one_step() -> None:
+    n = node()
+    other = n.start({0: [8]})
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    assert open_of(a, b) == [False, False]
+    told: list[do.Instruction] = []
+    other.touch()
+    while not told:
+        n.tick(0.01)
+        for tenant in (other, a, b):
+            if tenant.has_work:
+                tenant.work()
+            elif tenant.sent and (heard := n.hear(tenant)) and not told:
+                told = [i for i in heard if isinstance(i, do.Grant)]
+    assert [grant.tenant for grant in told] == [a.number, b.number]
+
+
+def test_one_wish_brings_all_and_one_revoke_takes_all() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    other = n.start({0: [8]})
+    pass_turns(n)
+    touch(n, other)
+    assert open_of(a, b, other) == [False, False, True]
+    touch(n, a)  # b wants nothing
+    pass_turns(n)
+    assert open_of(a, b, other) == [True, True, False]
+    assert a.resident_bytes(0) == b.resident_bytes(0) == 4
+    touch(n, other)
+    pass_turns(n)
+    assert open_of(a, b, other) == [False, False, True]
+
+
+def test_a_gang_is_idle_only_when_all_are() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    other = n.start({0: [8]})
+    n.tick(0.02)
+    a.fall_idle()
+    n.settle()
+    n.tick(0.03)
+    n.settle()
+    assert open_of(a, b, other) == [True, True, False]
+    b.fall_idle()
+    n.settle()
+    assert open_of(a, b, other) == [False, False, True]
+
+
+def test_members_do_not_wait_for_each_other_whatever_they_are_promised() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    for member in (a, b):
+        n.feed(ev.ShareSet(member.number, Share(gpu=0.25)))
+    touch(n, a, b)
+    assert open_of(a, b) == [True, True]
+    other = n.start({0: [1]})
+    assert open_of(a, b, other) == [True, True, False]
+    pass_turns(n)
+    assert open_of(a, b, other) == [False, False, True]
+
+
+def test_a_gang_receives_as_much_as_one_process() -> None:
+    n = node()
+    other = n.start({0: [8]})
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    for _ in range(400):
+        touch(n, a, b, other)
+        pass_turns(n, 0.05)
+    received = [n.view(tenant).received_s for tenant in (a, b, other)]
+    assert sum(received[:2]) == pytest.approx(received[2], rel=0.05)
+
+
+def test_a_gang_is_as_urgent_as_its_most_urgent_member() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    other = n.start({0: [8]})
+    pass_turns(n)
+    touch(n, other)
+    n.feed(ev.ShareSet(b.number, Share(priority=Priority.HIGH)))
+    touch(n, a)
+    assert open_of(a, b, other) == [True, True, False]
+
+
+def test_who_waits_for_one_of_a_gang_has_all_of_it_watched() -> None:
+    n = node(2)
+    a, b = start(n, "g", {0: [4]}, {1: [2]})
+    c = n.start({1: [2]})
+    n.feed(ev.ShareSet(c.number, Share(gpu=0.5)))
+    touch(n, a, b)
+    c.touch()
+    n.settle()
+    assert not c.is_open
+    assert f"tenants {a.number}, {b.number} hold the GPU" in reason(n, c)
+    assert (a.watched, b.watched) == (True, True)
+
+
+# Memory
+
+
+def test_what_could_not_be_held_together_is_refused() -> None:
+    n = node()
+    _, b = start(n, "g", {0: [4]}, {0: [4]})
+    b.allocate(0, [3])
+    n.settle()
+    (refused,) = b.refusals
+    assert "beside what its gang g has there" in refused.text
+    b.allocate(0, [2])
+    n.settle()
+    assert len(b.refusals) == 1
+
+
+def test_processes_that_do_not_fit_together_cannot_be_a_gang() -> None:
+    n = node()
+    a, b = n.start({0: [6]}), n.start({0: [6]})
+    why = n.arbiter.refuse_gang([a.number, b.number])
+    assert "together they have 12 B of 10 B on GPU 0" in why
+    assert not n.arbiter.refuse_gang([a.number])
+
+
+def test_a_context_is_refused_that_a_gang_could_not_be_held_beside() -> None:
+    n = SimulatedNode([GpuSpec(0, CAPACITY, CAPACITY)], Settings(arena_bytes=1000))
+    start(n, "g", {0: [5]}, {0: [5]})
+    late = n.join()
+    late.attach(0, 1, CAPACITY)
+    n.settle()
+    assert "needs 10 B" in late.refusals[0].text
+
+
+# Beginning and ending
+
+
+def test_a_gang_begins_once_all_have_started_and_says_so() -> None:
+    n = node()
+    (a,) = start(n, "g", {0: [4]}, size=2)
+    a.touch()
+    n.settle()
+    assert not a.is_open
+    assert reason(n, a) == "its gang g waits for 1 of 2 members, that have not started"
+    other = n.start({0: [8]})
+    assert other.is_open, "nobody waits behind a gang that has not begun"
+    b = n.join("g", 2)
+    n.settle()
+    pass_turns(n)
+    assert open_of(a, b, other) == [True, True, False]
+    touch(n, other)
+    n.kill(b)
+    pass_turns(n)
+    touch(n, a)
+    pass_turns(n)
+    assert a.is_open, "what has begun goes on with those that are left"
+
+
+def test_who_comes_later_joins_those_who_hold() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [2]}, {0: [2]})
+    c = n.join("g")
+    n.settle()
+    assert open_of(a, b, c) == [True, True, True]
+
+
+def test_processes_that_become_a_gang_are_brought_together() -> None:
+    n = node()
+    a = n.start({0: [4]})
+    other = n.start({0: [6]})
+    b = n.start({0: [5]})
+    pass_turns(n)
+    touch(n, a, other)
+    n.band(a, "g")
+    n.band(b, "g")
+    for _ in range(6):
+        touch(n, a, b, other)
+        pass_turns(n)
+        assert a.is_open == b.is_open
+
+
+def test_a_member_that_dies_in_a_drain_ends_it_for_the_others() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    other = n.start({0: [8]})
+    b.hung = True
+    pass_turns(n)
+    touch(n, other)
+    assert n.view(a).state == "draining", "it has answered, and waits for the other"
+    n.kill(b)
+    n.settle()
+    assert open_of(a, other) == [False, True]
+
+
+# Drains that wait
+
+
+@pytest.mark.parametrize("calls", [1, 7])
+def test_members_are_let_through_until_all_have_caught_up(calls: int) -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    n.tick(0.2)
+    a.launched += calls  # just before its gate was closed
+    n.settle()
+    n.tick(0.01)
+    n.settle()
+    steps = [told for told in n.told if isinstance(told, do.Step)]
+    assert [step.tenant for step in steps] == [b.number] * calls
+    assert a.launched == b.launched
+    n.settle()
+    assert open_of(a, b, c) == [False, False, True]
+
+
+def test_nothing_of_a_gang_leaves_before_all_have_drained() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    b.hung = True
+    pass_turns(n)
+    touch(n, c)
+    pass_turns(n)
+    assert not [told for told in n.told if isinstance(told, do.Evict) and told.tenant == a.number]
+    b.hung = False
+    n.settle()
+    assert c.is_open
+
+
+def test_a_gang_that_cannot_be_drained_is_given_back_as_one_and_named() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    touch(n, a, b)
+    c = n.start({0: [8]})
+    d = n.start({0: [1]})
+    a.depends = 1 << 40
+    a.touch()
+    b.launched = a.launched
+    for _ in range(400):
+        b.touch()
+        pass_turns(n, 0.05)
+        assert a.is_open == b.is_open
+    granted = [told for told in n.told if isinstance(told, do.Grant) and told.tenant == b.number]
+    assert len(granted) >= n.settings.reopen_most
+    assert {n.view(a).state, n.view(b).state} <= {"undrainable", "draining"}
+    touch(n, c, d)
+    assert "cannot be drained" in reason(n, c)
+    a.depends = 0
+    for _ in range(10):
+        pass_turns(n, 70.0)
+    assert n.view(c).turns == 1
+
+
+def test_a_stopped_member_keeps_its_gang_where_it_is_and_is_named() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    b.stopped = True
+    pass_turns(n, 1.0)
+    touch(n, c)
+    pass_turns(n, 1.0)
+    assert n.view(b).state == "stopped"
+    assert a.resident_bytes(0) == 4
+    assert f"tenant {b.number}, which is stopped" in reason(n, c)
+    b.stopped = False
+    n.tick(1.0)
+    n.settle()
+    assert c.is_open
+
+
+def test_a_fenced_member_lets_its_gang_go() -> None:
+    n = node(overdue=Overdue.FENCE, revoke_deadline_s=1.0)
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [6]})
+    b.hung = True
+    pass_turns(n, 3.0)
+    touch(n, c)
+    pass_turns(n, 3.0)
+    assert n.view(b).state == "fenced"
+    assert c.is_open
+    a.touch()
+    n.settle()
+    assert "of its gang, does not give the GPU back and is fenced" in reason(n, a)
+
+
+def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [2]}, {0: [2]})
+    b.depends = 1 << 40
+    a.allocate(0, [3])
+    while n.view(a).gpus[0].resident_bytes < 5:
+        n.hear(a)
+    n.start({0: [8]})
+    pass_turns(n)
+    assert n.view(b).state == "draining"
+    assert a.resident_bytes(0) == 2, "it has not used the rest when it is counted"
+    while not a.is_open:
+        b.touch()
+        pass_turns(n, 0.05)
+    a.touch()
+    assert n.view(a).gpus[0].resident_bytes == a.resident_bytes(0) == 5
+
+
+# Several GPUs
+
+
+def test_two_gangs_over_two_gpus_never_wait_for_each_other_for_ever() -> None:
+    n = node(2)
+    first = start(n, "f", {0: [7]}, {1: [7]})
+    second = start(n, "s", {1: [7]}, {0: [7]})
+    dice = Random(7)
+    turns = {"f": 0, "s": 0}
+    for _ in range(200):
+        for tenant in dice.sample(first + second, 4):
+            tenant.touch()
+        pass_turns(n, dice.choice([0.001, 0.05, 0.2]))
+        assert open_of(*first) in ([True, True], [False, False])
+        assert open_of(*second) in ([True, True], [False, False])
+        assert not (first[0].is_open and second[0].is_open)
+        turns["f"] += first[0].is_open
+        turns["s"] += second[0].is_open
+    assert min(turns.values()) > 50
+
+
+def test_a_gang_leaves_a_gpu_that_it_does_not_use_to_others() -> None:
+    n = node(3)
+    a, b = start(n, "g", {0: [7]}, {1: [7]})
+    others = [n.start({gpu: [7]}) for gpu in range(3)]
+    for _ in range(20):
+        touch(n, a, b, *others)
+        pass_turns(n)
+        assert a.is_open == b.is_open
+        assert others[2].is_open
+        assert others[0].is_open or a.is_open
