@@ -180,6 +180,8 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     workloads: int
     tenants: int
     gpus: list[GpuRow]
+    metrics: str = ""
+    """where Prometheus can read; empty: nowhere"""
     settings: dict[str, float | int | str | bool] = {}
     """how the arbiter decides, by field"""
     arena_ready_bytes: int = 0
