@@ -131,6 +131,13 @@ void device_created(struct device *device)
     device->creating--;
 }
 
+CUresult device_check(void)
+{
+    int least;
+    int greatest; /* the cheapest thing to ask of a context that it answers only while it is well */
+    return REAL(cuCtxGetStreamPriorityRange)(&least, &greatest);
+}
+
 CUresult device_current(struct device **device)
 {
     CUdevice ordinal;

@@ -39,6 +39,9 @@ struct device *device_know(CUdevice ordinal);
  * CUDA_SUCCESS, or the error that the program gets. */
 CUresult device_attach(CUdevice ordinal, struct device **device);
 void device_created(struct device *device);
+/* What the driver has to say of the current context before anything else: that there is none, that it
+ * was destroyed, or that what ran in it has ended it. */
+CUresult device_check(void);
 /* The device of the current context, attached. */
 CUresult device_current(struct device **device);
 /* By the agent's index; NULL if this process does not use it. */

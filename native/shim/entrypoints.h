@@ -161,7 +161,7 @@
 #define CLASS_cuStreamWaitValue64 AWAIT
 #define CLASS_cuStreamWaitValue64_v2 AWAIT
 
-/* Gated, and pin their caller: they make or expose memory that the shim cannot move. */
+/* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
 #define CLASS_cuCtxEnablePeerAccess PIN
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN

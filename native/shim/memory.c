@@ -186,10 +186,13 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
 {
     struct device *device;
     struct block *block;
-    if (!pointer || bytes == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = device_check();
+    if (result == CUDA_SUCCESS && (!pointer || bytes == 0)) {
+        result = CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = device_current(&device);
+    if (result == CUDA_SUCCESS) {
+        result = device_current(&device);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -222,21 +225,27 @@ CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned at
 
 void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
+/* Memory is also used from contexts that it does not belong to, mostly from the one that frees it. */
+static bool await_both(CUcontext context, CUcontext current, CUresult *result)
+{
+    bool waited = current ? streams_synchronise(result) : true;
+    if (!waited || *result != CUDA_SUCCESS || !context || context == current ||
+        REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) {
+        return waited;
+    }
+    waited = streams_synchronise(result);
+    device_pop();
+    return waited;
+}
+
 bool memory_await(CUcontext context, CUresult *result)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
+    *result = CUDA_SUCCESS;
     REAL(cuCtxGetCurrent)(&current);
-    bool pushed =
-        context && context != current && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
-    bool waited = streams_synchronise(result);
-    if (pushed) {
-        device_pop();
-    }
+    bool waited = await_both(context, current, result);
     gate_unblock(slot);
-    if (waited && *result == CUDA_ERROR_INVALID_CONTEXT) {
-        *result = CUDA_SUCCESS;
-    }
     return waited;
 }
 

@@ -90,10 +90,17 @@ CUresult cuStreamQuery(CUstream handle)
                                    : CUDA_ERROR_NOT_READY;
 }
 
+/* The stream that something is asked of, if there is a place for the answer. */
+static CUresult found_for(CUstream handle, CUstream *stream, const void *answer)
+{
+    SG_TRY(sg_stream_of(handle, stream));
+    return answer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, priority));
     *priority = stream->priority;
     return CUDA_SUCCESS;
 }
@@ -101,7 +108,7 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, flags));
     *flags = stream->flags;
     return CUDA_SUCCESS;
 }
@@ -109,7 +116,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, id));
     *id = stream->id;
     return CUDA_SUCCESS;
 }
@@ -117,7 +124,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *out)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, out));
     *out = stream->context;
     return CUDA_SUCCESS;
 }
@@ -125,7 +132,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *out)
 CUresult cuStreamGetDevice(CUstream handle, CUdevice *out)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, out));
     *out = sg_ordinal_of(stream->context->gpu);
     return CUDA_SUCCESS;
 }
@@ -140,7 +147,7 @@ CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, value));
     memset(value, 0, sizeof *value);
     if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
         value->priority = stream->priority;
@@ -197,69 +204,4 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback call, void *data,
     op->callback.data = data;
     op->callback.stream = handle;
     return sg_submit(stream, op);
-}
-
-/* ---- words in memory ---- */
-
-static CUresult submit_value(CUstream handle, struct sg_value value)
-{
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (value.address % (value.wide ? 8 : 4)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sg_op *op = sg_op_new(SG_OP_VALUE);
-    op->value = value;
-    return sg_submit(stream, op);
-}
-
-#define VALUE_CALL(name, type, wide_, write_)                                              \
-    CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags)       \
-    {                                                                                      \
-        return submit_value(stream, (struct sg_value){addr, value, flags, wide_, write_}); \
-    }
-VALUE_CALL(cuStreamWaitValue32, cuuint32_t, 0, 0)
-VALUE_CALL(cuStreamWaitValue32_v2, cuuint32_t, 0, 0)
-VALUE_CALL(cuStreamWaitValue64, cuuint64_t, 1, 0)
-VALUE_CALL(cuStreamWaitValue64_v2, cuuint64_t, 1, 0)
-VALUE_CALL(cuStreamWriteValue32, cuuint32_t, 0, 1)
-VALUE_CALL(cuStreamWriteValue32_v2, cuuint32_t, 0, 1)
-VALUE_CALL(cuStreamWriteValue64, cuuint64_t, 1, 1)
-VALUE_CALL(cuStreamWriteValue64_v2, cuuint64_t, 1, 1)
-
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
-                               CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    if (flags || (count && !params)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (unsigned i = 0; i < count; i++) {
-        const struct CUstreamMemOpValueParams_moiety *p = &params[i].waitValue;
-        switch (params[i].operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            SG_TRY(cuStreamWaitValue32_v2(stream, p->address, p->value, p->flags));
-            break;
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            SG_TRY(cuStreamWaitValue64_v2(stream, p->address, p->value64, p->flags));
-            break;
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-            SG_TRY(cuStreamWriteValue32_v2(stream, p->address, p->value, p->flags));
-            break;
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            SG_TRY(cuStreamWriteValue64_v2(stream, p->address, p->value64, p->flags));
-            break;
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-        case CU_STREAM_MEM_OP_BARRIER:
-            break;
-        default:
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
-                            unsigned int flags)
-{
-    return cuStreamBatchMemOp_v2(stream, count, params, flags);
 }
