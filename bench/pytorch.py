@@ -52,16 +52,12 @@ def overhead(folder: Path, found: setup.Environment) -> list[Figure]:
     env = environment(found)
     with Node(folder, CHURN_GPU) as node:
         node.start_agent()
-        without_env = env | {
-            "LD_LIBRARY_PATH": f"{native_dir()}/simgpu:{env['LD_LIBRARY_PATH']}"
-        }
+        without_env = env | {"LD_LIBRARY_PATH": f"{native_dir()}/simgpu:{env['LD_LIBRARY_PATH']}"}
         without = node.start(command, env=without_env, stdin=True)
         gated = node.run(command, env=env, stdin=True)
         for process in (without, gated):
             answer(process)
-        pairs = [
-            (float(answer(without, "go")), float(answer(gated, "go"))) for _ in range(PAIRS)
-        ]
+        pairs = [(float(answer(without, "go")), float(answer(gated, "go"))) for _ in range(PAIRS)]
         (row,) = node.json("ps")
         pinned_bytes = row["residue_bytes"] + row["pinned_bytes"] - RESIDUE_BYTES
     return [

@@ -32,8 +32,8 @@ _Static_assert(sizeof(struct token) <= sizeof(CUipcEventHandle), "a token fits i
 static struct sg_shared_event *map(int file)
 {
     struct sg_shared_event *event = calloc(1, sizeof *event);
-    void *page = file < 0 ? MAP_FAILED
-                          : mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *page =
+        file < 0 ? MAP_FAILED : mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (!event || page == MAP_FAILED) {
         if (file >= 0) {
             close(file);
