@@ -361,6 +361,16 @@ def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> Non
 # Several GPUs
 
 
+def test_a_member_is_told_for_whom_another_one_waits() -> None:
+    n = node(2)
+    other = n.start({0: [8]})
+    a, b = start(n, "g", {0: [4]}, {1: [4]})
+    other.depends = 1
+    pass_turns(n)
+    assert n.view(b).state == "coming"
+    assert reason(n, a) == reason(n, b) == f"tenant {other.number} is giving the GPU back"
+
+
 def test_two_gangs_over_two_gpus_never_wait_for_each_other_for_ever() -> None:
     n = node(2)
     first = start(n, "f", {0: [7]}, {1: [7]})
