@@ -399,3 +399,38 @@ def test_a_gang_leaves_a_gpu_that_it_does_not_use_to_others() -> None:
         assert a.is_open == b.is_open
         assert others[2].is_open
         assert others[0].is_open or a.is_open
+
+
+# Agents that end
+
+
+def test_a_gang_that_has_begun_goes_on_with_the_next_agent_also_without_its_dead() -> None:
+    n = node()
+    a, b, c = start(n, "g", {0: [2]}, {0: [2]}, {0: [2]})
+    other = n.start({0: [8]})
+    n.kill(c)
+    pass_turns(n)
+    touch(n, other)
+    assert open_of(a, b, other) == [False, False, True]
+    n.restart()
+    for tenant in (a, b, other):
+        n.resume(tenant)
+    n.feed(ev.Settled())
+    n.settle()
+    touch(n, a)
+    pass_turns(n)
+    assert open_of(a, b, other) == [True, True, False]
+
+
+def test_a_gang_that_was_not_whole_still_waits_with_the_next_agent() -> None:
+    n = node()
+    (a,) = start(n, "g", {0: [4]}, size=2)
+    n.restart()
+    n.resume(a)
+    n.feed(ev.Settled())
+    touch(n, a)
+    assert not a.is_open
+    assert "waits for 1 of 2 members" in reason(n, a)
+    b = n.join("g", 2)
+    n.settle()
+    assert open_of(a, b) == [True, True]
