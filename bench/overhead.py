@@ -89,12 +89,13 @@ def figure(folder: Path, name: str, call: str, threads: int, bar: float) -> Figu
 
 
 def measure() -> list[Figure]:
-    """Launches from one and from four threads, and a small copy."""
+    """Launches from one and from four threads, of a graph, and a small copy."""
     with tempfile.TemporaryDirectory(prefix="mty") as name:
         folder = Path(name)
         build(folder)
         return [
             figure(folder, "launch_overhead_ns", "launch", 1, 5),
             figure(folder, "launch_overhead_4t_ns", "launch", 4, 5),
+            figure(folder, "graph_launch_overhead_ns", "graph", 1, 20),
             figure(folder, "copy_overhead_ns", "copy", 1, 10),
         ]

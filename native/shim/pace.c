@@ -23,6 +23,9 @@
 #define PATIENCE_MAX_NS (1000000 * US)
 /* And this is the limit for programs that are known to submit such work. */
 #define IMPATIENCE_NS (5000 * US)
+/* Graphs so short that several of them are this part of the bound are counted together. */
+#define RUN_PART 16
+#define RUN_MAX 64
 
 uint64_t pace_bound_ns;
 __thread struct pace_here pace_here __attribute__((tls_model("initial-exec")));
@@ -199,11 +202,34 @@ static struct track *enter(CUstream stream)
     return track;
 }
 
+/* The rest of a run was not submitted. */
+static void end_run(void)
+{
+    struct pace_here *here = &pace_here;
+    if (here->run) {
+        here->track->longs -= here->run;
+        here->track->longs_ns -= here->run * here->run_cost_ns;
+        here->run = 0;
+    }
+}
+
+/* After one of this cost: more of the same may follow without being looked at, as long as neither they nor
+ * one more fill the batch. */
+static void begin_run(struct track *track, uint64_t cost_ns, uint64_t most, uint64_t room_ns)
+{
+    pace_here.run = (uint32_t)min_u64(most, room_ns / cost_ns);
+    pace_here.run_key = track->key;
+    pace_here.run_cost_ns = cost_ns;
+    track->longs += pace_here.run;
+    track->longs_ns += pace_here.run * cost_ns;
+}
+
 static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
 {
     struct pace_here *here = &pace_here;
     uint64_t cost = cost_of_long(key);
-    await_room(track, cost ? cost : bound_ns / 2);
+    uint64_t run = cost ? min_u64(bound_ns / RUN_PART / cost, RUN_MAX) : 0;
+    await_room(track, cost ? cost + run * cost : bound_ns / 2);
     if (!here->left) {
         begin_batch(track, bound_ns);
     }
@@ -217,6 +243,7 @@ static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
     track->longs_ns += cost;
     uint64_t batch_ns = kernels_ns(track) + track->others_ns + track->longs_ns;
     if (cost && batch_ns + cost <= bound_ns / 2) {
+        begin_run(track, cost, run, bound_ns / 2 - batch_ns - cost);
         return false;
     }
     track->granted = kernels_so_far(track);
@@ -241,6 +268,7 @@ static bool turn(CUstream stream, const void *key)
     if (!bound || (gate_slot && gate_slot->depth)) {
         return false; /* the driver calls itself, inside our gate */
     }
+    end_run();
     struct track *track = enter(stream);
     here->bound_ns = bound;
     if (!track) {

@@ -3,17 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simgpu/captures.h"
 #include "simgpu/graph.h"
 #include "simgpu/resize.h"
 
-/* Of all captures: what they are, who takes part, and whether they are still valid. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_capture *open_captures;
-static unsigned open_count; /* read without the lock where none is the common case */
-static uint64_t next_id = 1;
-static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-static int is_any_open(void) { return __atomic_load_n(&open_count, __ATOMIC_ACQUIRE) != 0; }
+struct sg_captures sg_captures = {.lock = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
 
 void sg_capture_unref(struct sg_capture *capture)
 {
@@ -32,24 +26,6 @@ static void hold(struct sg_capture *capture)
     __atomic_add_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL);
 }
 
-CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode)
-{
-    CUstreamCaptureMode before = thread_mode;
-    thread_mode = mode;
-    return before;
-}
-
-int sg_capture_uses(CUgraph graph)
-{
-    int found = 0;
-    pthread_mutex_lock(&lock);
-    for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
-        found |= capture->graph == graph;
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
     CUgraphNode *copy = count ? sg_resize(NULL, count * sizeof *copy) : NULL;
@@ -63,112 +39,9 @@ static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 
 void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     follow(stream, nodes, count);
-    pthread_mutex_unlock(&lock);
-}
-
-/* ---- what a capture does not allow ---- */
-
-static CUresult refuse(CUstream stream, CUresult why)
-{
-    if (stream->capture) {
-        stream->capture->invalid = 1;
-    }
-    return why;
-}
-
-CUresult sg_capture_refuse(CUstream stream, CUresult why)
-{
-    pthread_mutex_lock(&lock);
-    refuse(stream, why);
-    pthread_mutex_unlock(&lock);
-    return why;
-}
-
-CUresult sg_capture_check(CUstream stream)
-{
-    pthread_mutex_lock(&lock);
-    int invalid = stream->capture && stream->capture->invalid;
-    pthread_mutex_unlock(&lock);
-    return invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-}
-
-CUresult sg_capture_forbids(void)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (!is_any_open() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
-        return CUDA_SUCCESS;
-    }
-    pthread_mutex_lock(&lock);
-    for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
-        int own = pthread_equal(capture->thread, pthread_self()) &&
-                  capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        int any = thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                  capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-        if (own || any) {
-            capture->invalid = 1;
-            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return result;
-}
-
-/* With the lock held: whether one of its streams is of this context, and (if only such count) blocking. */
-static int touches(const struct sg_capture *capture, CUcontext context, int only_blocking)
-{
-    for (CUstream member = capture->members; member; member = member->next_member) {
-        if (member->context == context &&
-            !(only_blocking && member->flags & CU_STREAM_NON_BLOCKING)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static int conflicts(CUcontext context, int only_blocking, int invalidate)
-{
-    int found = 0;
-    if (!is_any_open()) {
-        return 0;
-    }
-    pthread_mutex_lock(&lock);
-    for (struct sg_capture *capture = open_captures; capture; capture = capture->next) {
-        if (touches(capture, context, only_blocking)) {
-            capture->invalid |= invalidate;
-            found = 1;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-CUresult sg_capture_forbids_context(CUcontext context)
-{
-    return conflicts(context, 0, 1) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
-}
-
-CUresult sg_capture_forbids_legacy(CUstream stream)
-{
-    return stream->legacy && conflicts(stream->context, 1, 1) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-                                                              : CUDA_SUCCESS;
-}
-
-int sg_capture_blocks_legacy(CUstream stream)
-{
-    return stream->legacy && conflicts(stream->context, 1, 0);
-}
-
-CUresult sg_capture_forbids_record(const struct sg_record *record)
-{
-    if (!record->capture) {
-        return sg_capture_forbids();
-    }
-    pthread_mutex_lock(&lock);
-    record->capture->invalid = 1;
-    pthread_mutex_unlock(&lock);
-    return CUDA_ERROR_CAPTURED_EVENT;
+    pthread_mutex_unlock(&sg_captures.lock);
 }
 
 /* ---- what is captured ---- */
@@ -200,10 +73,13 @@ static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
     case SG_OP_HOST:
         *type = CU_GRAPH_NODE_TYPE_HOST;
         return 1;
-    case SG_OP_RECORD:
+    case SG_OP_EVENT_RECORD:
         *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
         return 1;
-    case SG_OP_VALUE:
+    case SG_OP_EVENT_WAIT:
+        *type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+        return 1;
+    case SG_OP_VALUES:
         *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
         return 1;
     case SG_OP_GRAPH:
@@ -216,29 +92,35 @@ static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
 
 CUresult sg_capture_op(CUstream stream, struct sg_op *op)
 {
-    CUgraphNodeType type;
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     CUresult result = CUDA_SUCCESS;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     struct sg_capture *capture = stream->capture;
     if (!capture || capture->invalid) { /* without one, another thread ended it just now */
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (!node_type_of(op->kind, &type)) {
-        result = refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        result = sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     if (result) {
         sg_op_free(op);
     } else {
-        CUgraphNode node =
-            sg_graph_add(capture->graph, type, op, stream->captured, stream->captured_count);
+        CUgraph child = op->kind == SG_OP_GRAPH ? sg_graph_exec_copy(op->graph.exec) : NULL;
+        CUgraphNode node = sg_graph_add(capture->graph, type, child ? NULL : op, stream->captured,
+                                        stream->captured_count);
+        if (child) { /* what is launched becomes a part */
+            child->owned = 1;
+            node->child = child;
+            sg_op_free(op);
+        }
         follow(stream, &node, 1);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_captures.lock);
     return result;
 }
 
 CUresult sg_capture_record(CUstream stream, struct sg_record *record)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     if (stream->capture) {
         hold(stream->capture);
         record->capture = stream->capture;
@@ -249,7 +131,7 @@ CUresult sg_capture_record(CUstream stream, struct sg_record *record)
             memcpy(record->nodes, stream->captured, record->node_count * sizeof *record->nodes);
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_captures.lock);
     sg_record_unref(record);
     return CUDA_SUCCESS;
 }
@@ -294,7 +176,7 @@ static CUresult wait_for(CUstream stream, struct sg_record *record)
     }
     if (!theirs || !theirs->open) {
         /* What was recorded outside is not there when the graph is launched. */
-        return stream->capture ? refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
+        return stream->capture ? sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
                                : CUDA_ERROR_INVALID_VALUE;
     }
     if (stream->legacy) {
@@ -303,7 +185,7 @@ static CUresult wait_for(CUstream stream, struct sg_record *record)
     }
     if (stream->capture && stream->capture != theirs) {
         theirs->invalid = 1;
-        return refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+        return sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_MERGE);
     }
     if (theirs->invalid) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -317,9 +199,9 @@ static CUresult wait_for(CUstream stream, struct sg_record *record)
 
 CUresult sg_capture_wait(CUstream stream, struct sg_record *record)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     CUresult result = wait_for(stream, record);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_captures.lock);
     return result;
 }
 
@@ -345,10 +227,10 @@ static void close_capture(struct sg_capture *capture)
     while (capture->members) {
         leave(capture->members);
     }
-    for (struct sg_capture **at = &open_captures; *at; at = &(*at)->next) {
+    for (struct sg_capture **at = &sg_captures.open; *at; at = &(*at)->next) {
         if (*at == capture) {
             *at = capture->next;
-            __atomic_sub_fetch(&open_count, 1, __ATOMIC_RELEASE);
+            __atomic_sub_fetch(&sg_captures.count, 1, __ATOMIC_RELEASE);
             break;
         }
     }
@@ -368,7 +250,7 @@ static void let_loose(struct sg_capture *capture, CUstream stream)
 
 void sg_capture_abandon(CUstream stream)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     struct sg_capture *capture = stream->capture;
     if (capture && capture->origin == stream) {
         hold(capture);
@@ -379,7 +261,7 @@ void sg_capture_abandon(CUstream stream)
         let_loose(capture, stream);
         leave(stream);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_captures.lock);
 }
 
 CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nodes, size_t count,
@@ -389,9 +271,9 @@ CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nod
     if (!capture) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     if (stream->capture) {
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&sg_captures.lock);
         free(capture);
         return CUDA_ERROR_ILLEGAL_STATE;
     }
@@ -403,11 +285,11 @@ CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nod
     capture->thread = pthread_self();
     join(stream, capture);
     follow(stream, nodes, count);
-    capture->id = next_id++;
-    capture->next = open_captures;
-    open_captures = capture;
-    __atomic_add_fetch(&open_count, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
+    capture->id = sg_captures.next_id++;
+    capture->next = sg_captures.open;
+    sg_captures.open = capture;
+    __atomic_add_fetch(&sg_captures.count, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&sg_captures.lock);
     return CUDA_SUCCESS;
 }
 
@@ -434,7 +316,7 @@ static CUresult end(CUstream stream, CUgraph *out)
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     if (capture->origin != stream) {
-        return refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+        return sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         !pthread_equal(capture->thread, pthread_self())) {
@@ -462,8 +344,8 @@ static CUresult end(CUstream stream, CUgraph *out)
 
 CUresult sg_capture_end(CUstream stream, CUgraph *out)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_captures.lock);
     CUresult result = end(stream, out);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_captures.lock);
     return result;
 }

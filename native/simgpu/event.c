@@ -77,6 +77,14 @@ struct sg_record *sg_event_new_record(CUevent event, CUstream stream)
     return record;
 }
 
+/* What does not stand for a place in the capture, but is done when its graph runs. */
+static CUresult capture_node(CUstream stream, CUevent event, enum sg_op_kind kind)
+{
+    struct sg_op *op = sg_op_new(kind);
+    op->event = event;
+    return sg_submit(stream, op);
+}
+
 CUresult cuEventRecord(CUevent event, CUstream handle)
 {
     return cuEventRecordWithFlags(event, handle, CU_EVENT_RECORD_DEFAULT);
@@ -94,11 +102,14 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int fla
         return CUDA_ERROR_INVALID_HANDLE;
     }
     SG_TRY(sg_capture_check(stream));
+    if (stream->capture && flags & CU_EVENT_RECORD_EXTERNAL) {
+        return capture_node(stream, event, SG_OP_EVENT_RECORD);
+    }
     struct sg_record *record = sg_event_new_record(event, stream);
     if (!record) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) {
+    if (stream->capture) {
         return sg_capture_record(stream, record); /* takes the reference */
     }
     struct sg_op *op = sg_op_new(SG_OP_RECORD);
@@ -114,6 +125,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     }
     SG_TRY(sg_stream_of(handle, &stream));
+    if (stream->capture && flags & CU_EVENT_WAIT_EXTERNAL) {
+        SG_TRY(sg_capture_check(stream));
+        return capture_node(stream, event, SG_OP_EVENT_WAIT);
+    }
     struct sg_record *record = sg_event_record_of(event);
     CUresult result = CUDA_SUCCESS;
     if (!record) {
@@ -156,7 +171,7 @@ static CUresult ask(CUevent event, int wait)
         return result;
     }
     if (wait && record->number != UINT64_MAX) {
-        sg_stream_wait(record->stream, record->number);
+        sg_record_wait(record);
         sg_pools_synchronised();
     } else if (!sg_stream_done(record->stream, record->number)) {
         result = CUDA_ERROR_NOT_READY;

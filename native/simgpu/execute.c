@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "simgpu/address.h"
-#include "simgpu/graph.h"
+#include "simgpu/condition.h"
 #include "simgpu/guard.h"
 #include "simgpu/managed.h"
 #include "simgpu/memory.h"
@@ -109,6 +109,7 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
         struct body body = {kernel, &launch->shape, params};
         void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
         launch->shape.shared = shared;
+        launch->shape.set_conditional = sg_condition_set;
         uint64_t start = sg_now_ns();
         guarded(stream, run_body, &body);
         duration = sg_now_ns() - start;
@@ -235,48 +236,67 @@ static void execute_set(struct sg_set *set, CUstream stream, uint64_t ready_ns)
                                     sg_profile_of(gpu)->memory_bytes_per_s));
 }
 
-/* ---- waiting for a word in memory ---- */
+/* ---- words in memory ---- */
 
-static void use_value(void *argument)
+struct word {
+    const CUstreamBatchMemOpParams *item;
+    int done;
+};
+
+static int is_met(uint64_t now, uint64_t wanted, unsigned flags, int wide)
 {
-    struct sg_value *value = argument;
-    if (value->write && value->wide) {
-        __atomic_store_n((uint64_t *)(uintptr_t)value->address, value->value, __ATOMIC_RELEASE);
-    } else if (value->write) {
-        __atomic_store_n((uint32_t *)(uintptr_t)value->address, (uint32_t)value->value,
-                         __ATOMIC_RELEASE);
-    }
-    if (value->write) {
-        return;
-    }
-    uint64_t now = value->wide
-                       ? __atomic_load_n((uint64_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE)
-                       : __atomic_load_n((uint32_t *)(uintptr_t)value->address, __ATOMIC_ACQUIRE);
-    switch (value->flags & 3) {
+    switch (flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* in a circle, as the API says */
-        value->write = value->wide ? (int64_t)(now - value->value) >= 0
-                                   : (int32_t)((uint32_t)now - (uint32_t)value->value) >= 0;
-        break;
+        return wide ? (int64_t)(now - wanted) >= 0
+                    : (int32_t)((uint32_t)now - (uint32_t)wanted) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
-        value->write = value->wide ? now == value->value : (uint32_t)now == (uint32_t)value->value;
-        break;
+        return wide ? now == wanted : (uint32_t)now == (uint32_t)wanted;
     case CU_STREAM_WAIT_VALUE_AND:
-        value->write = (now & value->value) != 0;
-        break;
+        return (now & wanted) != 0;
     default:
-        value->write = ~(now | value->value) != 0;
+        return (wide ? ~(now | wanted) : (uint32_t)~(now | wanted)) != 0;
     }
 }
 
-static void execute_value(struct sg_value value, CUstream stream)
+static void use_word(void *argument)
 {
-    /* A wait that came true turns `write` on: that ends the loop. */
-    do {
-        guarded(stream, use_value, &value);
-        if (!value.write) {
-            sg_sleep_until(sg_now_ns() + POLL_NS);
+    struct word *word = argument;
+    const struct CUstreamMemOpValueParams_moiety *value = &word->item->waitValue;
+    uint64_t *wide = (uint64_t *)(uintptr_t)value->address;
+    uint32_t *narrow = (uint32_t *)(uintptr_t)value->address;
+    word->done = 1;
+    switch (word->item->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        __atomic_store_n(narrow, value->value, __ATOMIC_RELEASE);
+        return;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        __atomic_store_n(wide, value->value64, __ATOMIC_RELEASE);
+        return;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        word->done =
+            is_met(__atomic_load_n(narrow, __ATOMIC_ACQUIRE), value->value, value->flags, 0);
+        return;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        word->done =
+            is_met(__atomic_load_n(wide, __ATOMIC_ACQUIRE), value->value64, value->flags, 1);
+        return;
+    default:
+        return;
+    }
+}
+
+static void execute_values(const struct sg_values *values, CUstream stream)
+{
+    CUcontext context = stream->context;
+    for (unsigned i = 0; i < values->count; i++) {
+        struct word word = {&values->items[i], 0};
+        while (!word.done && !context->broken && !context->destroyed) {
+            guarded(stream, use_word, &word);
+            if (!word.done) {
+                sg_sleep_until(sg_now_ns() + POLL_NS);
+            }
         }
-    } while (!value.write && !stream->context->broken && !stream->context->destroyed);
+    }
     stream->end_ns = sg_now_ns();
 }
 
@@ -287,6 +307,8 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     case SG_OP_GRAPH_ALLOC: /* done at the launch */
     case SG_OP_GRAPH_FREE:
     case SG_OP_WAIT:
+    case SG_OP_EVENT_RECORD: /* done where a graph is carried out */
+    case SG_OP_EVENT_WAIT:   /* done at the launch */
         break;
     case SG_OP_KERNEL:
         sg_managed_arm(stream->context->gpu);
@@ -315,11 +337,14 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     case SG_OP_RECORD:
         op->record->time_ns = ready_ns; /* that we look at it later costs the GPU nothing */
         break;
-    case SG_OP_VALUE:
-        execute_value(op->value, stream);
+    case SG_OP_VALUES:
+        execute_values(&op->values, stream);
         break;
     case SG_OP_GRAPH:
-        sg_graph_execute(op->graph, stream, ready_ns);
+        sg_graph_execute(&op->graph, stream, ready_ns);
+        break;
+    case SG_OP_CONDITION:
+        sg_condition_run(op->condition, stream);
         break;
     case SG_OP_FREE:
         sg_memory_free(op->address);

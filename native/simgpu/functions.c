@@ -90,6 +90,9 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = function->max_dynamic_shared ? function->max_dynamic_shared : 49152;
         break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        *value = function->has_large_clusters;
+        break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = -1;
         break;
@@ -110,6 +113,8 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
             return CUDA_ERROR_INVALID_VALUE;
         }
         function->max_dynamic_shared = value;
+    } else if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+        function->has_large_clusters = value != 0;
     }
     return CUDA_SUCCESS;
 }
@@ -154,67 +159,3 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 }
 
 CUresult cuFuncLoad(CUfunction function) { return find(function); }
-
-/* ---- occupancy: by threads alone ---- */
-
-static int blocks_per_multiprocessor(int block)
-{
-    const struct sg_profile *profile = sg_profile_of(sg_context_current()->gpu);
-    int blocks = block > 0 ? (int)profile->threads_per_multiprocessor / block : 0;
-    return blocks > (int)profile->blocks_per_multiprocessor
-               ? (int)profile->blocks_per_multiprocessor
-               : blocks;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
-                                                              int block, size_t shared,
-                                                              unsigned int flags)
-{
-    SG_CONTEXT(context);
-    SG_TRY(find(function));
-    if (!blocks || block <= 0 || flags > 1) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *blocks = shared > sg_profile_of(context->gpu)->shared_per_multiprocessor
-                  ? 0
-                  : blocks_per_multiprocessor(block);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block,
-                                                     size_t shared)
-{
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, shared, 0);
-}
-
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
-                                                   CUoccupancyB2DSize shared_of, size_t shared,
-                                                   int limit, unsigned int flags)
-{
-    SG_CONTEXT(context);
-    (void)shared_of, (void)shared, (void)flags;
-    SG_TRY(find(function));
-    *block = limit > 0 && limit < 1024 ? limit : 1024;
-    *grid = (int)sg_profile_of(context->gpu)->multiprocessors * blocks_per_multiprocessor(*block);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
-                                          CUoccupancyB2DSize shared_of, size_t shared, int limit)
-{
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared,
-                                                     limit, 0);
-}
-
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
-                                                 int block)
-{
-    SG_CONTEXT(context);
-    (void)block;
-    SG_TRY(find(function));
-    if (blocks <= 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *bytes = sg_profile_of(context->gpu)->shared_per_multiprocessor / (unsigned)blocks;
-    return CUDA_SUCCESS;
-}

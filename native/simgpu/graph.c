@@ -3,7 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simgpu/condition.h"
 #include "simgpu/graph_memory.h"
+#include "simgpu/resize.h"
+
+static unsigned last_id;
 
 CUgraph sg_graph_new(void)
 {
@@ -12,6 +16,7 @@ CUgraph sg_graph_new(void)
         abort();
     }
     graph->last = &graph->first;
+    graph->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     sg_handle_add(graph, SG_GRAPH);
     return graph;
 }
@@ -49,12 +54,17 @@ static void free_node(CUgraphNode node)
         sg_graph_free(node->child);
     }
     free(node->depends);
+    free(node->edges);
+    free(node->given);
+    free(node->params);
     free(node);
 }
 
 void sg_graph_free(CUgraph graph)
 {
     sg_handle_remove(graph, SG_GRAPH);
+    sg_conditions_forget(graph);
+    sg_graph_let_go(graph);
     for (CUgraphNode node = graph->first, next; node; node = next) {
         next = node->next;
         free_node(node);
@@ -88,8 +98,11 @@ int sg_graph_unlink(CUgraphNode from, CUgraphNode to)
 {
     for (size_t i = 0; i < to->depend_count; i++) {
         if (to->depends[i] == from) {
-            memmove(&to->depends[i], &to->depends[i + 1],
-                    (--to->depend_count - i) * sizeof *to->depends);
+            size_t behind = --to->depend_count - i;
+            memmove(&to->depends[i], &to->depends[i + 1], behind * sizeof *to->depends);
+            if (to->edges) {
+                memmove(&to->edges[i], &to->edges[i + 1], behind * sizeof *to->edges);
+            }
             return 1;
         }
     }
@@ -124,19 +137,32 @@ CUgraphNode sg_graph_copy_of(CUgraph copy, CUgraphNode node)
     return NULL;
 }
 
+static void *copied(const void *from, size_t bytes)
+{
+    void *copy = from && bytes ? sg_resize(NULL, bytes) : NULL;
+    return copy ? memcpy(copy, from, bytes) : NULL;
+}
+
 CUgraph sg_graph_copy(CUgraph graph)
 {
     CUgraph copy = sg_graph_new();
+    sg_graph_hold_as(copy, graph);
     for (CUgraphNode node = graph->first; node; node = node->next) {
         CUgraphNode made =
             sg_graph_add(copy, node->type, node->op ? sg_op_copy(node->op) : NULL, NULL, 0);
         made->origin = node;
-        made->child = node->child ? sg_graph_copy(node->child) : NULL;
+        made->disabled = node->disabled;
+        if (node->child) {
+            made->child = sg_graph_copy(node->child);
+            made->child->owned = 1;
+        }
+        made->given = copied(node->given, sizeof *node->given);
     }
     for (CUgraphNode node = graph->first; node; node = node->next) {
         CUgraphNode made = sg_graph_copy_of(copy, node);
         made->depend_count = node->depend_count;
-        made->depends = malloc((node->depend_count + 1) * sizeof *made->depends);
+        made->depends = sg_resize(NULL, (node->depend_count + 1) * sizeof *made->depends);
+        made->edges = copied(node->edges, node->depend_count * sizeof *node->edges);
         for (size_t i = 0; i < node->depend_count; i++) {
             made->depends[i] = sg_graph_copy_of(copy, node->depends[i]);
         }
@@ -175,7 +201,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 CUresult cuGraphClone(CUgraph *out, CUgraph graph)
 {
     SG_TRY(find(graph));
-    if (sg_graph_has_memory(graph)) {
+    if (sg_graph_has_memory(graph) || sg_graph_has_conditions(graph)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     *out = sg_graph_copy(graph);
@@ -191,17 +217,14 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode node, CUgraph copy
 
 /* Fills an array of the size that the caller said, and says how many there are. */
 struct listing {
-    CUgraphNode *nodes, *others;
+    CUgraphNode *nodes;
     size_t room, found;
 };
 
-static void list(struct listing *listing, CUgraphNode node, CUgraphNode other)
+static void list(struct listing *listing, CUgraphNode node)
 {
     if (listing->found < listing->room && listing->nodes) {
         listing->nodes[listing->found] = node;
-    }
-    if (listing->found < listing->room && listing->others) {
-        listing->others[listing->found] = other;
     }
     listing->found++;
 }
@@ -218,9 +241,9 @@ static CUresult listed(struct listing *listing, size_t *count)
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     SG_TRY(find(graph));
-    struct listing listing = {nodes, NULL, *count, 0};
+    struct listing listing = {nodes, *count, 0};
     for (CUgraphNode node = graph->first; node; node = node->next) {
-        list(&listing, node, NULL);
+        list(&listing, node);
     }
     return listed(&listing, count);
 }
@@ -228,32 +251,21 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     SG_TRY(find(graph));
-    struct listing listing = {nodes, NULL, *count, 0};
+    struct listing listing = {nodes, *count, 0};
     for (CUgraphNode node = graph->first; node; node = node->next) {
         if (node->depend_count == 0) {
-            list(&listing, node, NULL);
+            list(&listing, node);
         }
     }
     return listed(&listing, count);
 }
 
-CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+CUresult cuGraphGetId(CUgraph graph, unsigned int *id)
 {
     SG_TRY(find(graph));
-    struct listing listing = {from, to, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next) {
-        for (size_t i = 0; i < node->depend_count; i++) {
-            list(&listing, node->depends[i], node);
-        }
+    if (!id) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return listed(&listing, count);
-}
-
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-                            CUgraphEdgeData *data, size_t *count)
-{
-    if (data) {
-        memset(data, 0, *count * sizeof *data);
-    }
-    return cuGraphGetEdges(graph, from, to, count);
+    *id = graph->id;
+    return CUDA_SUCCESS;
 }

@@ -26,6 +26,8 @@ struct simgpu_launch {
     uint32_t grid[3], block[3];
     uint32_t shared_bytes;
     void *shared; /* dynamic shared memory, the same for all blocks of the launch */
+    /* Inside a graph: what its conditional nodes look at (CUgraphConditionalHandle). */
+    void (*set_conditional)(uint64_t handle, unsigned value);
 };
 
 struct simgpu_kernel {

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/graph.h"
+#include "simgpu/condition.h"
+#include "simgpu/event.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
 
@@ -12,42 +13,15 @@ struct CUgraphExec_st {
     int refs;
     pthread_mutex_t running; /* a graph runs once at a time */
     CUgraph graph;           /* a copy of its own */
-    CUgraphNode *order;
-    size_t count;
+    struct sg_order order;
     cuuint64_t flags;
     int claims; /* the memory that its nodes allocate */
 };
 
-/* What a node depends on comes before it; a child graph stands in its parent's place. -1: a circle. */
-static int put_in_order(CUgraphNode node, CUgraphNode **order, size_t *count)
-{
-    if (node->mark == 2) {
-        return 0;
-    }
-    if (node->mark == 1) {
-        return -1;
-    }
-    node->mark = 1;
-    for (size_t i = 0; i < node->depend_count; i++) {
-        if (put_in_order(node->depends[i], order, count) != 0) {
-            return -1;
-        }
-    }
-    for (CUgraphNode inner = node->child ? node->child->first : NULL; inner; inner = inner->next) {
-        if (put_in_order(inner, order, count) != 0) {
-            return -1;
-        }
-    }
-    node->mark = 2;
-    *order = sg_resize(*order, (*count + 1) * sizeof **order);
-    (*order)[(*count)++] = node;
-    return 0;
-}
-
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
 {
     SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15) {
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15 || !sg_conditions_are_used(graph)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUgraphExec exec = calloc(1, sizeof *exec);
@@ -58,13 +32,11 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
     exec->flags = flags;
     exec->graph = sg_graph_copy(graph);
     pthread_mutex_init(&exec->running, NULL);
-    for (CUgraphNode node = exec->graph->first; node; node = node->next) {
-        if (put_in_order(node, &exec->order, &exec->count) != 0) {
-            sg_graph_exec_unref(exec);
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    if (sg_order_make(&exec->order, exec->graph) != 0) {
+        sg_graph_exec_unref(exec);
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult claimed = sg_graph_memory_claim(exec->order, exec->count);
+    CUresult claimed = sg_graph_memory_claim(exec->order.nodes, exec->order.count);
     if (claimed) {
         sg_graph_exec_unref(exec);
         return claimed;
@@ -83,44 +55,43 @@ void sg_graph_exec_unref(CUgraphExec exec)
         return;
     }
     if (exec->claims) {
-        sg_graph_memory_disclaim(exec->order, exec->count);
+        sg_graph_memory_disclaim(exec->order.nodes, exec->order.count);
     }
     sg_graph_free(exec->graph);
-    free(exec->order);
+    sg_order_free(&exec->order);
     free(exec);
 }
 
 void sg_graph_count(CUgraphExec exec)
 {
     sg_count(SG_GRAPH_LAUNCHED, 0);
-    for (size_t i = 0; i < exec->count; i++) {
-        if (exec->order[i]->op && !exec->order[i]->disabled) {
-            sg_op_count(exec->order[i]->op);
+    for (size_t i = 0; i < exec->order.count; i++) {
+        if (exec->order.nodes[i]->op && !exec->order.nodes[i]->disabled) {
+            sg_op_count(exec->order.nodes[i]->op);
         }
     }
 }
 
-void sg_graph_execute(CUgraphExec exec, CUstream stream, uint64_t ready_ns)
+void sg_graph_execute(const struct sg_graph_launch *launch, CUstream stream, uint64_t ready_ns)
 {
+    CUgraphExec exec = launch->exec;
     stream->end_ns = ready_ns;
     pthread_mutex_lock(&exec->running);
-    for (size_t i = 0; i < exec->count && !stream->context->broken; i++) {
-        struct sg_op *op = exec->order[i]->op;
-        if (!op || exec->order[i]->disabled) {
-            continue;
-        }
-        sg_op_execute(op, stream, stream->end_ns);
-        if (op->kind == SG_OP_RECORD) {
-            op->record->number = 0; /* done: its stream is the launch's, which is here */
+    for (size_t i = 0; i < exec->order.count; i++) {
+        if (exec->order.nodes[i]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+            sg_condition_begin(exec->order.nodes[i]->op->condition);
         }
     }
+    sg_order_run(&exec->order, stream, launch->records, launch->record_count);
     pthread_mutex_unlock(&exec->running);
 }
 
 CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node)
 {
-    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_graph_copy_of(exec->graph, node) : NULL;
+    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_order_find(&exec->order, node) : NULL;
 }
+
+CUgraph sg_graph_exec_copy(CUgraphExec exec) { return sg_graph_copy(exec->graph); }
 
 static CUresult find(CUgraphExec exec)
 {
@@ -159,8 +130,42 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
     }
     CUresult result = instantiate(out, graph, params->flags);
     params->hErrNode_out = NULL;
-    params->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    params->result_out = !result ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                         : sg_handle_is(graph, SG_GRAPH) && !sg_conditions_are_used(graph)
+                             ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
+                             : CUDA_GRAPH_INSTANTIATE_ERROR;
     return result;
+}
+
+/* What the launch waits for, and the places that the events stand for from now on. */
+static void prepare_events(struct sg_op *launch, CUstream stream)
+{
+    const struct sg_order *order = &launch->graph.exec->order;
+    for (size_t i = 0; i < order->count; i++) {
+        const struct sg_op *op = order->nodes[i]->op;
+        struct sg_record *record = op && op->kind == SG_OP_EVENT_WAIT &&
+                                           !order->nodes[i]->disabled &&
+                                           sg_handle_is(op->event, SG_EVENT)
+                                       ? sg_event_record_of(op->event)
+                                       : NULL;
+        if (record && !record->capture && record->stream != stream &&
+            !sg_stream_done(record->stream, record->number)) {
+            sg_op_wait_for(launch, record->stream, record->number);
+        }
+        sg_record_unref(record);
+    }
+    for (size_t i = 0; i < order->count; i++) {
+        const struct sg_op *op = order->nodes[i]->op;
+        if (op && op->kind == SG_OP_EVENT_RECORD) {
+            struct sg_graph_launch *graph = &launch->graph;
+            graph->records =
+                sg_resize(graph->records, (graph->record_count + 1) * sizeof *graph->records);
+            graph->records[graph->record_count++] =
+                !order->nodes[i]->disabled && sg_handle_is(op->event, SG_EVENT)
+                    ? sg_event_new_record(op->event, stream)
+                    : NULL;
+        }
+    }
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
@@ -170,14 +175,18 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
     SG_TRY(sg_stream_of(handle, &stream));
     int captures = stream->capture != NULL;
     if (!captures) {
-        SG_TRY(sg_graph_memory_back(exec->order, exec->count, (exec->flags & AUTO_FREE) != 0));
+        SG_TRY(sg_graph_memory_back(exec->order.nodes, exec->order.count,
+                                    (exec->flags & AUTO_FREE) != 0));
     }
     struct sg_op *op = sg_op_new(SG_OP_GRAPH);
     sg_graph_exec_ref(exec);
-    op->graph = exec;
+    op->graph.exec = exec;
+    if (!captures) {
+        prepare_events(op, stream);
+    }
     SG_TRY(sg_submit(stream, op));
     if (!captures) {
-        sg_graph_memory_launched(exec->order, exec->count, stream);
+        sg_graph_memory_launched(exec->order.nodes, exec->order.count, stream);
     }
     return CUDA_SUCCESS;
 }
@@ -186,7 +195,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
     SG_TRY(find(exec));
     SG_TRY(sg_stream_of(stream, &stream));
-    return sg_graph_memory_back(exec->order, exec->count, 1);
+    return sg_graph_memory_back(exec->order.nodes, exec->order.count, 1);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
@@ -195,9 +204,19 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     sg_handle_remove(exec, SG_GRAPH_EXEC);
     if (exec->claims) { /* a launch may still keep it */
         exec->claims = 0;
-        sg_graph_memory_disclaim(exec->order, exec->count);
+        sg_graph_memory_disclaim(exec->order.nodes, exec->order.count);
     }
     sg_graph_exec_unref(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecGetId(CUgraphExec exec, unsigned int *id)
+{
+    SG_TRY(find(exec));
+    if (!id) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *id = exec->graph->id;
     return CUDA_SUCCESS;
 }
 
@@ -206,6 +225,41 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
     SG_TRY(find(exec));
     *flags = exec->flags;
     return CUDA_SUCCESS;
+}
+
+/* Whether what is launchable may be made to do what the other does; if not, which node is why. */
+static CUgraphExecUpdateResult compare(const struct sg_order *now, const struct sg_order *next,
+                                       CUgraphExecUpdateResultInfo *info)
+{
+    if (now->count != next->count) {
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    }
+    for (size_t i = 0; i < now->count; i++) {
+        CUgraphNode old = now->nodes[i];
+        CUgraphNode fresh = next->nodes[i];
+        info->errorNode = fresh->origin;
+        if (old->type != fresh->type) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        }
+        if (old->depend_count != fresh->depend_count) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        }
+        if (old->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+            old->op->copy.direction != fresh->op->copy.direction) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        }
+    }
+    info->errorNode = NULL;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* The nodes that the program knows are those of the graph that was made launchable first. */
+static void take_over(const struct sg_order *now, const struct sg_order *next)
+{
+    for (size_t i = 0; i < now->count; i++) {
+        next->nodes[i]->origin = now->nodes[i]->origin;
+        next->nodes[i]->disabled = now->nodes[i]->disabled;
+    }
 }
 
 /* The new graph must have the same form; its parameters are taken over. */
@@ -219,15 +273,12 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     memset(info, 0, sizeof *info);
     SG_TRY(instantiate(&fresh, graph, exec->flags));
     sg_handle_remove(fresh, SG_GRAPH_EXEC);
-    int same = fresh->count == exec->count;
-    for (size_t i = 0; same && i < exec->count; i++) {
-        same = fresh->order[i]->type == exec->order[i]->type &&
-               fresh->order[i]->depend_count == exec->order[i]->depend_count;
-    }
-    if (same) {
+    info->result = compare(&exec->order, &fresh->order, info);
+    if (info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+        take_over(&exec->order, &fresh->order);
         pthread_mutex_lock(&exec->running);
         CUgraph old_graph = exec->graph;
-        CUgraphNode *old_order = exec->order;
+        struct sg_order old_order = exec->order;
         exec->graph = fresh->graph;
         exec->order = fresh->order;
         fresh->graph = old_graph;
@@ -235,9 +286,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
         pthread_mutex_unlock(&exec->running);
     }
     sg_graph_exec_unref(fresh);
-    info->result =
-        same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    return info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
@@ -252,4 +302,32 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
         *result = info.result;
     }
     return updated;
+}
+
+/* ---- single nodes of them ---- */
+
+static CUresult enabled(CUgraphExec exec, CUgraphNode node, unsigned *get, const unsigned *set)
+{
+    SG_ENTER();
+    CUgraphNode own = sg_graph_exec_node(exec, node);
+    if (!own) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (set) {
+        own->disabled = !*set;
+    }
+    if (get) {
+        *get = !own->disabled;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int is)
+{
+    return enabled(exec, node, NULL, &is);
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *is)
+{
+    return enabled(exec, node, is, NULL);
 }

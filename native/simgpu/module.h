@@ -32,6 +32,7 @@ struct CUfunc_st {
     uint32_t offset[SIMGPU_PARAMS_MAX];
     uint32_t params_bytes;
     int max_dynamic_shared;
+    int has_large_clusters; /* more than what runs on any card that has clusters */
 };
 
 CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context);

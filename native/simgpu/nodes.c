@@ -1,11 +1,10 @@
-/* The entry points about single nodes of graphs. */
+/* The entry points that add nodes to graphs, and ask what they are. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/address.h"
-#include "simgpu/graph.h"
+#include "simgpu/condition.h"
 #include "simgpu/graph_memory.h"
-#include "simgpu/launch.h"
+#include "simgpu/node_ops.h"
 #include "simgpu/resize.h"
 
 static CUresult find(CUgraphNode node)
@@ -14,7 +13,7 @@ static CUresult find(CUgraphNode node)
     return sg_handle_is(node, SG_GRAPH_NODE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult check(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
+CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
 {
     SG_ENTER();
     if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends)) {
@@ -28,101 +27,77 @@ static CUresult check(CUgraphNode *out, CUgraph graph, const CUgraphNode *depend
     return CUDA_SUCCESS;
 }
 
-/* ---- adding ---- */
-
-static CUresult kernel_op(struct sg_op **out, const CUDA_KERNEL_NODE_PARAMS_v1 *p, CUkernel kernel)
-{
-    CUfunction function = p->func ? p->func : (CUfunction)(void *)kernel;
-    return sg_launch_op(out, function, (unsigned[3]){p->gridDimX, p->gridDimY, p->gridDimZ},
-                        (unsigned[3]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes,
-                        p->kernelParams, p->extra);
-}
-
-/* The newer form begins with the older one. */
-static CUresult kernel_op_v2(struct sg_op **out, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    CUDA_KERNEL_NODE_PARAMS_v1 first;
-    if (!params) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(&first, params, sizeof first);
-    return kernel_op(out, &first, params->kern);
-}
+/* With the work that `make` makes out of parameters. */
+#define ADD(kind, make)                                       \
+    do {                                                      \
+        struct sg_op *op;                                     \
+        SG_TRY(sg_graph_takes(out, graph, depends, count));   \
+        SG_TRY(make);                                         \
+        *out = sg_graph_add(graph, kind, op, depends, count); \
+    } while (0)
 
 CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                               size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-    struct sg_op *op;
-    SG_TRY(check(out, graph, depends, count));
-    if (!params) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SG_TRY(kernel_op(&op, params, NULL));
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_KERNEL, op, depends, count);
+    ADD(CU_GRAPH_NODE_TYPE_KERNEL, sg_kernel_node_op_v1(&op, params));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                                  size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    struct sg_op *op;
-    SG_TRY(check(out, graph, depends, count));
-    SG_TRY(kernel_op_v2(&op, params));
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_KERNEL, op, depends, count);
+    ADD(CU_GRAPH_NODE_TYPE_KERNEL, sg_kernel_node_op(&op, params));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                               size_t count, const CUDA_MEMCPY3D *params, CUcontext context)
 {
-    struct sg_op *op;
-    SG_TRY(check(out, graph, depends, count));
-    if (!params || !sg_handle_is(context, SG_CONTEXT_TYPE)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SG_TRY(sg_copy_op(&op, params, context->gpu));
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEMCPY, op, depends, count);
+    ADD(CU_GRAPH_NODE_TYPE_MEMCPY, sg_copy_node_op(&op, params, context));
+    sg_node_describe_copy(*out, params);
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
-                              size_t count, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS *params,
+                              CUcontext context)
 {
-    SG_TRY(check(out, graph, depends, count));
-    if (!p || !sg_handle_is(context, SG_CONTEXT_TYPE) || !p->width || !p->height ||
-        (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
-        !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sg_op *op = sg_op_new(SG_OP_SET);
-    op->set = (struct sg_set){.dst = p->dst,
-                              .width = p->width,
-                              .height = p->height,
-                              .pitch = p->pitch,
-                              .value = p->value,
-                              .element_bytes = p->elementSize};
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEMSET, op, depends, count);
+    ADD(CU_GRAPH_NODE_TYPE_MEMSET, sg_set_node_op(&op, params, context));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                             size_t count, const CUDA_HOST_NODE_PARAMS *params)
 {
-    SG_TRY(check(out, graph, depends, count));
-    if (!params || !params->fn) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sg_op *op = sg_op_new(SG_OP_HOST);
-    op->host.call = params->fn;
-    op->host.data = params->userData;
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_HOST, op, depends, count);
+    ADD(CU_GRAPH_NODE_TYPE_HOST, sg_host_node_op(&op, params));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                   size_t count, CUevent event)
+{
+    ADD(CU_GRAPH_NODE_TYPE_EVENT_RECORD, sg_event_node_op(&op, SG_OP_EVENT_RECORD, event));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                 size_t count, CUevent event)
+{
+    ADD(CU_GRAPH_NODE_TYPE_WAIT_EVENT, sg_event_node_op(&op, SG_OP_EVENT_WAIT, event));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                  size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    ADD(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, sg_values_node_op(&op, params));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                              size_t count)
 {
-    SG_TRY(check(out, graph, depends, count));
+    SG_TRY(sg_graph_takes(out, graph, depends, count));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_EMPTY, NULL, depends, count);
     return CUDA_SUCCESS;
 }
@@ -131,7 +106,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraph
                                   size_t count, CUgraph child)
 {
     CUgraph copy;
-    SG_TRY(check(out, graph, depends, count));
+    SG_TRY(sg_graph_takes(out, graph, depends, count));
     if (child == graph) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -145,120 +120,11 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraph
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
 {
     SG_TRY(find(node));
+    if (!out || !node->child) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = node->child;
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                        CUgraphNodeParams *p)
-{
-    if (!p) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    switch (p->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        return cuGraphAddKernelNode_v2(out, graph, depends, count, &p->kernel);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return cuGraphAddMemcpyNode(out, graph, depends, count, &p->memcpy.copyParams,
-                                    p->memcpy.copyCtx ? p->memcpy.copyCtx : sg_context_current());
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS set;
-        memcpy(&set, &p->memset, sizeof set); /* the newer form begins with the older one */
-        return cuGraphAddMemsetNode(out, graph, depends, count, &set,
-                                    p->memset.ctx ? p->memset.ctx : sg_context_current());
-    }
-    case CU_GRAPH_NODE_TYPE_HOST: {
-        CUDA_HOST_NODE_PARAMS host = {p->host.fn, p->host.userData};
-        return cuGraphAddHostNode(out, graph, depends, count, &host);
-    }
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        return cuGraphAddChildGraphNode(out, graph, depends, count, p->graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        return cuGraphAddEmptyNode(out, graph, depends, count);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        return cuGraphAddMemAllocNode(out, graph, depends, count, &p->alloc);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return cuGraphAddMemFreeNode(out, graph, depends, count, p->free.dptr);
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
-                           const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params)
-{
-    (void)data;
-    return cuGraphAddNode(out, graph, depends, count, params);
-}
-
-/* ---- changing ---- */
-
-static CUresult replace(CUgraphNode node, CUgraphNodeType type, struct sg_op *op)
-{
-    if (node->type != type) {
-        sg_op_free(op);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    sg_op_free(node->op);
-    node->op = op;
     return CUDA_SUCCESS;
-}
-
-CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-    struct sg_op *op;
-    SG_TRY(find(node));
-    if (!params) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SG_TRY(kernel_op(&op, params, NULL));
-    return replace(node, CU_GRAPH_NODE_TYPE_KERNEL, op);
-}
-
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    struct sg_op *op;
-    SG_TRY(find(node));
-    SG_TRY(kernel_op_v2(&op, params));
-    return replace(node, CU_GRAPH_NODE_TYPE_KERNEL, op);
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                        const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-    return cuGraphKernelNodeSetParams(sg_graph_exec_node(exec, node), params);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
-                                           const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return cuGraphKernelNodeSetParams_v2(sg_graph_exec_node(exec, node), params);
-}
-
-static CUresult enabled(CUgraphExec exec, CUgraphNode node, unsigned *get, const unsigned *set)
-{
-    SG_ENTER();
-    CUgraphNode own = sg_graph_exec_node(exec, node);
-    if (!own) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (set) {
-        own->disabled = !*set;
-    }
-    if (get) {
-        *get = !own->disabled;
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int is)
-{
-    return enabled(exec, node, NULL, &is);
-}
-
-CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *is)
-{
-    return enabled(exec, node, is, NULL);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode node)
@@ -271,49 +137,6 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        SG_TRY(find(from[i]));
-        SG_TRY(find(to[i]));
-        if (from[i]->graph != graph || to[i]->graph != graph) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        to[i]->depends =
-            sg_resize(to[i]->depends, (to[i]->depend_count + 1) * sizeof *to[i]->depends);
-        to[i]->depends[to[i]->depend_count++] = from[i];
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                   const CUgraphEdgeData *data, size_t count)
-{
-    (void)data;
-    return cuGraphAddDependencies(graph, from, to, count);
-}
-
-CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                   size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        SG_TRY(find(from[i]));
-        SG_TRY(find(to[i]));
-        if (to[i]->graph != graph || !sg_graph_unlink(from[i], to[i])) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                      const CUgraphEdgeData *data, size_t count)
-{
-    (void)data;
-    return cuGraphRemoveDependencies(graph, from, to, count);
-}
-
 /* ---- questions ---- */
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
@@ -323,52 +146,32 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+CUresult cuGraphNodeGetLocalId(CUgraphNode node, unsigned int *id)
 {
     SG_TRY(find(node));
-    for (size_t i = 0; nodes && i < *count; i++) {
-        nodes[i] = i < node->depend_count ? node->depends[i] : NULL;
+    if (!id) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!nodes || *count > node->depend_count) {
-        *count = node->depend_count;
-    }
+    *id = node->id;
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data,
-                                       size_t *count)
+CUresult cuGraphNodeGetToolsId(CUgraphNode node, unsigned long long *id)
 {
-    if (data) {
-        memset(data, 0, *count * sizeof *data);
-    }
-    return cuGraphNodeGetDependencies(node, nodes, count);
-}
-
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *count)
-{
-    size_t found = 0;
     SG_TRY(find(node));
-    for (CUgraphNode other = node->graph->first; other; other = other->next) {
-        for (size_t i = 0; i < other->depend_count; i++) {
-            if (other->depends[i] == node) {
-                if (nodes && found < *count) {
-                    nodes[found] = other;
-                }
-                found++;
-            }
-        }
+    if (!id) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!nodes || *count > found) {
-        *count = found;
-    }
+    *id = (unsigned long long)node->graph->id << 32 | node->id;
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
-                                         CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetContainingGraph(CUgraphNode node, CUgraph *graph)
 {
-    if (data) {
-        memset(data, 0, *count * sizeof *data);
+    SG_TRY(find(node));
+    if (!graph) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return cuGraphNodeGetDependentNodes(node, nodes, count);
+    *graph = node->graph;
+    return CUDA_SUCCESS;
 }

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
+#include "simgpu/condition.h"
 #include "simgpu/graph.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
+#include "simgpu/stream.h"
 
 struct sg_op *sg_op_new(enum sg_op_kind kind)
 {
@@ -18,6 +20,17 @@ struct sg_op *sg_op_new(enum sg_op_kind kind)
     return op;
 }
 
+static void *copied(const void *from, size_t bytes)
+{
+    void *copy = from && bytes ? malloc(bytes) : NULL;
+    if (copy) {
+        memcpy(copy, from, bytes);
+    } else if (from && bytes) {
+        abort(); /* as above */
+    }
+    return copy;
+}
+
 struct sg_op *sg_op_copy(const struct sg_op *op)
 {
     struct sg_op *copy = sg_op_new(op->kind);
@@ -25,9 +38,13 @@ struct sg_op *sg_op_copy(const struct sg_op *op)
     copy->next = NULL;
     copy->waits = NULL;
     copy->wait_count = 0;
-    if (op->kind == SG_OP_KERNEL && op->kernel.bytes) {
-        copy->kernel.values = malloc(op->kernel.bytes);
-        memcpy(copy->kernel.values, op->kernel.values, op->kernel.bytes);
+    if (op->kind == SG_OP_KERNEL) {
+        copy->kernel.values = copied(op->kernel.values, op->kernel.bytes);
+        copy->kernel.attributes = copied(op->kernel.attributes, sizeof *op->kernel.attributes);
+    } else if (op->kind == SG_OP_VALUES) {
+        copy->values.items = copied(op->values.items, op->values.count * sizeof *op->values.items);
+    } else if (op->kind == SG_OP_CONDITION) {
+        copy->condition = sg_condition_copy(op->condition);
     } else if (op->kind == SG_OP_COPY && op->copy.staged) {
         copy->copy.staged = malloc(op->copy.width);
         memcpy(copy->copy.staged, op->copy.staged, op->copy.width);
@@ -35,7 +52,9 @@ struct sg_op *sg_op_copy(const struct sg_op *op)
     } else if (op->kind == SG_OP_RECORD) {
         __atomic_add_fetch(&op->record->refs, 1, __ATOMIC_ACQ_REL);
     } else if (op->kind == SG_OP_GRAPH) {
-        sg_graph_exec_ref(op->graph);
+        sg_graph_exec_ref(op->graph.exec);
+        copy->graph.records = NULL;
+        copy->graph.record_count = 0;
     } else if (op->kind == SG_OP_GRAPH_ALLOC || op->kind == SG_OP_GRAPH_FREE) {
         sg_graph_memory_ref(op->memory);
     }
@@ -57,6 +76,25 @@ void sg_record_unref(struct sg_record *record)
     free(record);
 }
 
+void sg_record_done(struct sg_record *record)
+{
+    CUcontext context = record->stream->context;
+    pthread_mutex_lock(&context->lock);
+    record->number = 0;
+    pthread_cond_broadcast(&context->changed);
+    pthread_mutex_unlock(&context->lock);
+}
+
+void sg_record_wait(struct sg_record *record)
+{
+    CUcontext context = record->stream->context;
+    pthread_mutex_lock(&context->lock);
+    while (record->stream->completed < record->number) {
+        pthread_cond_wait(&context->changed, &context->lock);
+    }
+    pthread_mutex_unlock(&context->lock);
+}
+
 void sg_op_free(struct sg_op *op)
 {
     for (size_t i = 0; i < op->wait_count; i++) {
@@ -65,12 +103,21 @@ void sg_op_free(struct sg_op *op)
     free(op->waits);
     if (op->kind == SG_OP_KERNEL) {
         free(op->kernel.values);
+        free(op->kernel.attributes);
+    } else if (op->kind == SG_OP_VALUES) {
+        free(op->values.items);
+    } else if (op->kind == SG_OP_CONDITION) {
+        sg_condition_free(op->condition);
     } else if (op->kind == SG_OP_COPY) {
         free(op->copy.staged);
     } else if (op->kind == SG_OP_RECORD) {
         sg_record_unref(op->record);
     } else if (op->kind == SG_OP_GRAPH) {
-        sg_graph_exec_unref(op->graph);
+        for (size_t i = 0; i < op->graph.record_count; i++) {
+            sg_record_unref(op->graph.records[i]); /* NULL: of a node that was disabled */
+        }
+        free(op->graph.records);
+        sg_graph_exec_unref(op->graph.exec);
     } else if (op->kind == SG_OP_GRAPH_ALLOC || op->kind == SG_OP_GRAPH_FREE) {
         sg_graph_memory_unref(op->memory);
     }
@@ -95,6 +142,6 @@ void sg_op_count(const struct sg_op *op)
     } else if (op->kind == SG_OP_HOST || op->kind == SG_OP_CALLBACK) {
         sg_count(SG_HOST_CALLED, 0);
     } else if (op->kind == SG_OP_GRAPH) {
-        sg_graph_count(op->graph);
+        sg_graph_count(op->graph.exec);
     }
 }

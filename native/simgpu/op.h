@@ -12,13 +12,16 @@ enum sg_op_kind {
     SG_OP_HOST,
     SG_OP_CALLBACK,
     SG_OP_RECORD,
-    SG_OP_VALUE,
+    SG_OP_VALUES,
     SG_OP_GRAPH,
     SG_OP_FREE,
     SG_OP_PREFETCH,
     SG_OP_WAIT,
     SG_OP_GRAPH_ALLOC,
     SG_OP_GRAPH_FREE,
+    SG_OP_EVENT_RECORD, /* in graphs only */
+    SG_OP_EVENT_WAIT,
+    SG_OP_CONDITION,
 };
 
 enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
@@ -40,8 +43,16 @@ struct sg_set {
     unsigned value, element_bytes;
 };
 
+/* What cuLaunchKernelEx and kernel nodes are told beside the shape. */
+#define SG_ATTRIBUTES 20
+struct sg_attributes {
+    unsigned set; /* a bit for each that was */
+    CUlaunchAttributeValue values[SG_ATTRIBUTES];
+};
+
 struct sg_kernel_launch {
     CUfunction function;
+    struct sg_attributes *attributes; /* NULL: none */
     struct simgpu_launch shape;
     void *values; /* copies of the parameters, one after the other */
     size_t bytes;
@@ -59,11 +70,20 @@ struct sg_record {
     size_t node_count;
 };
 
-struct sg_value {
-    uint64_t address, value;
-    unsigned flags;
-    int wide, write;
+/* Words in memory that are written, or waited for, one after the other. */
+struct sg_values {
+    CUstreamBatchMemOpParams *items;
+    unsigned count;
 };
+
+/* A graph that is launched; the records are those of its nodes that record events, in their order. */
+struct sg_graph_launch {
+    CUgraphExec exec;
+    struct sg_record **records;
+    size_t record_count;
+};
+
+struct sg_condition;
 
 struct sg_op {
     enum sg_op_kind kind;
@@ -88,8 +108,10 @@ struct sg_op {
             CUstream stream;
         } callback;
         struct sg_record *record;
-        struct sg_value value;
-        CUgraphExec graph;
+        struct sg_values values;
+        struct sg_graph_launch graph;
+        CUevent event; /* SG_OP_EVENT_RECORD, SG_OP_EVENT_WAIT */
+        struct sg_condition *condition;
         uint64_t address; /* SG_OP_FREE */
         struct sg_graph_memory *memory;
         struct {
@@ -110,7 +132,13 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
 
 /* A copy as work; the parameters are checked. */
 CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *copy, unsigned gpu);
+/* The same for words in memory. */
+CUresult sg_values_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);
 
 void sg_record_unref(struct sg_record *record);
+/* What it stands for is done, although the work that it is a part of goes on. */
+void sg_record_done(struct sg_record *record);
+/* Waits for it. */
+void sg_record_wait(struct sg_record *record);
 
 #endif

@@ -175,6 +175,11 @@ static CUresult submit(CUstream stream, struct sg_op *op, uint64_t *number)
     if (op->kind == SG_OP_RECORD) {
         op->record->number = op->number;
     }
+    for (size_t i = 0; op->kind == SG_OP_GRAPH && i < op->graph.record_count; i++) {
+        if (op->graph.records[i]) {
+            op->graph.records[i]->number = op->number;
+        }
+    }
     *stream->last = op;
     stream->last = &op->next;
     pthread_cond_signal(&stream->work);

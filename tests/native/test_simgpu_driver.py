@@ -69,6 +69,22 @@ def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -
     assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
 
 
+def test_graphs_made_by_hand_do_what_they_say(
+    build: Build, gpu: dict[str, str], tmp_path: Path
+) -> None:
+    assert run(build("simgpu_nodes"), gpu, tmp_path) == "ok\n"
+
+
+@pytest.mark.parametrize(
+    ("card", "processors", "has_clusters"), [("A100-80", 108, 0), ("H100", 132, 1), ("T4", 40, 0)]
+)
+def test_a_launch_has_the_limits_of_its_card(
+    build: Build, gpu: dict[str, str], card: str, processors: int, has_clusters: int
+) -> None:
+    env = gpu | {"MOIETY_SIMGPU": f"{card}:memory=256MiB,residue=2MiB"}
+    assert run(build("simgpu_launches"), env, processors, has_clusters) == "ok\n"
+
+
 def test_two_gpus_are_two(build: Build, gpu: dict[str, str]) -> None:
     two = gpu | {"MOIETY_SIMGPU": "2x" + gpu["MOIETY_SIMGPU"]}
     assert run(build("simgpu_peers"), two) == "ok\n"

@@ -1,0 +1,11 @@
+#ifndef SIMGPU_OCCUPANCY_H
+#define SIMGPU_OCCUPANCY_H
+
+#include "simgpu/driver.h"
+
+/* Blocks of so many threads and so much shared memory each. */
+int sg_blocks_per_multiprocessor(unsigned gpu, int threads, size_t shared);
+/* Blocks in the largest cluster that a launch of the function may have. */
+unsigned sg_cluster_most(unsigned gpu, CUfunction function);
+
+#endif

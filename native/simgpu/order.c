@@ -1,0 +1,86 @@
+/* In which order the nodes of a graph are carried out. */
+#include <stdlib.h>
+
+#include "simgpu/condition.h"
+#include "simgpu/resize.h"
+
+static int put(struct sg_order *order, CUgraphNode node)
+{
+    if (node->mark == 2) {
+        return 0;
+    }
+    if (node->mark == 1) {
+        return -1;
+    }
+    node->mark = 1;
+    for (size_t i = 0; i < node->depend_count; i++) {
+        if (put(order, node->depends[i]) != 0) {
+            return -1;
+        }
+    }
+    for (CUgraphNode inner = node->child ? node->child->first : NULL; inner; inner = inner->next) {
+        if (put(order, inner) != 0) {
+            return -1;
+        }
+    }
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
+        sg_condition_prepare(node->op->condition) != 0) {
+        return -1;
+    }
+    node->mark = 2;
+    order->nodes = sg_resize(order->nodes, (order->count + 1) * sizeof *order->nodes);
+    order->nodes[order->count++] = node;
+    return 0;
+}
+
+int sg_order_make(struct sg_order *order, CUgraph graph)
+{
+    *order = (struct sg_order){0};
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        if (put(order, node) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void sg_order_free(struct sg_order *order)
+{
+    free(order->nodes);
+    *order = (struct sg_order){0};
+}
+
+void sg_order_run(const struct sg_order *order, CUstream stream, struct sg_record **records,
+                  size_t count)
+{
+    size_t recorded = 0;
+    for (size_t i = 0; i < order->count && !stream->context->broken; i++) {
+        struct sg_op *op = order->nodes[i]->op;
+        struct sg_record *record = NULL;
+        if (op && op->kind == SG_OP_EVENT_RECORD) {
+            record = recorded < count ? records[recorded] : NULL;
+            recorded++;
+        }
+        if (record) {
+            record->time_ns = stream->end_ns;
+            sg_record_done(record);
+        } else if (op && !order->nodes[i]->disabled) {
+            sg_op_execute(op, stream, stream->end_ns);
+        }
+    }
+}
+
+CUgraphNode sg_order_find(const struct sg_order *order, CUgraphNode origin)
+{
+    for (size_t i = 0; i < order->count; i++) {
+        CUgraphNode node = order->nodes[i];
+        CUgraphNode found = node->origin == origin ? node
+                            : node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
+                                ? sg_condition_find(node->op->condition, origin)
+                                : NULL;
+        if (found) {
+            return found;
+        }
+    }
+    return NULL;
+}
