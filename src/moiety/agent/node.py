@@ -320,6 +320,7 @@ class Node:
             self.settled = True
             self.log.info("settled", reason=reason, missing=sorted(self._expected))
             self.feed(ev.Settled())
+            self.exports.settled()
 
     # Time
 

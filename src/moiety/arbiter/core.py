@@ -298,7 +298,16 @@ class Arbiter:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             entry.allocated_bytes += event.bytes
             entry.pinned_bytes += event.bytes
+            entry.inherited_bytes += event.bytes
             entry.charged_bytes += event.bytes
+
+    def _disowned(self, event: ev.Disowned) -> None:
+        if entry := self._ledger.entry(event.tenant, event.gpu):
+            gone = min(event.bytes, entry.inherited_bytes)
+            entry.inherited_bytes -= gone
+            entry.allocated_bytes -= gone
+            entry.pinned_bytes = max(0, entry.pinned_bytes - gone)
+            entry.charged_bytes = max(0, entry.charged_bytes - gone)
 
     def _wanted(self, event: ev.Wanted) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
@@ -363,8 +372,7 @@ class Arbiter:
         if event.last:
             entry.orders.pop(0)
             if not entry.orders:  # what was left of its room is void
-                entry.charged_bytes = event.resident_bytes
-                tenant.trim(event.gpu)
+                tenant.charge(event.gpu, event.resident_bytes)
         self._answered(tenant)
         if event.failed:
             tenant.stuck_until_s = self._now_s + self._settings.revoke_deadline_s
@@ -465,6 +473,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Freed: Arbiter._freed,
     ev.Kept: Arbiter._kept,
     ev.Inherited: Arbiter._inherited,
+    ev.Disowned: Arbiter._disowned,
     ev.Wanted: Arbiter._wanted,
     ev.Restored: Arbiter._restored,
     ev.Residency: Arbiter._residency,

@@ -146,8 +146,17 @@ class Kept:
 class Inherited:
     """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
 
-    They cannot leave, and it may be more than its limit. Freed like bytes that were pinned.
+    They cannot leave, it may be more than its limit, and the process does not count them.
     """
+
+    tenant: int
+    gpu: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disowned:
+    """A process has no longer what it inherited, or some of it."""
 
     tenant: int
     gpu: int
@@ -274,6 +283,7 @@ Event = (
     | Freed
     | Kept
     | Inherited
+    | Disowned
     | Wanted
     | Restored
     | Residency

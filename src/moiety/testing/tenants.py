@@ -168,6 +168,12 @@ class SimulatedTenant:
         return bool(self.attaching or self.needing) or asked or wants
 
     @property
+    def bound_s(self) -> float:
+        """How much unfinished work it may have submitted once it has read what it was told."""
+        told = [each.queue_s for each in self.inbox if isinstance(each, do.Pace)]
+        return told[-1] if told else self.queue_s
+
+    @property
     def is_behind(self) -> bool:
         """Whether its threads have yet to begin what others of its gang wait for."""
         return any(mate.launched > self.launched for mate in self.gang)
@@ -236,6 +242,8 @@ class SimulatedTenant:
         elif isinstance(told, do.Step):
             assert self.draining is None, "a step for one that has not answered"
             self._step(told.epoch)
+        elif isinstance(told, do.Pace):
+            self.queue_s = told.queue_s
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
@@ -379,7 +387,7 @@ class SimulatedNode:
         self.feed(ev.Left(tenant.number))
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
-        """Tell the arbiter and carry out what it wants: lease words and bounds change at once."""
+        """Tell the arbiter and carry out what it wants: lease words change at once."""
         told = self.arbiter.step(self.now_s, event)
         for instruction in told:
             tenant = self.tenants[instruction.tenant]
@@ -387,9 +395,7 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            elif isinstance(instruction, do.Pace):
-                tenant.queue_s = instruction.queue_s
-            if not isinstance(instruction, do.Overdue | do.Look | do.Pace):
+            if not isinstance(instruction, do.Overdue | do.Look):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.Look)]:
@@ -441,10 +447,10 @@ class SimulatedNode:
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
-            tenant.queue_s = 0.0
 
     def resume(self, tenant: SimulatedTenant) -> None:
-        """A process finds the new agent."""
+        """A process finds the new agent, which told it no bound yet."""
+        tenant.queue_s = 0.0
         self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
         for name, members in self.gangs.items():
             if tenant in members:

@@ -376,9 +376,9 @@ class Anything(RuleBasedStateMachine):
             gpus = {gpu for member in gang for gpu in member.gpus}
             others = [v for v in views if v not in gang and v.gpus.keys() & gpus]
             if gpus and (others or min(member.share.gpu_limit for member in gang) < 1):
-                assert 0 < tenant.queue_s <= self.node.settings.queue_shared_s
+                assert 0 < tenant.bound_s <= self.node.settings.queue_shared_s
             else:
-                assert tenant.queue_s == 0
+                assert tenant.bound_s == 0
 
     @invariant()
     def the_ledger_never_says_less(self) -> None:
