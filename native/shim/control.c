@@ -411,6 +411,8 @@ CUresult control_begin(void)
         return CUDA_SUCCESS;
     }
     if (!path || !*path) {
+        say("start it with moiety run", "this program shares no GPU: MOIETY_SOCKET %s",
+            path ? "is empty" : "is not set");
         gate_leave_alone();
         return CUDA_SUCCESS;
     }
