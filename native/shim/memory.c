@@ -12,6 +12,7 @@
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -21,7 +22,8 @@
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
-#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
+#define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
+#define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
@@ -277,6 +279,7 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    const struct device *reached = block && block->device->peers ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
@@ -288,7 +291,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         }
         return true;
     }
-    if (!memory_await(context, result)) {
+    if (!memory_await(context, result) ||
+        (*result == CUDA_SUCCESS && reached && !peers_await(reached, result))) {
         *result = put_off(pointer, context);
         memory_capture_ended(); /* it may have, meanwhile */
     } else if (*result == CUDA_SUCCESS) {
@@ -371,6 +375,16 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
         return imports_describe(pointer, info);
     }
     return pooled ? pool_describe(pointer, info) : found;
+}
+
+CUdeviceptr memory_as_seen(CUdeviceptr pointer)
+{
+    struct memory_info info;
+    if (memory_describe(pointer, &info)) {
+        return pointer;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    return blocks_find(pointer) ? NOTHING : pointer;
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)

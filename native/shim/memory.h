@@ -42,6 +42,9 @@ struct memory_info {
 };
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* What to ask the driver of instead of `pointer`: where that lies in a page of ours and in no
+ * allocation, an address where there is nothing; else itself. */
+CUdeviceptr memory_as_seen(CUdeviceptr pointer);
 /* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
