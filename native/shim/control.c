@@ -126,12 +126,7 @@ static bool drain(void)
 static void tell_drained(void)
 {
     memory_drained();
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        memory_freeze(); /* so that no MW_FREE slips between the sum and its message */
-        link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
-        memory_thaw();
-    }
-    link_note(MW_DRAINED, revoked_epoch);
+    session_tell_drained(revoked_epoch);
     count_moves();
 }
 
@@ -416,6 +411,8 @@ CUresult control_begin(void)
         return CUDA_SUCCESS;
     }
     if (!path || !*path) {
+        say("start it with moiety run", "this program shares no GPU: MOIETY_SOCKET %s",
+            path ? "is empty" : "is not set");
         gate_leave_alone();
         return CUDA_SUCCESS;
     }

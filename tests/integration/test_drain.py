@@ -17,7 +17,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import Attach, LeaseNote
+from moiety.wire.messages import Attach, Drained, LeaseNote
 
 from .conftest import ROOT
 
@@ -59,13 +59,14 @@ def close(agent: FakeAgent) -> None:
     agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
 
 
-@pytest.mark.parametrize("word", ["callback", "value", "copy"])
+@pytest.mark.parametrize("word", ["callback", "older", "node", "lock", "calls", "value", "copy"])
 def test_work_that_waits_for_a_thread_at_the_gate_shares_the_gpu(
     make_node: MakeNode, programs: Path, kernels: Path, word: str
 ) -> None:
     node = make_node(GPU)
     node.start_agent("--turn-min", "20ms", "--turn-factor", "0")
-    running = [begin(node, programs, kernels, word, LARGE, 2)]
+    seconds = 2 if word in {"callback", "value", "copy"} else 1
+    running = [begin(node, programs, kernels, word, LARGE, seconds)]
     plain = node.run(
         [programs / "dependent", "plain", str(LARGE), "1"], env={"KERNELS": str(kernels)}
     )
@@ -79,7 +80,7 @@ def drains(agent: FakeAgent) -> bool:
     agent.hear(0.01)
     close(agent)
     while (message := agent.hear(0.1)) is not None:
-        if isinstance(message, LeaseNote) and message.type == Type.DRAINED:
+        if isinstance(message, Drained):
             assert message.epoch <= agent.epoch
             if message.epoch == agent.epoch:
                 return True

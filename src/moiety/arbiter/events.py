@@ -179,7 +179,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """The process counted how much of it is on a GPU (sent before `Drained`)."""
+    """The process counted how much of it is on a GPU (before `Drained`, if it has several)."""
 
     tenant: int
     gpu: int
@@ -188,10 +188,15 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The process has nothing running any more, as the revoke with this epoch asked."""
+    """The process has nothing running any more, as the revoke with this epoch asked.
+
+    It has counted how much of it is on this GPU, the last one of those that it uses.
+    """
 
     tenant: int
     epoch: int
+    gpu: int | None = None
+    resident_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
@@ -271,9 +272,11 @@ class SimulatedTenant:
         self.draining = None
         self.credit.clear()
         self.restoring = self.watched = self.told_idle = False
-        for gpu in self.contexts:
-            self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
-        self.sent.append(ev.Drained(self.number, epoch))
+        counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
+        for gpu, resident in counted[:-1]:
+            self.sent.append(ev.Residency(self.number, gpu, resident))
+        last = counted[-1] if counted else (None, 0)
+        self.sent.append(ev.Drained(self.number, epoch, *last))
 
     def _evict_one(self) -> None:
         order = self.orders[0]
@@ -330,19 +333,46 @@ class SimulatedTenant:
 
 
 class SimulatedNode:
-    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read."""
+    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read.
 
-    def __init__(self, gpus: Iterable[GpuSpec], settings: Settings) -> None:
+    Leases are carried out at once, as the agent does it. With `compares`, another arbiter that says
+    everything at the end of a step has to come to the same each time.
+    """
+
+    def __init__(
+        self, gpus: Iterable[GpuSpec], settings: Settings, *, compares: bool = False
+    ) -> None:
         """A node without processes, at time 0."""
         self.specs = {spec.gpu: spec for spec in gpus}
         self.settings = settings
-        self.arbiter = Arbiter(self.specs.values(), settings)
+        self._compares = compares
+        self._begin(settled=True)
         self.tenants: dict[int, SimulatedTenant] = {}
         self.now_s = 0.0
         self.gangs: dict[str, list[SimulatedTenant]] = {}
         self.gang_sizes: dict[str, int] = {}
         self.told: list[do.Instruction] = []
         self._numbers = itertools.count(1)
+
+    def _begin(self, *, settled: bool) -> None:
+        """A new agent decides from now on."""
+        specs, settings = self.specs.values(), self.settings
+        self._at_once: list[do.Instruction] = []
+        self.arbiter = Arbiter(specs, settings, settled=settled, on_lease=self._at_once.append)
+        self._slower = Arbiter(specs, settings, settled=settled) if self._compares else None
+
+    def _step(self, event: ev.Event) -> list[do.Instruction]:
+        """What the arbiter wants, in order."""
+        self._at_once.clear()
+        rest = self.arbiter.step(self.now_s, event)
+        told = self._at_once + rest
+        if self._slower is not None:
+            same = self._slower.step(self.now_s, event)
+            of = attrgetter("tenant")  # between processes there is no order
+            assert sorted(told, key=of) == sorted(same, key=of), (event, told, same)
+            assert self.arbiter.deadline_s == self._slower.deadline_s
+            assert self.arbiter.tenants() == self._slower.tenants()
+        return told
 
     def join(self, gang: str = "", size: int = 0) -> SimulatedTenant:
         """A new process."""
@@ -388,7 +418,7 @@ class SimulatedNode:
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
         """Tell the arbiter and carry out what it wants: lease words change at once."""
-        told = self.arbiter.step(self.now_s, event)
+        told = self._step(event)
         for instruction in told:
             tenant = self.tenants[instruction.tenant]
             if isinstance(instruction, do.Grant):
@@ -439,7 +469,7 @@ class SimulatedNode:
         What was under way is lost. A process whose lease word is open goes on; everybody else
         drains, says what it has, and asks again for what was not answered.
         """
-        self.arbiter = Arbiter(self.specs.values(), self.settings, settled=False)
+        self._begin(settled=False)
         for tenant in self.tenants.values():
             tenant.inbox.clear()
             tenant.sent.clear()
