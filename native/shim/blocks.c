@@ -100,7 +100,8 @@ CUresult block_back(struct block *block, uint32_t chunk)
     if (block->allocation) {
         return allocation_back(block, chunk);
     }
-    chunks_map(&block->chunks[chunk], 1, block_at(block, chunk), block->device->ordinal, &result);
+    chunks_map(&block->chunks[chunk], 1, block_at(block, chunk), block->device->ordinal,
+               block->device->peers, &result);
     return result;
 }
 
@@ -125,7 +126,7 @@ static uint32_t map_run(struct block *block, uint32_t first, uint32_t most, CUre
         return *result == CUDA_SUCCESS;
     }
     return chunks_map(&block->chunks[first], run, block_at(block, first), block->device->ordinal,
-                      result);
+                      block->device->peers, result);
 }
 
 CUresult block_map(struct block *block, uint32_t most, bool *whole)

@@ -1,5 +1,6 @@
 /* Memory and events of one process in another. */
 #include "shim/control.h"
+#include "shim/devices.h"
 #include "shim/exports.h"
 #include "shim/imports.h"
 #include "shim/pace.h"
@@ -9,7 +10,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     struct token token;
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    if (control_is_active() && handle) {
+    if (control_is_active() && handle && device_check() == CUDA_SUCCESS) {
         result = exports_token(pointer, &token);
     }
     if (result == CUDA_ERROR_NOT_FOUND) {
@@ -26,7 +27,7 @@ static CUresult open_ours(CUdeviceptr *pointer, const CUipcMemHandle *handle, un
 {
     struct token token;
     if (!control_is_active() || !pointer || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
-        !token_read(handle, &token)) {
+        !token_read(handle, &token) || device_check() != CUDA_SUCCESS) {
         return CUDA_ERROR_NOT_FOUND;
     }
     pace_be_impatient(); /* what uses it will wait for the other process */

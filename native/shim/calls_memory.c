@@ -23,6 +23,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     if (!control_is_active()) {
         return REAL(cuMemAllocPitch_v2)(pointer, pitch, width, height, element);
     }
+    CUresult result = device_check();
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -31,7 +35,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
     if (row < width || __builtin_mul_overflow(row, height, &bytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = captures_check();
+    result = captures_check();
     if (result == CUDA_SUCCESS) {
         result = memory_allocate(pointer, bytes);
     }
@@ -94,7 +98,8 @@ CUresult cuMemGetInfo(unsigned int *available, unsigned int *total)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
     if (control_is_active() && memory_range(pointer, base, bytes)) {
-        return CUDA_SUCCESS;
+        return device_check();
     }
-    return REAL(cuMemGetAddressRange_v2)(base, bytes, pointer);
+    return REAL(cuMemGetAddressRange_v2)(base, bytes,
+                                         control_is_active() ? memory_as_seen(pointer) : pointer);
 }

@@ -41,8 +41,9 @@ static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
 
 /* ---- allocating and freeing ---- */
 
-/* What the driver allocates itself: for a graph, or from a pool that others may see. */
-static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes)
+/* What the driver allocates itself: for a graph, or from a pool that others may see. *unknown: from one
+ * of a kind that is not known here. */
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool *unknown)
 {
     struct device *device;
     bool captured = is_captured(stream);
@@ -52,11 +53,16 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes)
     }
     struct meter *meter =
         captured ? residue_meter(NULL, device) : residue_find_meter(handle, CU_DEVICE_INVALID);
-    if (meter) {
-        return residue_expect(meter, bytes);
+    *unknown = !meter;
+    return meter ? residue_expect(meter, bytes) : CUDA_SUCCESS;
+}
+
+/* Still inside the gate, so that nothing has left since. */
+static void note_unknown(bool unknown, CUresult result)
+{
+    if (unknown && result == CUDA_SUCCESS) {
+        control_pin("cuMemAllocFromPoolAsync");
     }
-    control_pin("cuMemAllocFromPoolAsync"); /* of a kind that is not known here */
-    return CUDA_SUCCESS;
 }
 
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
@@ -64,7 +70,10 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     CUmemoryPool handle = NULL;
     struct pool *pool = NULL;
     if (control_is_active() && !is_captured(stream)) {
-        CUresult result = current_pool(stream, &handle);
+        CUresult result = device_check();
+        if (result == CUDA_SUCCESS) {
+            result = current_pool(stream, &handle);
+        }
         if (result != CUDA_SUCCESS) {
             return result;
         }
@@ -73,12 +82,14 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    bool unknown = false;
+    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = REAL(cuMemAllocAsync)(pointer, bytes, stream);
+    note_unknown(unknown, result);
     gate_leave(slot);
     return result;
 }
@@ -100,12 +111,14 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    CUresult result = control_is_active() ? expect(handle, stream, bytes) : CUDA_SUCCESS;
+    bool unknown = false;
+    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = REAL(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
+    note_unknown(unknown, result);
     gate_leave(slot);
     return result;
 }
@@ -128,8 +141,13 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
         if (pool_free(pointer, stream, false, &result)) {
             return result;
         }
-        if (memory_range(pointer, NULL, NULL) && memory_free(pointer, &result)) {
-            return result; /* cuMemAlloc's, which may be freed in this way, too */
+        if (memory_range(pointer, NULL,
+                         NULL)) { /* cuMemAlloc's, which may be freed in this way, too */
+            CUcontext context;
+            result = REAL(cuStreamGetCtx)(stream, &context);
+            if (result != CUDA_SUCCESS || memory_free(pointer, &result)) {
+                return result;
+            }
         }
     }
     struct mw_slot *slot = gate_enter();

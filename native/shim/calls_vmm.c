@@ -349,3 +349,18 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     gate_leave(slot);
     return result;
 }
+
+/* The mark is the driver's, on its own piece of memory, and whoever sets it has another device use that. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&blocks_lock);
+    CUresult result = REAL(cuPointerSetAttribute)(value, attribute, ptr);
+    if (result == CUDA_SUCCESS && control_is_active() &&
+        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value) {
+        keep_range(ptr, 1);
+    }
+    lock_drop(&blocks_lock);
+    gate_leave(slot);
+    return result;
+}

@@ -26,6 +26,7 @@
 #define CLASS_cuCtxCreate_v4 OWN
 #define CLASS_cuCtxCreate OWN
 #define CLASS_cuCtxDestroy OWN
+#define CLASS_cuCtxEnablePeerAccess OWN
 #define CLASS_cuCtxDestroy_v2 OWN
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
@@ -37,10 +38,12 @@
 #define CLASS_cuMemPoolCreate OWN
 #define CLASS_cuMemPoolDestroy OWN
 #define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolSetAccess OWN
 #define CLASS_cuMemPoolSetAttribute OWN
 #define CLASS_cuMemPoolTrimTo OWN
 #define CLASS_cuPointerGetAttribute OWN
 #define CLASS_cuPointerGetAttributes OWN
+#define CLASS_cuPointerSetAttribute OWN
 #define CLASS_cuGraphAddNode_v3 OWN
 #define CLASS_cuGraphAddNode_v2 OWN
 #define CLASS_cuGraphAddNode OWN
@@ -107,7 +110,6 @@
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
 #define CLASS_cuMemPrefetchBatchAsync GATED
-#define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
 #define CLASS_cuStreamWriteValue32 GATED
@@ -176,8 +178,7 @@
 #define CLASS_cuGraphBatchMemOpNodeSetParams AWAIT
 #define CLASS_cuGraphExecBatchMemOpNodeSetParams AWAIT
 
-/* Gated, and pin their caller: they make or expose memory that the shim cannot move. */
-#define CLASS_cuCtxEnablePeerAccess PIN
+/* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN
 #define CLASS_cuMulticastBindMem PIN
@@ -319,7 +320,6 @@
 #define CLASS_cuMemPoolExportToShareableHandle PASS
 #define CLASS_cuMemPoolGetAccess PASS
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
-#define CLASS_cuMemPoolSetAccess PASS
 #define CLASS_cuMemSetMemPool PASS
 #define CLASS_cuIpcGetEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS

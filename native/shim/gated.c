@@ -1,4 +1,5 @@
 /* The wrappers that are all alike, made from the two tables (cuda/cuda_calls.def, entrypoints.h). */
+#include "shim/bounds.h"
 #include "shim/control.h"
 #include "shim/entrypoints.h"
 #include "shim/gate.h"
@@ -27,83 +28,91 @@
 #define PLAIN(stream) (stream)
 #define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-#define WRAP_GATED(name, parameters, arguments, flavour) \
-    CUresult name parameters                             \
-    {                                                    \
-        struct mw_slot *slot = gate_enter();             \
-        CUresult result = REAL(name) arguments;          \
-        streams_note(flavour((CUstream)NULL));           \
-        gate_leave(slot);                                \
-        return result;                                   \
-    }
-#define WRAP_PACED(name, parameters, arguments, stream, count) \
+/* The driver, unless its arguments are wrong in a way that it cannot see (bounds.h). */
+#define SECOND_OF(first, second, ...) second
+#define SECOND(...) SECOND_OF(__VA_ARGS__)
+#define IN_BOUNDS(base, name, arguments) \
+    (SECOND(WRONG_##base, false, ) ? bounds_refusal() : REAL(name) arguments)
+
+#define WRAP_GATED(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                   \
     {                                                          \
-        bool is_last = count;                                  \
         struct mw_slot *slot = gate_enter();                   \
-        CUresult result = REAL(name) arguments;                \
-        if (__builtin_expect(is_last, 0)) {                    \
-            pace_mark(stream, result);                         \
-        }                                                      \
-        streams_note(stream);                                  \
+        CUresult result = IN_BOUNDS(base, name, arguments);    \
+        streams_note(flavour((CUstream)NULL));                 \
         gate_leave(slot);                                      \
         return result;                                         \
     }
-#define WRAP_LAUNCH(name, parameters, arguments, flavour) \
-    WRAP_PACED(name, parameters, arguments, flavour(stream), pace_count(flavour(stream)))
-#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour)            \
-    WRAP_PACED(name, parameters, arguments, flavour(of_config(config)), \
+#define WRAP_PACED(name, base, parameters, arguments, stream, count) \
+    CUresult name parameters                                         \
+    {                                                                \
+        bool is_last = count;                                        \
+        struct mw_slot *slot = gate_enter();                         \
+        CUresult result = IN_BOUNDS(base, name, arguments);          \
+        if (__builtin_expect(is_last, 0)) {                          \
+            pace_mark(stream, result);                               \
+        }                                                            \
+        streams_note(stream);                                        \
+        gate_leave(slot);                                            \
+        return result;                                               \
+    }
+#define WRAP_LAUNCH(name, parameters, arguments, flavour, base) \
+    WRAP_PACED(name, base, parameters, arguments, flavour(stream), pace_count(flavour(stream)))
+#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour, base)            \
+    WRAP_PACED(name, base, parameters, arguments, flavour(of_config(config)), \
                pace_count(flavour(of_config(config))))
-#define WRAP_GRAPH(name, parameters, arguments, flavour)     \
-    WRAP_PACED(name, parameters, arguments, flavour(stream), \
+#define WRAP_GRAPH(name, parameters, arguments, flavour, base)     \
+    WRAP_PACED(name, base, parameters, arguments, flavour(stream), \
                pace_count_long(flavour(stream), graph_exec))
-#define WRAP_COPY(name, parameters, arguments, flavour)      \
-    WRAP_PACED(name, parameters, arguments, flavour(stream), \
+#define WRAP_COPY(name, parameters, arguments, flavour, base)      \
+    WRAP_PACED(name, base, parameters, arguments, flavour(stream), \
                pace_count_copy(flavour(stream), bytes))
 /* Works in the default stream and returns before it is done. */
-#define WRAP_DEFAULT(name, parameters, arguments, flavour)           \
-    WRAP_PACED(name, parameters, arguments, flavour((CUstream)NULL), \
+#define WRAP_DEFAULT(name, parameters, arguments, flavour, base)           \
+    WRAP_PACED(name, base, parameters, arguments, flavour((CUstream)NULL), \
                pace_count(flavour((CUstream)NULL)))
-#define WRAP_AWAIT(name, parameters, arguments, flavour) \
-    CUresult name parameters                             \
-    {                                                    \
-        struct mw_slot *slot = gate_enter();             \
-        pace_be_impatient();                             \
-        CUresult result = REAL(name) arguments;          \
-        streams_note(flavour((CUstream)NULL));           \
-        gate_leave(slot);                                \
-        return result;                                   \
+#define WRAP_AWAIT(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                   \
+    {                                                          \
+        struct mw_slot *slot = gate_enter();                   \
+        pace_be_impatient();                                   \
+        CUresult result = REAL(name) arguments;                \
+        streams_note(flavour((CUstream)NULL));                 \
+        gate_leave(slot);                                      \
+        return result;                                         \
     }
-#define WRAP_PIN(name, parameters, arguments, flavour) \
-    CUresult name parameters                           \
-    {                                                  \
-        struct mw_slot *slot = gate_enter();           \
-        control_pin(#name);                            \
-        CUresult result = REAL(name) arguments;        \
-        gate_leave(slot);                              \
-        return result;                                 \
+#define WRAP_PIN(name, parameters, arguments, flavour, base)                    \
+    CUresult name parameters                                                    \
+    {                                                                           \
+        struct mw_slot *slot = gate_enter();                                    \
+        CUresult result = REAL(name) arguments;                                 \
+        if (result == CUDA_SUCCESS) { /* nothing leaves while we are in here */ \
+            control_pin(#name);                                                 \
+        }                                                                       \
+        gate_leave(slot);                                                       \
+        return result;                                                          \
     }
-#define WRAP_SYNC(name, parameters, arguments, flavour) \
-    CUresult name parameters                            \
-    {                                                   \
-        struct mw_slot *slot = gate_block();            \
-        CUresult result = REAL(name) arguments;         \
-        gate_unblock(slot);                             \
-        shrink_pools(result);                           \
-        return result;                                  \
+#define WRAP_SYNC(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                  \
+    {                                                         \
+        struct mw_slot *slot = gate_block();                  \
+        CUresult result = REAL(name) arguments;               \
+        gate_unblock(slot);                                   \
+        shrink_pools(result);                                 \
+        return result;                                        \
     }
-#define WRAP_QUERY(name, parameters, arguments, flavour) \
-    CUresult name parameters                             \
-    {                                                    \
-        struct mw_slot *slot = gate_block();             \
-        CUresult result = REAL(name) arguments;          \
-        gate_unblock(slot);                              \
-        return result;                                   \
+#define WRAP_QUERY(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                   \
+    {                                                          \
+        struct mw_slot *slot = gate_block();                   \
+        CUresult result = REAL(name) arguments;                \
+        gate_unblock(slot);                                    \
+        return result;                                         \
     }
-#define WRAP_OWN(name, parameters, arguments, flavour)
-#define WRAP_PASS(name, parameters, arguments, flavour)
+#define WRAP_OWN(name, parameters, arguments, flavour, base)
+#define WRAP_PASS(name, parameters, arguments, flavour, base)
 
-#define WRAP_GROWS(name, parameters, arguments, flavour)                                     \
+#define WRAP_GROWS(name, parameters, arguments, flavour, base)                               \
     CUresult name parameters                                                                 \
     {                                                                                        \
         struct mw_slot *slot = gate_enter();                                                 \
@@ -113,7 +122,7 @@
         return result;                                                                       \
     }
 /* Needs no lease, but may need memory. */
-#define WRAP_MAKES(name, parameters, arguments, flavour)                \
+#define WRAP_MAKES(name, parameters, arguments, flavour, base)          \
     CUresult name parameters                                            \
     {                                                                   \
         CUresult result = REAL(name) arguments;                         \
@@ -122,7 +131,7 @@
     }
 
 /* The same, and it makes a stream. */
-#define WRAP_STREAM(name, parameters, arguments, flavour)               \
+#define WRAP_STREAM(name, parameters, arguments, flavour, base)         \
     CUresult name parameters                                            \
     {                                                                   \
         CUresult result = REAL(name) arguments;                         \
@@ -133,10 +142,10 @@
         return result;                                                  \
     }
 
-#define WRAP__(class, name, parameters, arguments, flavour) \
-    WRAP_##class(name, parameters, arguments, flavour)
-#define WRAP_(class, name, parameters, arguments, flavour) \
-    WRAP__(class, name, parameters, arguments, flavour)
+#define WRAP__(class, name, parameters, arguments, flavour, base) \
+    WRAP_##class(name, parameters, arguments, flavour, base)
+#define WRAP_(class, name, parameters, arguments, flavour, base) \
+    WRAP__(class, name, parameters, arguments, flavour, base)
 
 static inline void shrink_pools(CUresult result)
 {
@@ -152,11 +161,11 @@ static inline CUstream of_config(const CUlaunchConfig *config)
 }
 
 #define CUDA_CALL(name, parameters, arguments) \
-    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN)
-#define CUDA_CALL_DS(name, parameters, arguments)           \
-    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN) \
-    WRAP_(CLASS_##name, name##_ptds, parameters, arguments, OWN_STREAM)
-#define CUDA_CALL_SZ(name, parameters, arguments)           \
-    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN) \
-    WRAP_(CLASS_##name, name##_ptsz, parameters, arguments, OWN_STREAM)
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name)
+#define CUDA_CALL_DS(name, parameters, arguments)                 \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name) \
+    WRAP_(CLASS_##name, name##_ptds, parameters, arguments, OWN_STREAM, name)
+#define CUDA_CALL_SZ(name, parameters, arguments)                 \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name) \
+    WRAP_(CLASS_##name, name##_ptsz, parameters, arguments, OWN_STREAM, name)
 #include "cuda/cuda_calls.def"

@@ -12,6 +12,7 @@
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -21,7 +22,8 @@
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
-#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
+#define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
+#define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
@@ -186,10 +188,13 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
 {
     struct device *device;
     struct block *block;
-    if (!pointer || bytes == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = device_check();
+    if (result == CUDA_SUCCESS && (!pointer || bytes == 0)) {
+        result = CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = device_current(&device);
+    if (result == CUDA_SUCCESS) {
+        result = device_current(&device);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -222,21 +227,27 @@ CUresult memory_allocate_managed(CUdeviceptr *pointer, size_t bytes, unsigned at
 
 void memory_set_mode(uint32_t wanted) { atomic_store(&mode, wanted); }
 
+/* Memory is also used from contexts that it does not belong to, mostly from the one that frees it. */
+static bool await_both(CUcontext context, CUcontext current, CUresult *result)
+{
+    bool waited = current ? streams_synchronise(result) : true;
+    if (!waited || *result != CUDA_SUCCESS || !context || context == current ||
+        REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) {
+        return waited;
+    }
+    waited = streams_synchronise(result);
+    device_pop();
+    return waited;
+}
+
 bool memory_await(CUcontext context, CUresult *result)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
+    *result = CUDA_SUCCESS;
     REAL(cuCtxGetCurrent)(&current);
-    bool pushed =
-        context && context != current && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
-    bool waited = streams_synchronise(result);
-    if (pushed) {
-        device_pop();
-    }
+    bool waited = await_both(context, current, result);
     gate_unblock(slot);
-    if (waited && *result == CUDA_ERROR_INVALID_CONTEXT) {
-        *result = CUDA_SUCCESS;
-    }
     return waited;
 }
 
@@ -265,6 +276,7 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    const struct device *reached = block && block->device->peers ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
@@ -276,7 +288,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         }
         return true;
     }
-    if (!memory_await(context, result)) {
+    if (!memory_await(context, result) ||
+        (*result == CUDA_SUCCESS && reached && !peers_await(reached, result))) {
         *result = put_off(pointer, context);
         memory_capture_ended(); /* it may have, meanwhile */
     } else if (*result == CUDA_SUCCESS) {
@@ -359,6 +372,16 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
         return imports_describe(pointer, info);
     }
     return pooled ? pool_describe(pointer, info) : found;
+}
+
+CUdeviceptr memory_as_seen(CUdeviceptr pointer)
+{
+    struct memory_info info;
+    if (memory_describe(pointer, &info)) {
+        return pointer;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    return blocks_find(pointer) ? NOTHING : pointer;
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)

@@ -42,6 +42,9 @@ struct memory_info {
 };
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* What to ask the driver of instead of `pointer`: where that lies in a page of ours and in no
+ * allocation, an address where there is nothing; else itself. */
+CUdeviceptr memory_as_seen(CUdeviceptr pointer);
 /* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */
@@ -58,8 +61,8 @@ CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);
-/* Waits for the work of a context, as freeing does; nothing runs without a lease, so it returns at
- * once there. False, with nothing waited for: a capture is open. */
+/* Waits for the work of a context and of the current one, as freeing does; nothing runs without a
+ * lease, so it returns at once there. False, with something not waited for: a capture is open. */
 bool memory_await(CUcontext context, CUresult *result);
 /* With blocks_lock held: where the allocation in a block begins that `pointer` points into; false:
  * there is none. */

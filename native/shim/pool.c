@@ -421,6 +421,8 @@ bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *res
 
 /* ---- what programs ask ---- */
 
+CUdevice pool_ordinal(const struct pool *pool) { return pool->ordinal; }
+
 void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value)
 {
     uint64_t bytes;

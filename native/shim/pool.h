@@ -22,6 +22,7 @@ struct pool;
 struct pool *pool_of(CUmemoryPool handle);
 /* A pool that the program made just now, on this device; `most`: bytes it may have, 0: any number. */
 CUresult pool_add(CUmemoryPool handle, CUdevice ordinal, uint64_t most);
+CUdevice pool_ordinal(const struct pool *pool);
 /* The driver's handle is gone; what is still in use of it stays until it is freed. */
 void pool_remove(CUmemoryPool handle);
 

@@ -118,7 +118,7 @@ void sg_context_destroy(CUcontext context)
 static CUresult create_current(CUcontext *out, unsigned flags, CUdevice device, unsigned version)
 {
     SG_ENTER();
-    if (!out) {
+    if (!out || flags & ~(unsigned)CU_CTX_FLAGS_MASK) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!sg_device_is(device)) {

@@ -73,6 +73,9 @@ CUresult cuKernelGetParamCount(CUkernel kernel, size_t *count)
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
     SG_TRY(find(function));
+    if (!value) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = 1024;

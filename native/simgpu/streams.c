@@ -90,10 +90,17 @@ CUresult cuStreamQuery(CUstream handle)
                                    : CUDA_ERROR_NOT_READY;
 }
 
+/* The stream that something is asked of, if there is a place for the answer. */
+static CUresult found_for(CUstream handle, CUstream *stream, const void *answer)
+{
+    SG_TRY(sg_stream_of(handle, stream));
+    return answer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, priority));
     *priority = stream->priority;
     return CUDA_SUCCESS;
 }
@@ -101,7 +108,7 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, flags));
     *flags = stream->flags;
     return CUDA_SUCCESS;
 }
@@ -109,7 +116,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, id));
     *id = stream->id;
     return CUDA_SUCCESS;
 }
@@ -117,7 +124,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *out)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, out));
     *out = stream->context;
     return CUDA_SUCCESS;
 }
@@ -125,7 +132,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *out)
 CUresult cuStreamGetDevice(CUstream handle, CUdevice *out)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, out));
     *out = sg_ordinal_of(stream->context->gpu);
     return CUDA_SUCCESS;
 }
@@ -140,7 +147,7 @@ CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
 {
     CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(found_for(handle, &stream, value));
     memset(value, 0, sizeof *value);
     if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
         value->priority = stream->priority;
