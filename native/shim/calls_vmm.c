@@ -7,6 +7,7 @@
 #include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/memory.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 
 /* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
@@ -44,6 +45,9 @@ static CUresult make(struct block **made, struct device *device, size_t size,
 {
     struct block *block = NULL;
     CUresult result = charge_ask(device, size, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = charge_ask(device, size, 0);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }

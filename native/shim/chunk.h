@@ -16,6 +16,8 @@ struct chunk {
     bool busy;     /* being looked at or copied: it stays as it is until that has ended */
     bool windowed; /* present, and mapped in the window of its allocation as well */
     bool zeros;    /* present: what the look found; out: it comes back as zeros */
+    bool hollow;   /* nothing is in it, and it gets no memory (hollow.h) */
+    bool released; /* hollow, and neither has memory nor is charged any more */
 };
 
 /* Backs up to `count` neighbouring chunks with memory of the device, from address `at` on: creates

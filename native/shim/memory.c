@@ -76,13 +76,13 @@ static void drop_later(const struct block *block)
 void memory_discard(struct block *block)
 {
     struct device *device = block->device;
-    uint64_t span = block->span;
     block_retire(block);
+    uint64_t charged = block->span - block->hollow_bytes;
     struct export *exports = exports_take(block);
     uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
-    charge_drop(device, span, block_destroy(block), flags);
+    charge_drop(device, charged, block_destroy(block), flags);
     exports_end(exports);
 }
 
@@ -202,7 +202,10 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST && !alone) {
-        return allocate_small(device, pointer, bytes, attach);
+        result = allocate_small(device, pointer, bytes, attach);
+        return result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)
+                   ? allocate_small(device, pointer, bytes, attach)
+                   : result;
     }
     result = make(device, bytes, attach, &block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {

@@ -1,9 +1,9 @@
 /* Device memory that can leave: address ranges that stay, backed by chunks that come and go.
  *
  * An allocation is a reserved range of addresses. Its chunks are present (backed by memory of
- * the GPU), out (their bytes in the arena) or new (nothing was ever in them). Whoever is inside
- * the open gate finds all of them present. Managed memory is the exception: the driver moves its
- * pages when they are touched (managed.h).
+ * the GPU), out (their bytes in the arena), new (nothing was ever in them) or hollow (nothing is
+ * in them any more, hollow.h). Whoever is inside the open gate finds all but those present. Managed
+ * memory is the exception: the driver moves its pages when they are touched (managed.h).
  */
 #ifndef MOIETY_SHIM_MEMORY_H
 #define MOIETY_SHIM_MEMORY_H
