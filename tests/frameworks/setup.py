@@ -71,7 +71,13 @@ def pip(*arguments: str, into: Path) -> None:
         CannotBeHadError: what it was asked for is not there.
     """
     command = [sys.executable, "-m", "pip", f"--python={into / 'bin' / 'python'}", "--quiet"]
-    command += ["--disable-pip-version-check", "--no-cache-dir", "install", "--no-deps", "--prefer-binary"]
+    command += [
+        "--disable-pip-version-check",
+        "--no-cache-dir",
+        "install",
+        "--no-deps",
+        "--prefer-binary",
+    ]
     done = subprocess.run(
         [*command, *arguments],
         stdout=subprocess.DEVNULL,
