@@ -7,7 +7,7 @@ struct CUevent_st {
     CUcontext context;
     unsigned flags;
     pthread_mutex_t lock;
-    struct sg_record *record; /* the latest; NULL before the first */
+    struct sg_record *record;       /* the latest; NULL before the first */
     struct sg_shared_event *shared; /* instead of it, where other processes may know the event */
 };
 

@@ -6,7 +6,7 @@
 
 struct sg_shared_event;
 
-struct sg_shared_event *sg_shared_event_new(void); /* NULL: no memory */
+struct sg_shared_event *sg_shared_event_new(void);         /* NULL: no memory */
 void sg_shared_event_unref(struct sg_shared_event *event); /* NULL is none */
 
 CUresult sg_shared_event_record(struct sg_shared_event *event, CUstream stream);
