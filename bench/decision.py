@@ -61,8 +61,7 @@ class Pair:
         for each in told:
             if isinstance(each, do.Revoke):
                 self._holders.discard(each.tenant)
-                self._feed(ev.Residency(each.tenant, 0, 2 * MIB))
-                self._feed(ev.Drained(each.tenant, each.epoch))
+                self._feed(ev.Drained(each.tenant, each.epoch, 0, 2 * MIB))
             elif isinstance(each, do.Room):
                 self._feed(ev.Restored(each.tenant))
             elif isinstance(each, do.Grant):

@@ -100,7 +100,8 @@ CUresult block_back(struct block *block, uint32_t chunk)
     if (block->allocation) {
         return allocation_back(block, chunk);
     }
-    chunks_map(&block->chunks[chunk], 1, block_at(block, chunk), block->device->ordinal, &result);
+    chunks_map(&block->chunks[chunk], 1, block_at(block, chunk), block->device->ordinal,
+               block->device->peers, &result);
     return result;
 }
 
@@ -113,11 +114,14 @@ void block_unback(struct block *block, uint32_t chunk)
     }
 }
 
-/* As many neighbouring ones from `first` on as are not present, up to `most`; how many are now. */
+static bool is_missing(const struct chunk *chunk) { return !chunk->present && !chunk->hollow; }
+
+/* As many neighbouring ones from `first` on as are missing, up to `most`; how many are present now. */
 static uint32_t map_run(struct block *block, uint32_t first, uint32_t most, CUresult *result)
 {
     uint32_t run = 0;
-    while (run < most && first + run < block->chunk_count && !block->chunks[first + run].present) {
+    while (run < most && first + run < block->chunk_count &&
+           is_missing(&block->chunks[first + run])) {
         run++;
     }
     if (block->allocation) {
@@ -125,7 +129,7 @@ static uint32_t map_run(struct block *block, uint32_t first, uint32_t most, CUre
         return *result == CUDA_SUCCESS;
     }
     return chunks_map(&block->chunks[first], run, block_at(block, first), block->device->ordinal,
-                      result);
+                      block->device->peers, result);
 }
 
 CUresult block_map(struct block *block, uint32_t most, bool *whole)
@@ -133,7 +137,7 @@ CUresult block_map(struct block *block, uint32_t most, bool *whole)
     CUresult result = CUDA_SUCCESS;
     uint32_t mapped = 0;
     for (uint32_t i = 0; i < block->chunk_count && mapped < most;) {
-        if (block->chunks[i].present) {
+        if (!is_missing(&block->chunks[i])) {
             i++;
             continue;
         }

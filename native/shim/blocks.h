@@ -18,9 +18,10 @@ struct segment;
 struct allocation;
 
 struct block {
-    CUdeviceptr base; /* 0: it has no address of its own */
-    uint64_t bytes;   /* as asked for */
-    uint64_t span;    /* whole granules (managed: pages): what it is charged with */
+    CUdeviceptr base;      /* 0: it has no address of its own */
+    uint64_t bytes;        /* as asked for */
+    uint64_t span;         /* whole granules (managed: pages): what it is charged with, */
+    uint64_t hollow_bytes; /* less these, which have no memory (hollow.h) */
     struct device *device;
     CUcontext context;
     struct slab *slab;             /* it holds small allocations; NULL: it is one */
@@ -45,7 +46,7 @@ CUresult block_make_apart(struct block **block, struct device *device, uint64_t 
 /* Unmaps what is present, gives back the rest, frees the addresses and the block. Returns the
  * bytes that were present. */
 uint64_t block_destroy(struct block *block);
-/* Backs up to `most` chunks; *whole: and now all of them. CUDA_ERROR_OUT_OF_MEMORY leaves those that
+/* Backs up to `most` chunks; *whole: and now all that are not hollow. CUDA_ERROR_OUT_OF_MEMORY leaves those that
  * succeeded. */
 CUresult block_map(struct block *block, uint32_t most, bool *whole);
 /* Where its addresses end. */

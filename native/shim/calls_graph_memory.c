@@ -2,6 +2,7 @@
  * nodes were given before, and keeps it until it is told to trim. It stays on the GPU. */
 #include "shim/control.h"
 #include "shim/gate.h"
+#include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/residue.h"
 
@@ -34,38 +35,37 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
 
 static CUresult expect_any(const CUgraphNodeParams *params)
 {
+    if (params && params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+        pace_be_impatient(); /* a graph that waits may wait for its own thread */
+    }
     return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? expect_node(&params->alloc)
                                                                   : CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
-                        size_t count, CUgraphNodeParams *node_params)
-{
-    CUresult result = expect_any(node_params);
-    return result == CUDA_SUCCESS
-               ? REAL(cuGraphAddNode)(graph_node, graph, dependencies, count, node_params)
-               : result;
-}
+/* Inside the gate: the driver looks where the addresses lie. */
+#define ADD_NODE(name, parameters, arguments)      \
+    CUresult name parameters                       \
+    {                                              \
+        CUresult result = expect_any(node_params); \
+        if (result == CUDA_SUCCESS) {              \
+            struct mw_slot *slot = gate_enter();   \
+            result = REAL(name) arguments;         \
+            gate_leave(slot);                      \
+        }                                          \
+        return result;                             \
+    }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
-                           const CUgraphEdgeData *dependency_data, size_t count,
-                           CUgraphNodeParams *node_params)
-{
-    CUresult result = expect_any(node_params);
-    return result == CUDA_SUCCESS ? REAL(cuGraphAddNode_v2)(graph_node, graph, dependencies,
-                                                            dependency_data, count, node_params)
-                                  : result;
-}
+#define WITH_EDGES                                                             \
+    (CUgraphNode * graph_node, CUgraph graph, const CUgraphNode *dependencies, \
+     const CUgraphEdgeData *dependency_data, size_t count, CUgraphNodeParams *node_params)
+#define EDGES (graph_node, graph, dependencies, dependency_data, count, node_params)
 
-CUresult cuGraphAddNode_v3(CUgraphNode *graph_node, CUgraph graph, const CUgraphNode *dependencies,
-                           const CUgraphEdgeData *dependency_data, size_t count,
-                           CUgraphNodeParams *node_params)
-{
-    CUresult result = expect_any(node_params);
-    return result == CUDA_SUCCESS ? REAL(cuGraphAddNode_v3)(graph_node, graph, dependencies,
-                                                            dependency_data, count, node_params)
-                                  : result;
-}
+ADD_NODE(cuGraphAddNode,
+         (CUgraphNode * graph_node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+          CUgraphNodeParams *node_params),
+         (graph_node, graph, dependencies, count, node_params))
+ADD_NODE(cuGraphAddNode_v2, WITH_EDGES, EDGES)
+ADD_NODE(cuGraphAddNode_v3, WITH_EDGES, EDGES)
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {

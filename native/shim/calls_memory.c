@@ -100,5 +100,6 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
     if (control_is_active() && memory_range(pointer, base, bytes)) {
         return device_check();
     }
-    return REAL(cuMemGetAddressRange_v2)(base, bytes, pointer);
+    return REAL(cuMemGetAddressRange_v2)(base, bytes,
+                                         control_is_active() ? memory_as_seen(pointer) : pointer);
 }

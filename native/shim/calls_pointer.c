@@ -99,6 +99,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (told == NOT_SO) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (control_is_active()) {
+        ptr = memory_as_seen(ptr);
+    }
     struct mw_slot *slot = gate_enter();
     CUresult result = REAL(cuPointerGetAttribute)(data, attribute, ptr);
     gate_leave(slot);
@@ -109,6 +112,9 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
                                 void **data, CUdeviceptr ptr)
 {
     struct memory_info info;
+    if (control_is_active()) {
+        ptr = memory_as_seen(ptr);
+    }
     struct mw_slot *slot = gate_enter();
     CUresult result = REAL(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
     gate_leave(slot);

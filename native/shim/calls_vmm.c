@@ -7,6 +7,7 @@
 #include "shim/devices.h"
 #include "shim/gate.h"
 #include "shim/memory.h"
+#include "shim/pool.h"
 #include "shim/real.h"
 
 /* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
@@ -44,6 +45,9 @@ static CUresult make(struct block **made, struct device *device, size_t size,
 {
     struct block *block = NULL;
     CUresult result = charge_ask(device, size, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = charge_ask(device, size, 0);
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -344,6 +348,21 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     CUresult result = REAL(cuMemGetHandleForAddressRange)(handle, address, size, type, flags);
     if (result == CUDA_SUCCESS) {
         keep_range(address, size);
+    }
+    lock_drop(&blocks_lock);
+    gate_leave(slot);
+    return result;
+}
+
+/* The mark is the driver's, on its own piece of memory, and whoever sets it has another device use that. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&blocks_lock);
+    CUresult result = REAL(cuPointerSetAttribute)(value, attribute, ptr);
+    if (result == CUDA_SUCCESS && control_is_active() &&
+        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value) {
+        keep_range(ptr, 1);
     }
     lock_drop(&blocks_lock);
     gate_leave(slot);

@@ -80,7 +80,7 @@ struct choice choose_coming(const struct device *device, uint64_t room, bool *mi
         for (uint32_t i = 0; block->device == device && !block->leaves && i < block->chunk_count;
              i++) {
             const struct chunk *chunk = &block->chunks[i];
-            if (chunk->present) {
+            if (chunk->present || chunk->hollow) {
                 continue;
             }
             *missing = true;

@@ -24,15 +24,27 @@ static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationP
     return result;
 }
 
+CUresult chunks_allow(CUdeviceptr at, uint64_t bytes, uint64_t peers)
+{
+    CUmemAccessDesc access[64];
+    size_t count = 0;
+    for (CUdevice device = 0; device < 64; device++) {
+        if (peers >> device & 1) {
+            access[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, device},
+                                                CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        }
+    }
+    return count ? REAL(cuMemSetAccess)(at, bytes, access, count) : CUDA_SUCCESS;
+}
+
 uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
-                    CUresult *result)
+                    uint64_t peers, CUresult *result)
 {
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = exportable(device),
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
     };
-    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     uint64_t span = 0;
     uint32_t mapped = 0;
     *result = CUDA_SUCCESS;
@@ -44,7 +56,7 @@ uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevi
         span += chunks[mapped].bytes;
         mapped++;
     }
-    CUresult allowed = span ? REAL(cuMemSetAccess)(at, span, &access, 1) : CUDA_SUCCESS;
+    CUresult allowed = span ? chunks_allow(at, span, peers | 1ull << device) : CUDA_SUCCESS;
     if (allowed != CUDA_SUCCESS) {
         *result = allowed;
     }

@@ -16,14 +16,18 @@ struct chunk {
     bool busy;     /* being looked at or copied: it stays as it is until that has ended */
     bool windowed; /* present, and mapped in the window of its allocation as well */
     bool zeros;    /* present: what the look found; out: it comes back as zeros */
+    bool hollow;   /* nothing is in it, and it gets no memory (hollow.h) */
+    bool released; /* hollow, and neither has memory nor is charged any more */
 };
 
 /* Backs up to `count` neighbouring chunks with memory of the device, from address `at` on: creates
  * and maps each, then allows access to all of them in one call, because what that costs grows with
- * the calls. Returns how many are present now; fewer than `count`: *result says why. Their content
+ * the calls: to the device itself and to those that `peers` has (bits, by ordinal). Returns how many are present now; fewer than `count`: *result says why. Their content
  * is undefined. */
 uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
-                    CUresult *result);
+                    uint64_t peers, CUresult *result);
+/* Allows those peers access to what is mapped in a range. */
+CUresult chunks_allow(CUdeviceptr at, uint64_t bytes, uint64_t peers);
 /* Takes the memory away again; nothing may use it any more. */
 void chunk_unmap(struct chunk *chunk, CUdeviceptr at);
 

@@ -44,9 +44,11 @@ static uint64_t watch_since_ns;
 static bool told_idle; /* and the watch goes on until something is submitted */
 static uint32_t revoked_epoch;
 static bool draining;
-static bool granted; /* since the drain began */
+static bool granted;  /* since the drain began */
+static bool reopened; /* and the agent is another one */
 
 static void carry_out(const union link_message *message);
+static void come_back_holding(void);
 
 bool control_is_active(void) { return active; }
 
@@ -90,7 +92,7 @@ static void count_moves(void)
 static bool drain_once(void)
 {
     granted = false;
-    deputy_begin(carry_out);
+    deputy_begin(carry_out, come_back_holding);
     bool is_empty = gate_await_empty();
     if (is_empty) {
         swap_settle();
@@ -121,19 +123,20 @@ static bool drain(void)
     return true;
 }
 
+static void tell_drained(void)
+{
+    memory_drained();
+    session_tell_drained(revoked_epoch);
+    count_moves();
+}
+
 static void give_way(void)
 {
-    if (!drain()) {
-        return;
+    draining = true;
+    if (drain()) {
+        tell_drained();
     }
-    memory_drained();
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        memory_freeze(); /* so that no MW_FREE slips between the sum and its message */
-        link_amount(MW_RESIDENT, d->gpu, d->resident_bytes);
-        memory_thaw();
-    }
-    link_note(MW_DRAINED, revoked_epoch);
-    count_moves();
+    draining = false;
 }
 
 /* What this process has submitted is done, but not what others have that it computes with: theirs waits
@@ -147,7 +150,6 @@ static void step(uint32_t epoch)
     draining = true;
     gate_let_through();
     give_way();
-    draining = false;
 }
 
 /* Heard while an earlier drain goes on, it is the one that is answered in the end. */
@@ -155,9 +157,7 @@ static void take_back(uint32_t epoch)
 {
     revoked_epoch = epoch;
     if (!draining) {
-        draining = true;
         give_way();
-        draining = false;
     }
 }
 
@@ -301,6 +301,24 @@ static void watch(void)
     }
 }
 
+static void reopen(bool holding)
+{
+    pace_set(0); /* a new agent believes that there is no bound */
+    session_reopen(&session, holding);
+    control_share(atomic_exchange(&session.shared, 0));
+    trampoline_tell();
+    gate_forget_want();
+    gate_wake();
+}
+
+/* Deputy: the agent is gone, and the drain is not over. What runs may wait for a thread at the gate, and
+ * all memory is still there; so to the next agent this process still holds its lease. */
+static void come_back_holding(void)
+{
+    reopen(true);
+    granted = reopened = true;
+}
+
 /* Another agent, or the same one anew: drain if the lease was lost with the old one, so that what
  * is told is either "holding" or "nothing runs". */
 static void come_back(void)
@@ -310,15 +328,17 @@ static void come_back(void)
     swap_forget_orders();
     if (!holding) {
         draining = true;
+        reopened = false;
         holding = !drain();
         draining = false;
+        if (reopened) {
+            if (!holding) { /* and revoked again meanwhile */
+                tell_drained();
+            }
+            return;
+        }
     }
-    pace_set(0); /* a new agent believes that there is no bound */
-    session_reopen(&session, holding);
-    control_share(atomic_exchange(&session.shared, 0));
-    trampoline_tell();
-    gate_forget_want();
-    gate_wake();
+    reopen(holding);
 }
 
 static void *control_main(void *unused)
@@ -391,6 +411,8 @@ CUresult control_begin(void)
         return CUDA_SUCCESS;
     }
     if (!path || !*path) {
+        say("start it with moiety run", "this program shares no GPU: MOIETY_SOCKET %s",
+            path ? "is empty" : "is not set");
         gate_leave_alone();
         return CUDA_SUCCESS;
     }

@@ -22,6 +22,7 @@
 static struct lock hearing;
 static _Atomic bool waiting; /* the control thread is; it becomes false before it hears again */
 static deputy_hear *hear;
+static deputy_lost *lost;
 static int timer = -1;
 static bool started;
 
@@ -41,11 +42,13 @@ static bool hear_one(void)
     if (!atomic_load(&waiting)) {
         return true;
     }
-    if (link_sift(may_hear, &message) <= 0) {
-        return false; /* the control thread comes to it, or to a new connection */
+    int got = link_sift(may_hear, &message);
+    if (got > 0) {
+        hear(&message);
+    } else if (got < 0) {
+        lost();
     }
-    hear(&message);
-    return true;
+    return got != 0; /* else it is for the control thread */
 }
 
 static void *deputy_main(void *unused)
@@ -93,12 +96,13 @@ static void ring_in(long after_ns)
     }
 }
 
-void deputy_begin(deputy_hear *with)
+void deputy_begin(deputy_hear *with, deputy_lost *without)
 {
     if (!started) {
         start();
     }
     hear = with;
+    lost = without;
     atomic_store(&waiting, true);
     ring_in(AFTER_NS);
 }

@@ -14,9 +14,12 @@
 /* What is done with a message, by either thread, but never by both at a time. */
 typedef void deputy_hear(const union link_message *message);
 
-/* Control thread: from here to deputy_end it waits, and touches nothing that `with` touches.
+/* What is done when the agent is gone: it connects to the next one. */
+typedef void deputy_lost(void);
+
+/* Control thread: from here to deputy_end it waits, and touches nothing that `with` and `without` touch.
  * Messages about memory that moves stay where they are: they are the control thread's. */
-void deputy_begin(deputy_hear *with);
+void deputy_begin(deputy_hear *with, deputy_lost *without);
 void deputy_end(void);
 void deputy_after_fork(void);
 

@@ -261,13 +261,17 @@ void device_pop(void)
     REAL(cuCtxPopCurrent_v2)(&context);
 }
 
+uint32_t device_contexts(const struct device *device, CUcontext *contexts)
+{
+    LOCK_SCOPE(&lock);
+    memcpy(contexts, device->contexts, device->context_count * sizeof(contexts[0]));
+    return device->context_count;
+}
+
 void device_drain(struct device *device)
 {
     CUcontext contexts[CONTEXTS_MAX];
-    lock_take(&lock);
-    uint32_t count = device->context_count;
-    memcpy(contexts, device->contexts, count * sizeof(contexts[0]));
-    lock_drop(&lock);
+    uint32_t count = device_contexts(device, contexts);
     for (uint32_t i = 0; i < count; i++) {
         if (REAL(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
             streams_drain(contexts[i]);

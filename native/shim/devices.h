@@ -25,7 +25,8 @@ struct device {
     uint32_t creating;   /* threads that are about to add one */
     uint32_t departures; /* contexts that went: what was made in one of them is gone */
     uint32_t turn;       /* counts leases: what was known of the memory's content before is void */
-    /* The next five are under blocks_lock. */
+    /* The next six are under blocks_lock. */
+    uint64_t peers; /* bits, by ordinal: devices that may use its memory (peers.h) */
     uint64_t allocated_bytes;
     uint64_t managed_bytes; /* those of them that the driver pages */
     uint64_t pinned_bytes;  /* those of them that can never leave */
@@ -66,6 +67,8 @@ bool device_push(struct device *device);
 void device_pop(void);
 /* Waits until nothing of this process runs on the device. */
 void device_drain(struct device *device);
+/* Copies its contexts there, CONTEXTS_MAX at most; how many. */
+uint32_t device_contexts(const struct device *device, CUcontext *contexts);
 
 /* What a new agent is told of this process' part of the device. */
 void device_tell(const struct device *device, struct mw_attach *state);

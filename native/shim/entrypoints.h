@@ -26,6 +26,7 @@
 #define CLASS_cuCtxCreate_v4 OWN
 #define CLASS_cuCtxCreate OWN
 #define CLASS_cuCtxDestroy OWN
+#define CLASS_cuCtxEnablePeerAccess OWN
 #define CLASS_cuCtxDestroy_v2 OWN
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
@@ -37,10 +38,12 @@
 #define CLASS_cuMemPoolCreate OWN
 #define CLASS_cuMemPoolDestroy OWN
 #define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolSetAccess OWN
 #define CLASS_cuMemPoolSetAttribute OWN
 #define CLASS_cuMemPoolTrimTo OWN
 #define CLASS_cuPointerGetAttribute OWN
 #define CLASS_cuPointerGetAttributes OWN
+#define CLASS_cuPointerSetAttribute OWN
 #define CLASS_cuGraphAddNode_v3 OWN
 #define CLASS_cuGraphAddNode_v2 OWN
 #define CLASS_cuGraphAddNode OWN
@@ -107,7 +110,6 @@
 #define CLASS_cuMemPrefetchAsync GATED
 #define CLASS_cuMemPrefetchAsync_v2 GATED
 #define CLASS_cuMemPrefetchBatchAsync GATED
-#define CLASS_cuPointerSetAttribute GATED
 #define CLASS_cuStreamAddCallback GATED
 #define CLASS_cuStreamAttachMemAsync GATED
 #define CLASS_cuStreamWriteValue32 GATED
@@ -116,6 +118,18 @@
 #define CLASS_cuStreamWriteValue64_v2 GATED
 #define CLASS_cuLaunchHostFunc GATED
 #define CLASS_cuLaunchHostFunc_v2 GATED
+
+/* The same, as they look up where the addresses lie that they are given. */
+#define CLASS_cuGraphAddMemcpyNode GATED
+#define CLASS_cuGraphAddMemsetNode GATED
+#define CLASS_cuGraphMemcpyNodeSetParams GATED
+#define CLASS_cuGraphMemsetNodeSetParams GATED
+#define CLASS_cuGraphExecMemcpyNodeSetParams GATED
+#define CLASS_cuGraphExecMemsetNodeSetParams GATED
+#define CLASS_cuGraphNodeSetParams GATED
+#define CLASS_cuGraphNodeSetParams_v2 GATED
+#define CLASS_cuGraphExecNodeSetParams GATED
+#define CLASS_cuGraphExecChildGraphNodeSetParams GATED
 
 /* Gated, and return while the work goes on, so that a bound on that holds for them (pace.h): launches and
  * what is like them, graphs, copies that may be large, and what works in the default stream. */
@@ -160,9 +174,11 @@
 #define CLASS_cuStreamWaitValue32_v2 AWAIT
 #define CLASS_cuStreamWaitValue64 AWAIT
 #define CLASS_cuStreamWaitValue64_v2 AWAIT
+#define CLASS_cuGraphAddBatchMemOpNode AWAIT
+#define CLASS_cuGraphBatchMemOpNodeSetParams AWAIT
+#define CLASS_cuGraphExecBatchMemOpNodeSetParams AWAIT
 
 /* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
-#define CLASS_cuCtxEnablePeerAccess PIN
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN
 #define CLASS_cuMulticastBindMem PIN
@@ -183,6 +199,8 @@
 #define CLASS_cuModuleLoadData GROWS
 #define CLASS_cuModuleLoadDataEx GROWS
 #define CLASS_cuModuleLoadFatBinary GROWS
+#define CLASS_cuGraphAddKernelNode GROWS
+#define CLASS_cuGraphAddKernelNode_v2 GROWS
 #define CLASS_cuGraphInstantiate GROWS
 #define CLASS_cuGraphInstantiateWithFlags GROWS
 #define CLASS_cuGraphInstantiateWithParams GROWS
@@ -302,7 +320,6 @@
 #define CLASS_cuMemPoolExportToShareableHandle PASS
 #define CLASS_cuMemPoolGetAccess PASS
 #define CLASS_cuMemPoolImportFromShareableHandle PASS
-#define CLASS_cuMemPoolSetAccess PASS
 #define CLASS_cuMemSetMemPool PASS
 #define CLASS_cuIpcGetEventHandle PASS
 #define CLASS_cuMemAllocHost_v2 PASS
@@ -350,14 +367,8 @@
 #define CLASS_cuGraphAddEventRecordNode PASS
 #define CLASS_cuGraphAddEventWaitNode PASS
 #define CLASS_cuGraphAddHostNode PASS
-#define CLASS_cuGraphAddKernelNode PASS
-#define CLASS_cuGraphAddKernelNode_v2 PASS
 #define CLASS_cuGraphAddMemFreeNode PASS
-#define CLASS_cuGraphAddMemcpyNode PASS
-#define CLASS_cuGraphAddMemsetNode PASS
 #define CLASS_cuGraphBatchMemOpNodeGetParams PASS
-#define CLASS_cuGraphBatchMemOpNodeSetParams PASS
-#define CLASS_cuGraphAddBatchMemOpNode PASS
 #define CLASS_cuGraphChildGraphNodeGetGraph PASS
 #define CLASS_cuGraphClone PASS
 #define CLASS_cuGraphConditionalHandleCreate PASS
@@ -369,7 +380,6 @@
 #define CLASS_cuGraphEventRecordNodeSetEvent PASS
 #define CLASS_cuGraphEventWaitNodeGetEvent PASS
 #define CLASS_cuGraphEventWaitNodeSetEvent PASS
-#define CLASS_cuGraphExecChildGraphNodeSetParams PASS
 #define CLASS_cuGraphExecDestroy PASS
 #define CLASS_cuGraphExecEventRecordNodeSetEvent PASS
 #define CLASS_cuGraphExecEventWaitNodeSetEvent PASS
@@ -378,10 +388,6 @@
 #define CLASS_cuGraphExecHostNodeSetParams PASS
 #define CLASS_cuGraphExecKernelNodeSetParams PASS
 #define CLASS_cuGraphExecKernelNodeSetParams_v2 PASS
-#define CLASS_cuGraphExecMemcpyNodeSetParams PASS
-#define CLASS_cuGraphExecMemsetNodeSetParams PASS
-#define CLASS_cuGraphExecNodeSetParams PASS
-#define CLASS_cuGraphExecBatchMemOpNodeSetParams PASS
 #define CLASS_cuGraphGetEdges PASS
 #define CLASS_cuGraphGetEdges_v2 PASS
 #define CLASS_cuGraphGetId PASS
@@ -399,9 +405,7 @@
 #define CLASS_cuGraphMemAllocNodeGetParams PASS
 #define CLASS_cuGraphMemFreeNodeGetParams PASS
 #define CLASS_cuGraphMemcpyNodeGetParams PASS
-#define CLASS_cuGraphMemcpyNodeSetParams PASS
 #define CLASS_cuGraphMemsetNodeGetParams PASS
-#define CLASS_cuGraphMemsetNodeSetParams PASS
 #define CLASS_cuGraphNodeFindInClone PASS
 #define CLASS_cuGraphNodeGetContainingGraph PASS
 #define CLASS_cuGraphNodeGetDependencies PASS
@@ -414,8 +418,6 @@
 #define CLASS_cuGraphNodeGetToolsId PASS
 #define CLASS_cuGraphNodeGetType PASS
 #define CLASS_cuGraphNodeSetEnabled PASS
-#define CLASS_cuGraphNodeSetParams PASS
-#define CLASS_cuGraphNodeSetParams_v2 PASS
 #define CLASS_cuGraphRemoveDependencies PASS
 #define CLASS_cuGraphRemoveDependencies_v2 PASS
 #define CLASS_cuGraphRetainUserObject PASS

@@ -126,6 +126,15 @@ uint64_t line_free(struct line *line)
     return line->freed;
 }
 
+/* Another thread may have begun a capture meanwhile: then nothing is known. In a broken context
+ * everything is over. */
+static bool says_over(CUresult result)
+{
+    bool captured = result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                    result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    return result != CUDA_ERROR_NOT_READY && !captured;
+}
+
 /* What runs in the legacy stream counts as well where the stream is one that waits for it. */
 static bool is_idle(const struct line *line)
 {
@@ -136,7 +145,7 @@ static bool is_idle(const struct line *line)
         result =
             current == line->context ? REAL(cuStreamQuery)(CU_STREAM_LEGACY) : CUDA_ERROR_NOT_READY;
     }
-    return result != CUDA_ERROR_NOT_READY; /* in a broken context everything is over */
+    return says_over(result);
 }
 
 static bool in_other_context(const struct line *line)
@@ -154,7 +163,7 @@ static bool look(struct line *line)
         line->over = line->freed;
         return true;
     }
-    if (line->recorded > line->over && REAL(cuEventQuery)(line->event) != CUDA_ERROR_NOT_READY) {
+    if (line->recorded > line->over && says_over(REAL(cuEventQuery)(line->event))) {
         line->over = line->recorded;
     }
     if (line->recorded <= line->over && line->over < line->freed && can_name(line)) {
@@ -180,8 +189,8 @@ bool lines_look(void)
 CUresult line_await(struct line *line, CUstream stream)
 {
     if (line->recorded < line->freed) {
-        if (!can_name(line)) {
-            return CUDA_ERROR_NOT_READY;
+        if (!can_name(line) || gate_in_capture()) {
+            return CUDA_ERROR_NOT_READY; /* waiting for what is captured would join the capture */
         }
         record(line);
     }

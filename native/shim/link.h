@@ -21,6 +21,7 @@ union link_message {
     struct mw_free free;
     struct mw_evicted evicted;
     struct mw_lease_note note;
+    struct mw_drained drained;
     struct mw_watch watch;
     struct mw_pace pace;
     struct mw_pinned pinned;

@@ -4,6 +4,7 @@
  * program gets exactly the version and the stream flavour that it would have got.
  */
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim/real.h"
@@ -20,6 +21,7 @@
 
 // NOLINTBEGIN(readability-redundant-declaration) libc's, but to be exported by us
 EXPORT void *dlsym(void *restrict handle, const char *restrict name);
+EXPORT void *dlopen(const char *file, int mode);
 EXPORT void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version);
 // NOLINTEND(readability-redundant-declaration)
 
@@ -38,6 +40,25 @@ static void *substitute(const char *name, void *found)
     }
     void *wrapped = real_wrapped(found);
     return wrapped ? wrapped : trampoline_for(name, found);
+}
+
+/* Whoever is loaded so finds the driver and libc's lookup before ours, so that its work would be done
+ * without a lease. MOIETY_DEEPBIND=keep leaves it to whom nothing else runs. */
+static int without_deepbind(int mode)
+{
+    const char *socket = getenv("MOIETY_SOCKET");
+    const char *kept = getenv("MOIETY_DEEPBIND");
+    bool shares = socket && *socket && !(kept && strcmp(kept, "keep") == 0);
+    return shares ? mode & ~RTLD_DEEPBIND : mode;
+}
+
+/* A jump, too: where the loader searches depends on who calls. */
+void *dlopen(const char *file, int mode)
+{
+    if (__builtin_expect(mode & RTLD_DEEPBIND, 0)) {
+        mode = without_deepbind(mode);
+    }
+    TAIL_CALL real_dlopen()(file, mode);
 }
 
 /* RTLD_NEXT and RTLD_DEFAULT depend on who calls: names that are none of ours are passed on by a

@@ -12,6 +12,7 @@
 #include "shim/lock.h"
 #include "shim/managed.h"
 #include "shim/mappings.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -21,7 +22,8 @@
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
  * as used: that of a process killed just now, say. */
 #define PATIENCE_NS 3000000000ull
-#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
+#define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
+#define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
@@ -74,13 +76,13 @@ static void drop_later(const struct block *block)
 void memory_discard(struct block *block)
 {
     struct device *device = block->device;
-    uint64_t span = block->span;
     block_retire(block);
+    uint64_t charged = block->span - block->hollow_bytes;
     struct export *exports = exports_take(block);
     uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
-    charge_drop(device, span, block_destroy(block), flags);
+    charge_drop(device, charged, block_destroy(block), flags);
     exports_end(exports);
 }
 
@@ -200,7 +202,10 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST && !alone) {
-        return allocate_small(device, pointer, bytes, attach);
+        result = allocate_small(device, pointer, bytes, attach);
+        return result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)
+                   ? allocate_small(device, pointer, bytes, attach)
+                   : result;
     }
     result = make(device, bytes, attach, &block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
@@ -274,6 +279,7 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
+    const struct device *reached = block && block->device->peers ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
@@ -285,7 +291,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
         }
         return true;
     }
-    if (!memory_await(context, result)) {
+    if (!memory_await(context, result) ||
+        (*result == CUDA_SUCCESS && reached && !peers_await(reached, result))) {
         *result = put_off(pointer, context);
         memory_capture_ended(); /* it may have, meanwhile */
     } else if (*result == CUDA_SUCCESS) {
@@ -368,6 +375,16 @@ bool memory_describe(CUdeviceptr pointer, struct memory_info *info)
         return imports_describe(pointer, info);
     }
     return pooled ? pool_describe(pointer, info) : found;
+}
+
+CUdeviceptr memory_as_seen(CUdeviceptr pointer)
+{
+    struct memory_info info;
+    if (memory_describe(pointer, &info)) {
+        return pointer;
+    }
+    LOCK_SCOPE(&blocks_lock);
+    return blocks_find(pointer) ? NOTHING : pointer;
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)

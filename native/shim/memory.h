@@ -1,9 +1,9 @@
 /* Device memory that can leave: address ranges that stay, backed by chunks that come and go.
  *
  * An allocation is a reserved range of addresses. Its chunks are present (backed by memory of
- * the GPU), out (their bytes in the arena) or new (nothing was ever in them). Whoever is inside
- * the open gate finds all of them present. Managed memory is the exception: the driver moves its
- * pages when they are touched (managed.h).
+ * the GPU), out (their bytes in the arena), new (nothing was ever in them) or hollow (nothing is
+ * in them any more, hollow.h). Whoever is inside the open gate finds all but those present. Managed
+ * memory is the exception: the driver moves its pages when they are touched (managed.h).
  */
 #ifndef MOIETY_SHIM_MEMORY_H
 #define MOIETY_SHIM_MEMORY_H
@@ -42,6 +42,9 @@ struct memory_info {
 };
 /* The allocation that `pointer` points into; false if it is not ours. */
 bool memory_describe(CUdeviceptr pointer, struct memory_info *info);
+/* What to ask the driver of instead of `pointer`: where that lies in a page of ours and in no
+ * allocation, an address where there is nothing; else itself. */
+CUdeviceptr memory_as_seen(CUdeviceptr pointer);
 /* The same in short. */
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Bytes allocated on the device, whole chunks. */

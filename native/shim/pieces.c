@@ -75,28 +75,42 @@ struct piece *piece_find(struct pieces *pieces, uint64_t size, const struct line
     return best;
 }
 
+static struct piece **list_of(struct pieces *pieces, const struct piece *piece)
+{
+    return piece->hollow ? &pieces->hollow : &pieces->free[class_of(piece->size)];
+}
+
+/* Cuts a free piece in two; the second, NULL: no memory. */
+static struct piece *cut(struct pieces *pieces, struct piece *piece, uint64_t size)
+{
+    struct piece *rest = malloc(sizeof(*rest));
+    if (!rest) {
+        return NULL;
+    }
+    take_out(piece);
+    *rest = *piece;
+    rest->base += size;
+    rest->size -= size;
+    rest->previous = piece;
+    rest->line = NULL;
+    wait_for(rest, piece->line, piece->number);
+    if (rest->next) {
+        rest->next->previous = rest;
+    }
+    piece->next = rest;
+    piece->size = size;
+    put_in(list_of(pieces, piece), piece);
+    put_in(list_of(pieces, rest), rest);
+    return rest;
+}
+
 int piece_take(struct pieces *pieces, struct piece *piece, uint64_t size, uint64_t bytes)
 {
-    if (piece->size > size) {
-        struct piece *rest = malloc(sizeof(*rest));
-        if (!rest) {
-            return -ENOMEM;
-        }
-        *rest = *piece;
-        rest->base += size;
-        rest->size -= size;
-        rest->previous = piece;
-        rest->line = NULL;
-        wait_for(rest, piece->line, piece->number);
-        if (rest->next) {
-            rest->next->previous = rest;
-        }
-        piece->next = rest;
-        put_in(&pieces->free[class_of(rest->size)], rest);
+    if (piece->size > size && !cut(pieces, piece, size)) {
+        return -ENOMEM;
     }
     take_out(piece);
     wait_for(piece, NULL, 0);
-    piece->size = size;
     piece->bytes = bytes;
     piece->born = blocks_number();
     piece->used = true;
@@ -104,11 +118,16 @@ int piece_take(struct pieces *pieces, struct piece *piece, uint64_t size, uint64
     return 0;
 }
 
+bool piece_is_for_all(struct piece *piece)
+{
+    return !piece->used && !piece->hollow && is_ready(piece);
+}
+
 /* Whether the right one of two neighbours can become a part of the left one. */
 static bool join_right(struct piece *piece)
 {
     struct piece *next = piece->next;
-    if (!next || next->used) {
+    if (!next || next->used || next->hollow != piece->hollow) {
         return false;
     }
     is_ready(piece);
@@ -139,8 +158,21 @@ static void absorb(struct pieces *pieces, struct piece *piece)
     }
     if (grew) {
         take_out(piece);
-        put_in(&pieces->free[class_of(piece->size)], piece);
+        put_in(list_of(pieces, piece), piece);
     }
+}
+
+int piece_hollow(struct pieces *pieces, struct piece *piece, CUdeviceptr base, uint64_t bytes)
+{
+    uint64_t before = base - piece->base;
+    struct piece *part = before ? cut(pieces, piece, before) : piece;
+    if (!part || (part->size > bytes && !cut(pieces, part, bytes))) {
+        return -ENOMEM; /* what was cut is joined later */
+    }
+    take_out(part);
+    part->hollow = true;
+    put_in(list_of(pieces, part), part);
+    return 0; /* neighbours are joined later, so whoever walks through them can go on */
 }
 
 void piece_give_back(struct pieces *pieces, struct piece *piece, struct line *line)
@@ -200,7 +232,7 @@ struct segment *segment_make(struct pieces *pieces, struct pool *pool, struct bl
     segment->first = piece;
     piece->segment = segment;
     piece->base = block->base;
-    piece->size = block->span;
+    piece->size = segment->bytes = block->span;
     put_in(&pieces->free[class_of(piece->size)], piece);
     return segment;
 }
@@ -219,8 +251,12 @@ bool pieces_are_pending(struct segment *segments)
 
 bool segment_is_free(const struct segment *segment)
 {
-    struct piece *first = segment->first;
-    return !first->used && !first->next && is_ready(first);
+    for (struct piece *piece = segment->first; piece; piece = piece->next) {
+        if (piece->used || !is_ready(piece)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void segment_drop(struct segment *segment)

@@ -28,6 +28,7 @@ struct piece {
     uint64_t bytes; /* as asked for */
     uint64_t born;  /* used: which allocation it is */
     bool used;
+    bool hollow;       /* free, but without memory: not for use (hollow.h) */
     struct line *line; /* free: NULL, or where it was freed */
     uint64_t number;
 };
@@ -37,11 +38,13 @@ struct segment {
     struct pool *pool;
     struct block *block;
     struct piece *first;
+    uint64_t bytes; /* of it that are not hollow */
 };
 
 /* The free ones of a pool, by size. */
 struct pieces {
     struct piece *free[PIECE_CLASSES];
+    struct piece *hollow;
 };
 
 /* A free piece that is large enough for `size` bytes and may be used by the line's stream at once;
@@ -52,6 +55,11 @@ int piece_take(struct pieces *pieces, struct piece *piece, uint64_t size, uint64
 /* A used one is free after what was submitted to the line; NULL: for everybody. Its neighbours may
  * join it: the piece is not valid afterwards. */
 void piece_give_back(struct pieces *pieces, struct piece *piece, struct line *line);
+/* Whether a piece is free for everybody. */
+bool piece_is_for_all(struct piece *piece);
+/* So many bytes of a free piece, from `base` on, are not for use any more; what is left of it on
+ * either side is. -ENOMEM: all of it is. */
+int piece_hollow(struct pieces *pieces, struct piece *piece, CUdeviceptr base, uint64_t bytes);
 /* The used piece that begins there; NULL: none. */
 struct piece *piece_at(CUdeviceptr base);
 /* The used piece of the segment that an address lies in; NULL: none. */
@@ -62,7 +70,7 @@ void pieces_join(struct pieces *pieces, struct segment *segments);
 struct segment *segment_make(struct pieces *pieces, struct pool *pool, struct block *block);
 /* Whether anything free in them is not yet so for everybody. */
 bool pieces_are_pending(struct segment *segments);
-/* Whether all of it is free for everybody. */
+/* Whether nothing of it is in use: all of it is free for everybody, or hollow. */
 bool segment_is_free(const struct segment *segment);
 /* Forgets all its pieces and the segment itself; the caller takes care of its block. */
 void segment_drop(struct segment *segment);

@@ -10,6 +10,7 @@
 #include "shim/memory.h"
 #include "shim/pieces.h"
 #include "shim/real.h"
+#include "shim/reserve.h"
 #include "shim/residue.h"
 #include "shim/say.h"
 
@@ -17,22 +18,6 @@
 #define STEPS_OF_MEMORY 512u       /* on smaller ones less */
 #define PATIENCE_NS 1000000000ull  /* for work that has yet to free what is needed now */
 #define PAUSE_NS 50000
-
-struct pool {
-    struct pool *next;
-    CUmemoryPool handle; /* NULL: destroyed, and gone with its last allocation */
-    CUdevice ordinal;
-    uint64_t most;
-    uint64_t threshold;
-    uint64_t reserved, reserved_high, used, used_high;
-    struct segment *segments;
-    struct pieces pieces;
-};
-
-/* Never held while the agent is asked, at the gate, or with blocks_lock; taken before that. */
-static struct lock pools_lock;
-static struct pool *pools;
-_Atomic bool pools_may_shrink;
 
 static struct pool *find(CUmemoryPool handle)
 {
@@ -83,136 +68,21 @@ CUresult pool_add(CUmemoryPool handle, CUdevice ordinal, uint64_t most)
     return add(handle, ordinal, most) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* ---- giving memory back ---- */
-
-/* With the lock held: takes free segments out of a pool, for give_back. */
-static struct segment *take_free(struct pool *pool, uint64_t keep)
-{
-    struct segment *taken = NULL;
-    pieces_join(&pool->pieces, pool->segments);
-    for (struct segment **at = &pool->segments; *at && pool->reserved > keep;) {
-        struct segment *segment = *at;
-        /* As the driver does: no less is kept than was asked for. */
-        if (segment_is_free(segment) && pool->reserved - segment->block->span >= keep) {
-            *at = segment->next;
-            pool->reserved -= segment->block->span;
-            segment->next = taken;
-            taken = segment;
-        } else {
-            at = &segment->next;
-        }
-    }
-    return taken;
-}
-
-/* A destroyed pool with nothing left goes as well. */
-static void remove_empty(void)
-{
-    for (struct pool **at = &pools; *at;) {
-        struct pool *pool = *at;
-        if (!pool->handle && !pool->segments) {
-            *at = pool->next;
-            free(pool);
-        } else {
-            at = &pool->next;
-        }
-    }
-}
-
-/* Without the lock: a block that is on its way is waited for. */
-static bool give_back(struct segment *segments)
-{
-    bool any = segments != NULL;
-    while (segments) {
-        struct segment *next = segments->next;
-        struct block *block = segments->block;
-        lock_take(&pools_lock);
-        segment_drop(segments);
-        lock_drop(&pools_lock);
-        lock_take(&blocks_lock);
-        memory_discard(block);
-        lock_drop(&blocks_lock);
-        segments = next;
-    }
-    return any;
-}
-
-void pool_trim(struct pool *pool, uint64_t keep_bytes)
-{
-    lock_take(&pools_lock);
-    lines_look();
-    struct segment *taken = take_free(pool, keep_bytes);
-    remove_empty();
-    lock_drop(&pools_lock);
-    give_back(taken);
-}
-
 void pool_remove(CUmemoryPool handle)
 {
+    struct taken taken = {0};
     lock_take(&pools_lock);
     struct pool *pool = find(handle);
-    struct segment *taken = NULL;
     if (pool) {
         lines_look();
         pool->handle = NULL;
         pool->threshold = 0;
-        taken = take_free(pool, 0);
-        remove_empty();
+        reserve_take(pool, 0, 0, &taken);
+        reserve_remove_empty();
     }
     lock_drop(&pools_lock);
-    give_back(taken);
+    reserve_give_back(&taken);
 }
-
-static bool may_shrink(const struct pool *pool)
-{
-    return pool->reserved > pool->threshold && pool->used < pool->reserved;
-}
-
-/* With the lock held: whoever waits for the GPU next has a look. */
-static void note_shrinking(const struct pool *pool)
-{
-    if (may_shrink(pool)) {
-        atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed);
-    }
-}
-
-static bool shrink_all(const struct device *device, bool all)
-{
-    bool any = false;
-    bool more = true;
-    while (more) {
-        struct segment *taken = NULL;
-        bool looked = false;
-        lock_take(&pools_lock);
-        atomic_store_explicit(&pools_may_shrink, false, memory_order_relaxed);
-        for (struct pool *pool = pools; pool && !taken; pool = pool->next) {
-            bool wanted = !device || pool->ordinal == device->ordinal;
-            if (wanted && (all ? pool->used < pool->reserved : may_shrink(pool))) {
-                if (!looked) {
-                    looked = true;
-                    lines_look();
-                }
-                taken = take_free(pool, all ? 0 : pool->threshold);
-                note_shrinking(pool);
-            }
-        }
-        remove_empty();
-        lock_drop(&pools_lock);
-        more = give_back(taken);
-        any |= more;
-    }
-    return any;
-}
-
-void pools_shrink(void)
-{
-    shrink_all(NULL, false);
-    residue_settle_pools();
-}
-
-void pools_note_free(void) { atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed); }
-
-bool pools_give_up(const struct device *device) { return shrink_all(device, true); }
 
 /* ---- allocating ---- */
 
@@ -272,6 +142,7 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     lock_take(&pools_lock);
     bool fits = !pool->most || pool->reserved + span <= pool->most;
     pool->reserved += fits ? span : 0;
+    pool->step = step_of(device);
     lock_drop(&pools_lock);
     if (!fits) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -398,7 +269,7 @@ CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CU
 bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *result)
 {
     struct line *line = NULL;
-    struct segment *taken = NULL;
+    struct taken taken = {0};
     lock_take(&pools_lock);
     struct piece *piece = piece_at(pointer);
     bool found = piece != NULL;
@@ -407,19 +278,21 @@ bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *res
         struct pool *pool = piece->segment->pool;
         pool->used -= piece->size;
         piece_give_back(&pool->pieces, piece, line);
-        note_shrinking(pool);
+        reserve_note(pool);
         if (!pool->handle) {
             lines_look();
-            taken = take_free(pool, 0);
-            remove_empty();
+            reserve_take(pool, 0, 0, &taken);
+            reserve_remove_empty();
         }
     }
     lock_drop(&pools_lock);
-    give_back(taken);
+    reserve_give_back(&taken);
     return found;
 }
 
 /* ---- what programs ask ---- */
+
+CUdevice pool_ordinal(const struct pool *pool) { return pool->ordinal; }
 
 void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value)
 {
@@ -449,7 +322,7 @@ void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *valu
     LOCK_SCOPE(&pools_lock);
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         memcpy(&pool->threshold, value, sizeof(pool->threshold));
-        note_shrinking(pool);
+        reserve_note(pool);
     } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         pool->reserved_high = pool->reserved;
     } else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
@@ -487,22 +360,17 @@ void pools_forget_stream(CUstream stream)
 
 void pools_forget_context(struct device *device, CUcontext context)
 {
-    struct segment *taken = NULL;
+    struct taken taken = {0};
     lock_take(&pools_lock);
     lines_forget_context(context);
     for (struct pool *pool = pools; pool && device->context_count == 0; pool = pool->next) {
-        while (pool->ordinal == device->ordinal && pool->segments) {
-            struct segment *segment = pool->segments;
-            pool->segments = segment->next;
-            pool->reserved -= segment->block->span;
-            segment->next = taken;
-            taken = segment;
+        if (pool->ordinal == device->ordinal) {
+            reserve_take_all(pool, &taken);
         }
-        pool->used = pool->segments ? pool->used : 0;
     }
-    remove_empty();
+    reserve_remove_empty();
     lock_drop(&pools_lock);
-    give_back(taken);
+    reserve_give_back(&taken);
     residue_forget_context(context);
     if (device->context_count == 0) {
         residue_forget_device(device);
@@ -511,10 +379,8 @@ void pools_forget_context(struct device *device, CUcontext context)
 
 void pools_after_fork(void)
 {
-    pools = NULL;
+    reserve_after_fork();
     lines_after_fork();
     residue_after_fork();
     pieces_after_fork();
-    atomic_store(&pools_lock.word, 0);
-    atomic_store(&pools_may_shrink, false);
 }

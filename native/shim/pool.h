@@ -22,6 +22,7 @@ struct pool;
 struct pool *pool_of(CUmemoryPool handle);
 /* A pool that the program made just now, on this device; `most`: bytes it may have, 0: any number. */
 CUresult pool_add(CUmemoryPool handle, CUdevice ordinal, uint64_t most);
+CUdevice pool_ordinal(const struct pool *pool);
 /* The driver's handle is gone; what is still in use of it stays until it is freed. */
 void pool_remove(CUmemoryPool handle);
 
@@ -35,7 +36,7 @@ bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *res
 void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value);
 /* The driver has taken this setting. */
 void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *value);
-/* Gives back what is free of whole blocks, until no more than so many bytes are reserved. */
+/* Gives back what is free, in whole chunks, until no more than so many bytes are reserved. */
 void pool_trim(struct pool *pool, uint64_t keep_bytes);
 
 /* The program has waited for the GPU, so pools give back what they have above their thresholds. The
@@ -44,7 +45,8 @@ extern _Atomic bool pools_may_shrink;
 void pools_shrink(void);
 /* Something was freed in one of the driver's own. */
 void pools_note_free(void);
-/* Memory is needed on a device: gives back all that is free. Whether there was any. */
+/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the
+ * same. Whether there was any. */
 bool pools_give_up(const struct device *device);
 
 /* Of a block that is a pool's: the allocation that an address lies in; false: none. */

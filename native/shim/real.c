@@ -208,6 +208,15 @@ dlvsym_fn *real_dlvsym(void)
     return found;
 }
 
+dlopen_fn *real_dlopen(void)
+{
+    static dlopen_fn *found;
+    if (!found) {
+        found = (dlopen_fn *)find_in_libc("dlopen");
+    }
+    return found;
+}
+
 /* ---- the driver ---- */
 
 static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
@@ -252,11 +261,11 @@ static void *find_thread_call(void *library, const char *name)
 static bool look_up_driver(struct driver *found)
 {
     dl_iterate_phdr(find_driver, found);
-    if (!found->path || !real_dlsym()) {
+    if (!found->path || !real_dlsym() || !real_dlopen()) {
         return false;
     }
     /* kept open: the driver never goes away */
-    void *library = dlopen(found->path, RTLD_LAZY | RTLD_NOLOAD);
+    void *library = real_dlopen()(found->path, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) {
         return false;
     }

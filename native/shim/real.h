@@ -36,9 +36,11 @@ extern struct real_threads real_threads;
 
 typedef void *dlsym_fn(void *handle, const char *name);
 typedef void *dlvsym_fn(void *handle, const char *name, const char *version);
+typedef void *dlopen_fn(const char *file, int mode);
 /* libc's own lookups, which ours stand in front of. */
 dlsym_fn *real_dlsym(void);
 dlvsym_fn *real_dlvsym(void);
+dlopen_fn *real_dlopen(void);
 
 /* Finds the driver among the libraries of this process; false when it is not loaded. */
 bool real_load(void);

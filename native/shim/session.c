@@ -161,6 +161,24 @@ static void tell_state(int socket)
     memory_thaw();
 }
 
+void session_tell_drained(uint32_t epoch)
+{
+    struct mw_drained note = {.epoch = epoch, .gpu = MW_NO_GPU};
+    struct device *device = device_next(NULL);
+    struct device *next = device ? device_next(device) : NULL;
+    memory_freeze();
+    for (; next; next = device_next(device)) {
+        link_amount(MW_RESIDENT, device->gpu, device->resident_bytes);
+        device = next;
+    }
+    if (device) {
+        note.gpu = device->gpu;
+        note.resident_bytes = device->resident_bytes;
+    }
+    link_send(&note, sizeof(note), MW_DRAINED);
+    memory_thaw();
+}
+
 void session_reopen(struct session *session, bool holding)
 {
     uint64_t began = now_ns();

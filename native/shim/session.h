@@ -22,6 +22,8 @@ struct session {
 int session_open(struct session *session, const char *path);
 /* Connects again, for as long as it takes, and tells the agent what this process has. */
 void session_reopen(struct session *session, bool holding);
+/* Tells that nothing runs any more, and what is resident on each GPU. Control thread. */
+void session_tell_drained(uint32_t epoch);
 void session_after_fork(struct session *session);
 
 #endif

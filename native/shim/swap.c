@@ -74,8 +74,8 @@ static uint64_t soonest_ns(const struct mover *mover)
         uint64_t in = mover_expected_ns(&mover->in);
         soonest = in < soonest ? in : soonest;
     }
-    if (mover->coming && mover->retry_ns > now) {
-        uint64_t again = mover->retry_ns - now;
+    if (mover->coming) { /* what is missing may be freed meanwhile, or not be held any more */
+        uint64_t again = mover->retry_ns > now ? mover->retry_ns - now : NO_ROOM_NS;
         soonest = again < soonest ? again : soonest;
     }
     return soonest;

@@ -36,7 +36,8 @@ struct sg_range {
     uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     struct sg_chunk *chunk;
     uint64_t offset; /* in the chunk */
-    int access;      /* SG_MAPPED: enum CUmemAccess_flags */
+    int access;      /* SG_MAPPED: enum CUmemAccess_flags, the most that any GPU has */
+    uint8_t access_of[SG_DEVICES_MAX];
     struct sg_block *block;
     struct sg_managed *managed;
     CUmemoryPool pool;      /* SG_POOLED */

@@ -57,6 +57,8 @@ CUdevice sg_ordinal_of(unsigned gpu);
 
 /* Set while a _ptds or _ptsz entry point runs: stream 0 is the thread's own. */
 extern __thread int sg_per_thread_default;
+/* Set while a function of the program runs in the order of a stream: it may not call the driver. */
+extern __thread int sg_in_host_function;
 
 /* ---- handles ---- */
 

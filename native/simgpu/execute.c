@@ -324,13 +324,17 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         break;
     case SG_OP_HOST:
         sg_on_gpu = 0;
+        sg_in_host_function = 1;
         op->host.call(op->host.data);
+        sg_in_host_function = 0;
         sg_on_gpu = 1;
         stream->end_ns = sg_now_ns();
         break;
     case SG_OP_CALLBACK:
         sg_on_gpu = 0;
+        sg_in_host_function = 1;
         op->callback.call(op->callback.stream, stream->context->broken, op->callback.data);
+        sg_in_host_function = 0;
         sg_on_gpu = 1;
         stream->end_ns = sg_now_ns();
         break;

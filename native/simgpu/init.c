@@ -123,10 +123,15 @@ CUresult cuInit(unsigned int flags)
     return result;
 }
 
+__thread int sg_in_host_function;
+
 CUresult sg_enter(void)
 {
     if (__builtin_expect(!initialised || forked, 0)) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (__builtin_expect(sg_in_host_function, 0)) {
+        return CUDA_ERROR_NOT_PERMITTED;
     }
     return ended ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;
 }

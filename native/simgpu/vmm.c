@@ -178,6 +178,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
         gpu = range->gpu;
         /* One process has one page table here: what any device may do, all may. */
         for (size_t i = 0; i < count; i++) {
+            range->access_of[sg_device_of(desc[i].location.id)] = (uint8_t)desc[i].flags;
             if (sg_device_of(desc[i].location.id) == range->gpu ||
                 (int)desc[i].flags > range->access) {
                 range->access = (int)desc[i].flags;
@@ -209,7 +210,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     sg_map_lock();
     struct sg_range *range = sg_map_mapped(address);
     if (range) {
-        *flags = (unsigned long long)range->access;
+        *flags = range->access_of[sg_device_of(location->id)];
     }
     sg_map_unlock();
     return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

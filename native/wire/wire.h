@@ -25,12 +25,13 @@
 #define MW_NAME_BYTES 64u  /* names are UTF-8, cut and zero padded */
 #define MW_TEXT_BYTES 240u /* a sentence for a human */
 #define MW_UUID_BYTES 16u
-#define MW_TOKEN_BYTES 32u   /* random: who knows one may open what is behind it */
-#define MW_PIECES_MAX 8u     /* with their descriptors in one message */
-#define MW_GPUS_MAX 32u      /* GPUs of one node that a client may attach */
-#define MW_UNKNOWN_MAX 32u   /* names of entry points that a client tells of */
-#define MW_SLOTS_MAX 1024u   /* threads of one process inside the gate */
-#define MW_LEASE_BYTES 4096u /* size of the lease page's memfd */
+#define MW_TOKEN_BYTES 32u    /* random: who knows one may open what is behind it */
+#define MW_PIECES_MAX 8u      /* with their descriptors in one message */
+#define MW_GPUS_MAX 32u       /* GPUs of one node that a client may attach */
+#define MW_NO_GPU 0xffffffffu /* instead of one of those */
+#define MW_UNKNOWN_MAX 32u    /* names of entry points that a client tells of */
+#define MW_SLOTS_MAX 1024u    /* threads of one process inside the gate */
+#define MW_LEASE_BYTES 4096u  /* size of the lease page's memfd */
 
 /* Direction in the comment: > client to agent, < agent to client. */
 enum mw_type {
@@ -50,7 +51,7 @@ enum mw_type {
     MW_GRANT = 14,    /* < the lease word is open */
     MW_REVOKE = 15,   /* < the lease word is closed: drain */
     MW_RESIDENT = 16, /* > how much is resident now on one GPU */
-    MW_DRAINED = 17,  /* > nothing of ours runs any more (follows MW_RESIDENT for each GPU) */
+    MW_DRAINED = 17,  /* > nothing of ours runs any more (follows MW_RESIDENT for others) */
     MW_EVICT = 18,    /* < move out this many bytes */
     MW_EVICTED = 19,  /* > moved out so many; the flag tells the last of one order */
     MW_WATCH = 20,    /* < tell when nothing was submitted for so long; 0 = stop */
@@ -201,11 +202,19 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_DRAINED, MW_IDLE, MW_BUSY, MW_STEP */
+/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_IDLE, MW_BUSY, MW_STEP */
 struct mw_lease_note {
     struct mw_header header;
     uint32_t epoch; /* MW_WANT: 0 */
     uint32_t reserved;
+};
+
+/* It tells of the last of its GPUs itself: who waits for it waits for one message. */
+struct mw_drained {
+    struct mw_header header;
+    uint32_t epoch;
+    uint32_t gpu; /* or MW_NO_GPU */
+    uint64_t resident_bytes;
 };
 
 struct mw_watch {

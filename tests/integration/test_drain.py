@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import pytest
 from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
-from moiety.wire.layout import Type
-from moiety.wire.messages import LeaseNote
+from moiety.wire.layout import HelloFlag, Type
+from moiety.wire.messages import Attach, Drained, LeaseNote
 
 from .conftest import ROOT
 
@@ -58,19 +59,47 @@ def close(agent: FakeAgent) -> None:
     agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
 
 
-@pytest.mark.parametrize("word", ["callback", "value", "copy"])
+@pytest.mark.parametrize("word", ["callback", "older", "node", "lock", "calls", "value", "copy"])
 def test_work_that_waits_for_a_thread_at_the_gate_shares_the_gpu(
     make_node: MakeNode, programs: Path, kernels: Path, word: str
 ) -> None:
     node = make_node(GPU)
     node.start_agent("--turn-min", "20ms", "--turn-factor", "0")
-    running = [begin(node, programs, kernels, word, LARGE, 2)]
+    seconds = 2 if word in {"callback", "value", "copy"} else 1
+    running = [begin(node, programs, kernels, word, LARGE, seconds)]
     plain = node.run(
         [programs / "dependent", "plain", str(LARGE), "1"], env={"KERNELS": str(kernels)}
     )
     for process in [*running, plain]:
         code, _, err = finish(process)
         assert code == 0, err
+
+
+def drains(agent: FakeAgent) -> bool:
+    """Take the lease: whether the program drains, or waits for a thread at the gate."""
+    agent.hear(0.01)
+    close(agent)
+    while (message := agent.hear(0.1)) is not None:
+        if isinstance(message, Drained):
+            assert message.epoch <= agent.epoch
+            if message.epoch == agent.epoch:
+                return True
+    return False
+
+
+def start_waiting(
+    node: Node, programs: Path, kernels: Path, native: Path, path: Path
+) -> subprocess.Popen[str]:
+    """A program whose work waits for a thread of its own, for an agent that is played."""
+    return node.start(
+        [str(programs / "dependent"), "value", "4096", "100"],
+        env={
+            "KERNELS": str(kernels),
+            "LD_LIBRARY_PATH": str(native / "simgpu"),
+            "LD_PRELOAD": str(native / "libmoiety.so"),
+            "MOIETY_SOCKET": str(path),
+        },
+    )
 
 
 def test_a_lease_is_given_back_to_a_drain_that_waits(
@@ -80,15 +109,7 @@ def test_a_lease_is_given_back_to_a_drain_that_waits(
     node = make_node(GPU)
     path = node.directory / "gate.sock"
     with FakeAgent(path, limit_bytes=1 << 27) as agent:
-        process = node.start(
-            [str(programs / "dependent"), "value", "4096", "100"],
-            env={
-                "KERNELS": str(kernels),
-                "LD_LIBRARY_PATH": str(native / "simgpu"),
-                "LD_PRELOAD": str(native / "libmoiety.so"),
-                "MOIETY_SOCKET": str(path),
-            },
-        )
+        process = start_waiting(node, programs, kernels, native, path)
         agent.accept()
         agent.until(Type.CONTEXT)
         answered = 0
@@ -96,23 +117,60 @@ def test_a_lease_is_given_back_to_a_drain_that_waits(
         waited = 0
         while answered < 8:
             assert time.monotonic() < deadline_s
-            agent.hear(0.01)
-            close(agent)
-            while True:
-                message = agent.hear(0.1)
-                if isinstance(message, LeaseNote) and message.type == Type.DRAINED:
-                    assert message.epoch <= agent.epoch
-                    if message.epoch == agent.epoch:
-                        answered += 1
-                        break
-                elif message is None:  # it waits for a thread at the gate
-                    waited += 1
-                    agent.grant()
-                    time.sleep(0.02)
-                    close(agent)
+            while not drains(agent):
+                waited += 1
+                agent.grant()
+                time.sleep(0.02)
+            answered += 1
             agent.grant()
         assert waited, "no drain ever waited for a thread: nothing was tested"
         process.kill()
+
+
+def test_a_drain_that_waits_goes_on_with_the_next_agent(
+    make_node: MakeNode, programs: Path, kernels: Path, native: Path
+) -> None:
+    node = make_node(GPU)
+    path = node.directory / "gate.sock"
+    with FakeAgent(path, limit_bytes=1 << 27) as agent:
+        process = start_waiting(node, programs, kernels, native, path)
+        agent.accept()
+        agent.until(Type.CONTEXT)
+        while drains(agent):
+            agent.grant()
+    with FakeAgent(path, limit_bytes=1 << 27) as successor:
+        hello = successor.accept()
+        assert hello.flags == HelloFlag.RESUMED | HelloFlag.HOLDING
+        state = successor.until(Type.ATTACH)
+        assert isinstance(state, Attach)
+        assert state.resident_bytes == state.allocated_bytes > 0
+        while not drains(successor):
+            successor.grant()
+        process.kill()
+
+
+def test_agents_that_are_killed_while_a_drain_waits_leave_nobody_behind(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    options = ("--turn-min", "20ms", "--turn-factor", "0")
+    agent = node.start_agent(*options)
+    running = [begin(node, programs, kernels, word, LARGE, 4) for word in ("value", "plain")]
+
+    def handoffs() -> int:
+        return sum(row["handoffs"] for row in node.json("ps"))
+
+    def have_taken_turns(since: int) -> bool:
+        return handoffs() >= since + 3 or any(p.poll() is not None for p in running)
+
+    for _ in range(2):
+        node.until(partial(have_taken_turns, handoffs()), "they took turns")
+        agent.kill()
+        agent.wait()
+        agent = node.start_agent(*options)
+    for process in running:
+        code, _, err = finish(process)
+        assert code == 0, err
 
 
 def test_a_stopped_holder_is_named_and_goes_on_when_continued(

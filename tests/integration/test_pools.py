@@ -84,7 +84,7 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
     node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
     node.start_agent(*QUICK)
     running = [
-        node.run([build("pooled"), kernels, 60 * MIB, seed, pool])
+        node.run([build("pooled"), kernels, 48 * MIB, seed, pool])
         for seed, pool in enumerate(["default", "kept"])
     ]
 
@@ -99,15 +99,17 @@ def test_pools_leave_and_come_back(make_node: MakeNode, build: Build, kernels: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pool", "mode"), [("default", "managed"), ("own", "swap")])
+@pytest.mark.parametrize(
+    ("pool", "mode"), [("default", "managed"), ("own", "swap"), ("kept", "swap")]
+)
 def test_hundreds_of_hand_offs_lose_nothing(
     make_node: MakeNode, programs: Path, build: Build, kernels: Path, pool: str, mode: str
 ) -> None:
-    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node = make_node("A100-80:memory=120MiB,link=8GB/s,residue=2MiB")
     node.start_agent(*QUICK)
     running = [
         node.run([build("pooled"), kernels, 60 * MIB, 1, pool], "--mode", mode),
-        node.run([programs / "worker", kernels, 60 * MIB, 1000000, 0, 0, 1]),
+        node.run([programs / "worker", kernels, 90 * MIB, 1000000, 0, 0, 1]),
     ]
 
     def many_turns() -> bool:
@@ -116,3 +118,24 @@ def test_hundreds_of_hand_offs_lose_nothing(
 
     node.until(many_turns, "each had its turns")
     assert_right_once_stopped(*running)
+
+
+@pytest.mark.parametrize("how", ["pool", "plain"])
+def test_small_pieces_keep_only_their_chunks(
+    make_node: MakeNode, build: Build, kernels: Path, how: str
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*QUICK)
+    process = node.run([build("scattered"), kernels, how])
+    assert process.stdout is not None
+    allocated = int(process.stdout.readline())
+    assert rows(node)[process.pid]["allocated_bytes"] == allocated
+    other = node.run([build("pooled"), kernels, 30 * MIB, 1, "kept"])
+
+    def many_turns() -> bool:
+        known = rows(node)
+        assert known[process.pid]["allocated_bytes"] == allocated
+        return len(known) == 2 and min(row["handoffs"] for row in known.values()) >= 10
+
+    node.until(many_turns, "each had ten turns")
+    assert_right_once_stopped(process, other)

@@ -18,6 +18,7 @@ from moiety.model.errors import ProtocolError
 from moiety.model.gang import Gang
 from moiety.model.share import Share
 from moiety.wire.layout import (
+    NO_GPU,
     UNKNOWN_MAX,
     AllocFlag,
     EvictedFlag,
@@ -31,6 +32,7 @@ from moiety.wire.messages import (
     Amount,
     ArenaNote,
     Attach,
+    Drained,
     Evicted,
     Free,
     Hello,
@@ -284,7 +286,7 @@ def _want(node: Node, client: Client, message: LeaseNote) -> None:
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
     del message
-    node.timeline.worked(client.number, client.work())
+    node.timeline.worked(client.number, client.work)
     node.feed(ev.Restored(client.number))
 
 
@@ -294,9 +296,14 @@ def _resident(node: Node, client: Client, message: Amount) -> None:
     node.sample(client, message.gpu)
 
 
-def _drained(node: Node, client: Client, message: LeaseNote) -> None:
-    node.timeline.worked(client.number, client.work())
-    node.feed(ev.Drained(client.number, message.epoch))
+def _drained(node: Node, client: Client, message: Drained) -> None:
+    node.timeline.worked(client.number, client.work)
+    if message.gpu == NO_GPU:
+        node.feed(ev.Drained(client.number, message.epoch))
+        return
+    _know(client, message.gpu)
+    node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
+    node.sample(client, message.gpu)
 
 
 def _evicted(node: Node, client: Client, message: Evicted) -> None:
@@ -314,7 +321,7 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
         )
     )
     if is_last:
-        node.timeline.worked(client.number, client.work())
+        node.timeline.worked(client.number, client.work)
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
     node.sample(client, message.gpu)
 

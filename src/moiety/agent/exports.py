@@ -65,7 +65,7 @@ class Exports:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._by_token: dict[bytes, Export] = {}
-        self._held: dict[bytes, dict[int, int]] = {}
+        self._held: dict[bytes, Export] = {}
         """what resumed processes have open and no exporter has spoken of yet"""
         self._relays: dict[int, Relay] = {}
         self._serials = itertools.count(1)
@@ -76,17 +76,34 @@ class Exports:
         if message.gpu not in client.gpus:
             raise ProtocolError(f"GPU {message.gpu} is not attached")
         known = self._by_token.get(message.token)
-        if known is not None and known.exporter is not client:
+        is_late = known is not None and known.exporter is None and client.resumed
+        if known is not None and known.exporter is not client and not is_late:
             raise ProtocolError("this token is another's")
         if sum(e.exporter is client for e in self._by_token.values()) >= TOKENS_MAX:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
-        if known is None:
-            export = Export(message.token, message.gpu, message.bytes, client)
-            export.importers = self._held.pop(message.token, {})
-            self._by_token[message.token] = export
+        if known is None or is_late:
+            found = known or self._held.pop(message.token, None)
+            self._belongs(found or Export(message.token, message.gpu, message.bytes, None), client)
         client.connection.expect_fds()
         if message.serial:
             client.connection.send(message.encode())
+
+    def _belongs(self, export: Export, exporter: Client) -> None:
+        """Somebody exports this, and maybe others have it open from before the agent started."""
+        self._by_token[export.token] = export
+        export.exporter = exporter
+        if export.payer is not None:
+            self._node.feed(ev.Disowned(export.payer, export.gpu, export.bytes))
+            export.payer = None
+        for number in list(export.importers):
+            self._tell(exporter, self._node.clients[number])
+
+    def settled(self) -> None:
+        """Whoever outlived the last agent has spoken: what has no exporter is its importers'."""
+        for token, export in self._held.items():
+            self._by_token[token] = export
+            self._charge(export)
+        self._held.clear()
 
     def wanted(self, client: Client, message: SharedMemory) -> None:
         """A process wants to open what is behind a token, or sends pieces of what it exported."""
@@ -124,9 +141,11 @@ class Exports:
         if not client.resumed:
             raise ProtocolError("a new process cannot have memory of another open")
         export = self._by_token.get(message.token)
-        holders = export.importers if export else self._held.setdefault(message.token, {})
-        holders[client.number] = holders.get(client.number, 0) + 1
-        if export and export.exporter:
+        if export is None:
+            unclaimed = Export(message.token, message.gpu, message.bytes, None)
+            export = self._held.setdefault(message.token, unclaimed)
+        export.importers[client.number] = export.importers.get(client.number, 0) + 1
+        if export.exporter:
             self._tell(export.exporter, client)
 
     def _pass_on(self, client: Client, message: SharedMemory) -> None:
@@ -198,8 +217,7 @@ class Exports:
         if export.exporter is not None:
             return
         if export.payer == number:
-            size = export.bytes
-            self._node.feed(ev.Freed(number, export.gpu, size, size, pinned=True))
+            self._node.feed(ev.Disowned(number, export.gpu, export.bytes))
             if export.importers:
                 self._charge(export)
         if not export.importers:
@@ -214,9 +232,9 @@ class Exports:
                 self._give_up(export, gone=True)
         for serial in [s for s, r in self._relays.items() if r.importer is client]:
             del self._relays[serial]
-        for token, holders in list(self._held.items()):
-            holders.pop(client.number, None)
-            if not holders:
+        for token, export in list(self._held.items()):
+            export.importers.pop(client.number, None)
+            if not export.importers:
                 del self._held[token]
 
 

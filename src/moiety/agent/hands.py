@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
-from moiety.wire.messages import Amount, Attached, LeaseNote, Pace, Refused, Watch
+from moiety.wire.messages import Amount, Attached, Pace, Refused, Watch, lease_note
 from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def carry_out(node: Node, instruction: do.Instruction) -> None:
 
 def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
-    client.connection.send(LeaseNote(Type.GRANT, 0, wanted.epoch).encode())
+    os.sched_yield()  # who was woken may be on this very processor, and all else can wait
+    client.connection.send(lease_note(Type.GRANT, wanted.epoch))
     for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
         node.timeline.growing(client.number, gpu)  # only after room was made
 
@@ -37,12 +39,12 @@ def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
 def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
     del node
     client.page.close(wanted.epoch)
-    client.connection.send(LeaseNote(Type.REVOKE, 0, wanted.epoch).encode())
+    client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
 
 
 def _step(node: Node, client: Client, wanted: do.Step) -> None:
     del node
-    client.connection.send(LeaseNote(Type.STEP, 0, wanted.epoch).encode())
+    client.connection.send(lease_note(Type.STEP, wanted.epoch))
 
 
 def _room(node: Node, client: Client, wanted: do.Room) -> None:

@@ -1,7 +1,9 @@
 """The node: its GPUs, the arbiter over them, and the processes that share them.
 
 Everything that happens becomes an event for the arbiter here, and every instruction that comes
-back is carried out (hands.py) before the next event is looked at.
+back is carried out (hands.py) before the next event is looked at: a lease that is given or taken
+while the arbiter still decides what else follows, because somebody waits for it; what is written
+down, after all the rest (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import functools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from moiety.agent import hands, processes, together
@@ -113,7 +116,13 @@ class Node:
             for index, gpu in self.gpus.items()
         ]
         self.timeline = Timeline()
-        self.arbiter = Arbiter(specs, settings, settled=self.settled, on_change=self.timeline.ended)
+        self.arbiter = Arbiter(
+            specs,
+            settings,
+            settled=self.settled,
+            on_change=self.timeline.ended,
+            on_lease=partial(hands.carry_out, self),
+        )
         if not self.settled:
             loop.call_at(loop.time() + SETTLE_S, self._settle, "time is up")
 
@@ -122,6 +131,7 @@ class Node:
         now_s = self.timeline.now_s = self.loop.time()
         for instruction in self.arbiter.step(now_s, event):
             hands.carry_out(self, instruction)
+        self.timeline.catch_up()
         for call in self.on_fed:
             call(event)
         deadline_s = self.arbiter.deadline_s
@@ -320,6 +330,7 @@ class Node:
             self.settled = True
             self.log.info("settled", reason=reason, missing=sorted(self._expected))
             self.feed(ev.Settled())
+            self.exports.settled()
 
     # Time
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from moiety.arbiter.states import State
@@ -36,6 +36,8 @@ SpanRecord = tuple[str, int, int, float, float, int, str]
 """kind, tenant, GPU, begin, end, bytes, detail"""
 SampleRecord = tuple[float, int, int, int]
 """when, tenant, GPU, resident bytes"""
+Work = Callable[[], tuple[int, int, int]]
+"""nanoseconds that a process has spent draining, evicting and restoring"""
 Name = tuple[int, str, str]
 """process id, program, workload"""
 ROOM_IS_MADE: Final = "room is being made for it"
@@ -59,11 +61,15 @@ class Timeline:
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
+        """since when a tenant has a context on a GPU"""
         self._growing: dict[tuple[int, int], float] = {}
+        self._looks: dict[int, Work] = {}
+        """how to find out what a process shows, which nobody has done since it said so"""
         self._shown: dict[int, tuple[int, int, int]] = {}
         self._counted: dict[int, tuple[int, int, int]] = {}
         """of what was shown, what has been written down"""
-        """since when a tenant has a context on a GPU"""
+        self._ended: list[tuple[int, tuple[int, ...], State, float, float]] = []
+        """stays that are not written down yet: tenant, GPUs, state, begin, end"""
         self._moving_out: dict[tuple[int, int], list[float]] = {}
         """begin, bytes so far, orders that are not carried out"""
         self._moving_in: dict[tuple[int, int], list[float]] = {}
@@ -82,8 +88,10 @@ class Timeline:
 
     def forget(self, tenant: int) -> None:
         """A process is gone; its name is kept for a while."""
+        self.catch_up()
         for who, gpu in [key for key in self._on if key[0] == tenant]:
             self.left(who, gpu)
+        self._looks.pop(tenant, None)
         self._shown.pop(tenant, None)
         self._counted.pop(tenant, None)
         self._gone.append(tenant)
@@ -94,6 +102,7 @@ class Timeline:
 
     def joined(self, tenant: int, gpu: int) -> None:
         """A process has, or is about to have, a context on a GPU."""
+        self.catch_up()
         if (tenant, gpu) not in self._on:
             self._on[tenant, gpu] = self.now_s
             self._moment("joined", tenant, gpu)
@@ -110,18 +119,24 @@ class Timeline:
 
     # What took time
 
-    def worked(self, tenant: int, work_ns: tuple[int, int, int]) -> None:
+    def worked(self, tenant: int, look: Work) -> None:
         """A process shows how long it has drained, evicted and restored so far.
 
         The rest of the time that such a thing took from order to answer went into messages, and
-        into waking up for them.
+        into waking up for them. `look` is called when that is written down.
         """
-        self._shown[tenant] = work_ns
+        self._looks[tenant] = look
+
+    def _look(self, tenant: int) -> tuple[int, int, int] | None:
+        """What a process showed last; None: nothing yet."""
+        if look := self._looks.pop(tenant, None):
+            self._shown[tenant] = look()
+        return self._shown.get(tenant)
 
     def _divided(self, record: SpanRecord) -> list[SpanRecord]:
         """A stay as the messages about it and the work itself, where both are known."""
         kind, tenant, gpu, begin_s, end_s, moved, detail = record
-        shown = self._shown.get(tenant)
+        shown = self._look(tenant)
         if shown is None:
             return [record]
         which = WORK[kind]
@@ -136,32 +151,52 @@ class Timeline:
 
     def _count(self, tenant: int, kind: str) -> None:
         """What was shown of this kind has been written down."""
-        if shown := self._shown.get(tenant):
+        if shown := self._look(tenant):
             counted = [*self._counted.get(tenant, (0, 0, 0))]
             counted[WORK[kind]] = shown[WORK[kind]]
             self._counted[tenant] = (counted[0], counted[1], counted[2])
 
     def growing(self, tenant: int, gpu: int) -> None:
         """A holder waits for more memory: whether it could run anything meanwhile is not known."""
+        self.catch_up()
         self._growing.setdefault((tenant, gpu), self.now_s)
 
     def grown(self, tenant: int, gpu: int) -> None:
         """It has been answered, or holds no more."""
+        self.catch_up()
         begin_s = self._growing.pop((tenant, gpu), self.now_s)
         if self.now_s > begin_s:
             self._append(("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE))
 
     def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
-        """The arbiter is about to end a tenant's stay in a state."""
+        """The arbiter is about to end a tenant's stay in a state: `catch_up` writes it down."""
+        self._ended.append((tenant.number, tuple(gpus), tenant.state, tenant.since_s, now_s))
+
+    def catch_up(self) -> None:
+        """Write down the stays that have ended.
+
+        Not at once, since the arbiter ends stays on its way to a decision for which somebody waits.
+        """
+        if not self._ended:
+            return
+        ended, self._ended = self._ended, []
+        now_s = self.now_s
+        for stay in ended:
+            self._write(*stay)
+        self.now_s = now_s
+
+    def _write(
+        self, tenant: int, gpus: tuple[int, ...], state: State, since_s: float, now_s: float
+    ) -> None:
         self.now_s = now_s
         for gpu in gpus:
-            self.grown(tenant.number, gpu)
-            for record in self.stay(tenant.number, gpu, tenant.state, tenant.since_s):
+            self.grown(tenant, gpu)
+            for record in self.stay(tenant, gpu, state, since_s):
                 for part in self._divided(record) if record[0] in WORK else (record,):
                     self._append(part)
-            self._moving_in.pop((tenant.number, gpu), None)
-        if tenant.state is State.DRAINING or tenant.state is State.COMING:
-            self._count(tenant.number, KINDS[tenant.state])
+            self._moving_in.pop((tenant, gpu), None)
+        if state is State.DRAINING or state is State.COMING:
+            self._count(tenant, KINDS[state])
 
     def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
         """What a stay in a state, up to now, was on one GPU."""
@@ -186,6 +221,7 @@ class Timeline:
 
     def restoring(self, tenant: int, gpu: int, amount: int) -> None:
         """A process may make so many bytes more resident."""
+        self.catch_up()
         self._moving_in.setdefault((tenant, gpu), [self.now_s, 0])[1] += amount
 
     def evicting(self, tenant: int, gpu: int) -> None:
@@ -194,6 +230,7 @@ class Timeline:
 
     def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> None:
         """It did, in part; `is_last` ends one order."""
+        self.catch_up()
         order = self._moving_out.get((tenant, gpu))
         if order is None:
             return
@@ -235,6 +272,7 @@ class Timeline:
             self._moment("overdue", tenant, gpu, f"{waited_s:.3f} s late")
 
     def _moment(self, kind: str, tenant: int, gpu: int, detail: str = "") -> None:
+        self.catch_up()
         self._append((kind, tenant, gpu, self.now_s, self.now_s, 0, detail))
 
     def _append(self, record: SpanRecord) -> None:

@@ -49,12 +49,11 @@ class Accounts:
         """for each GPU and rank, who wants some of it, with its part"""
 
     def advance(self, now_s: float) -> None:
-        """Charge the time since the last step to whoever occupied the GPUs."""
+        """Charge the time since the last step to whoever has occupied the GPUs since then."""
         elapsed_s = now_s - self._now_s
         self._now_s = now_s
         if elapsed_s <= 0:
             return
-        self._find_rates()
         for (gpu, _), members in self._classes.items():
             if len(members) > 1:
                 self._divide(gpu, members, elapsed_s)
@@ -79,6 +78,11 @@ class Accounts:
                     found.setdefault((gpu, tenant.rank), []).append(tenant)
         before, self._classes = self._classes, {}
         for key, members in found.items():
+            if len(members) == 1:  # all of it is its own, and so is the blame
+                (tenant,) = members
+                tenant.gpus[key[0]].lag_s = 0.0
+                self._classes[key] = [(tenant, 1.0)]
+                continue
             pairs = list(
                 zip(members, parts([t.share for t in members], _weights(members)), strict=True)
             )
@@ -162,8 +166,8 @@ class Accounts:
             on.lag_s = min(most_s, max(-most_s, lag_s))
         _balance(gpu, members, members)
 
-    def _find_rates(self) -> None:
-        """The part of each GPU that each tenant occupies, as it was since the last step."""
+    def find_rates(self) -> None:
+        """Find the part of each GPU that each tenant occupies from now on, at the end of a step."""
         using: dict[int, list[Tenant]] = {}
         coming: dict[int, list[Tenant]] = {}
         draining: set[int] = set()

@@ -17,6 +17,7 @@ from moiety.arbiter import gangs
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context, refuse_gang
+from moiety.arbiter.leases import Leases, OnLease
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
 from moiety.arbiter.needs import reserve as make_room
@@ -37,7 +38,8 @@ class Arbiter:
 
     `settled=False` starts an arbiter that only listens until it is told `Settled`: processes
     that outlived the last agent come back first. `on_change` is told of every stay in a state
-    that ends, for whoever keeps a history.
+    that ends, for whoever keeps a history. `on_lease` carries out leases that are given and
+    taken while the step still goes on; without it they are instructions like all others.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Arbiter:
         *,
         settled: bool = True,
         on_change: Change | None = None,
+        on_lease: OnLease | None = None,
     ) -> None:
         self._ledger = Ledger(gpus, settings.arena_bytes, on_change)
         self._settings = settings
@@ -54,6 +57,7 @@ class Arbiter:
         self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
+        self._leases = Leases(self._ledger, on_lease)
         self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
@@ -64,22 +68,33 @@ class Arbiter:
         return self._deadline_s
 
     def step(self, now_s: float, event: ev.Event) -> list[do.Instruction]:
-        """Take in one event; returns what is to be done, in order.
+        """Take in one event; returns what is (still) to be done, in order.
 
         Events about tenants or GPUs that are not known (any more) are ignored: messages of a
         dead process may still be under way.
         """
+        if type(event) is ev.Drained:
+            self._leases.ahead(event)
         self._now_s = now_s
         self._out = []
         self._accounts.advance(now_s)
         _APPLY[type(event)](self, event)
-        self._accounts.refresh()
         if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
             scene = Scene(
-                self._ledger, self._settings, self._turns, self._accounts, now_s, self._out
+                self._ledger,
+                self._settings,
+                self._turns,
+                self._accounts,
+                now_s,
+                self._out,
+                self._leases,
             )
             decide(scene)
             self._deadline_s = scene.deadline_s
+            self._leases.check()
+        else:
+            self._accounts.refresh()
+        self._accounts.find_rates()
         return self._out
 
     def tenants(self) -> list[TenantView]:
@@ -298,7 +313,16 @@ class Arbiter:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             entry.allocated_bytes += event.bytes
             entry.pinned_bytes += event.bytes
+            entry.inherited_bytes += event.bytes
             entry.charged_bytes += event.bytes
+
+    def _disowned(self, event: ev.Disowned) -> None:
+        if entry := self._ledger.entry(event.tenant, event.gpu):
+            gone = min(event.bytes, entry.inherited_bytes)
+            entry.inherited_bytes -= gone
+            entry.allocated_bytes -= gone
+            entry.pinned_bytes = max(0, entry.pinned_bytes - gone)
+            entry.charged_bytes = max(0, entry.charged_bytes - gone)
 
     def _wanted(self, event: ev.Wanted) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
@@ -339,6 +363,8 @@ class Arbiter:
         if tenant.state not in REVOKED or event.epoch != tenant.epoch:
             tenant.counted.clear()
             return  # it was reopened meanwhile, so that what was counted is not true any more
+        if event.gpu in tenant.gpus:
+            tenant.counted[event.gpu] = event.resident_bytes
         self._answered(tenant)
         if tenant.gang is not None and tenant.state is not State.FENCED:
             if tenant.state is State.STOPPED:
@@ -363,8 +389,7 @@ class Arbiter:
         if event.last:
             entry.orders.pop(0)
             if not entry.orders:  # what was left of its room is void
-                entry.charged_bytes = event.resident_bytes
-                tenant.trim(event.gpu)
+                tenant.charge(event.gpu, event.resident_bytes)
         self._answered(tenant)
         if event.failed:
             tenant.stuck_until_s = self._now_s + self._settings.revoke_deadline_s
@@ -465,6 +490,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Freed: Arbiter._freed,
     ev.Kept: Arbiter._kept,
     ev.Inherited: Arbiter._inherited,
+    ev.Disowned: Arbiter._disowned,
     ev.Wanted: Arbiter._wanted,
     ev.Restored: Arbiter._restored,
     ev.Residency: Arbiter._residency,

@@ -146,8 +146,17 @@ class Kept:
 class Inherited:
     """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
 
-    They cannot leave, and it may be more than its limit. Freed like bytes that were pinned.
+    They cannot leave, it may be more than its limit, and the process does not count them.
     """
+
+    tenant: int
+    gpu: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disowned:
+    """A process has no longer what it inherited, or some of it."""
 
     tenant: int
     gpu: int
@@ -170,7 +179,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """The process counted how much of it is on a GPU (sent before `Drained`)."""
+    """The process counted how much of it is on a GPU (before `Drained`, if it has several)."""
 
     tenant: int
     gpu: int
@@ -179,10 +188,15 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The process has nothing running any more, as the revoke with this epoch asked."""
+    """The process has nothing running any more, as the revoke with this epoch asked.
+
+    It has counted how much of it is on this GPU, the last one of those that it uses.
+    """
 
     tenant: int
     epoch: int
+    gpu: int | None = None
+    resident_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +288,7 @@ Event = (
     | Freed
     | Kept
     | Inherited
+    | Disowned
     | Wanted
     | Restored
     | Residency

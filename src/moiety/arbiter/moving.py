@@ -81,33 +81,46 @@ def give_room(scene: Scene) -> None:
 def finish_coming(scene: Scene) -> bool:
     """Grant leases to those of whom every byte is resident; whether there were any."""
     granted = False
+    scene.leases.look_anew()
     for tenant in list(scene.coming):
         together = [mate for mate in mates(tenant) if not mate.holds]
-        if together and all(_is_ready(scene, mate) for mate in together):
-            scene.turns.moved(together, scene.now_s)
-            for mate in together:
-                _grant(scene, mate)
-            granted = True
+        if not together or not all(_has_all(scene, mate) for mate in together):
+            continue
+        if drains := [other for mate in together for other in scene.drains_for(mate)]:
+            if len(drains) == 1:
+                scene.leases.note(tenant, drains[0])
+            continue
+        took_s = [scene.now_s - mate.since_s for mate in together]
+        for mate in together:
+            _let_in(scene, mate)
+        scene.turns.moved(together, took_s)
+        scene.accounts.refresh()
+        for mate in together:
+            _begin_turn(scene, mate)
+        granted = True
     return granted
 
 
-def _is_ready(scene: Scene, tenant: Tenant) -> bool:
-    """Whether every byte of one that comes is there, and nobody has to finish before it."""
+def _has_all(scene: Scene, tenant: Tenant) -> bool:
+    """Whether every byte of one that comes is there."""
     return (
         tenant.state is State.COMING
         and not (tenant.room_given and not tenant.restored)
         and not tenant.has_orders
         and not scene.misses(tenant)
         and _has_room_to_grow(scene, tenant)
-        and scene.is_drained_for(tenant)
     )
 
 
-def _grant(scene: Scene, tenant: Tenant) -> None:
-    scene.coming.remove(tenant)
-    scene.holding.append(tenant)
+def _let_in(scene: Scene, tenant: Tenant) -> None:
     scene.move(tenant, Cause.READY)
     tenant.epoch += 1
+    scene.leases.give(scene.out, tenant)
+    scene.coming.remove(tenant)
+    scene.holding.append(tenant)
+
+
+def _begin_turn(scene: Scene, tenant: Tenant) -> None:
     tenant.turns += 1
     tenant.coming_bytes = 0
     tenant.room_given = tenant.restored = False
@@ -117,7 +130,6 @@ def _grant(scene: Scene, tenant: Tenant) -> None:
     tenant.turn_ends_s = scene.now_s + turn_s
     tenant.spells.go_on(scene.now_s)
     tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
-    scene.out.append(do.Grant(tenant.number, tenant.epoch))
     _answer(scene, tenant)
 
 

@@ -14,6 +14,7 @@ def decide(scene: Scene) -> None:
     if scene.asking:
         refuse_outgrown(scene)
     finish_coming(scene)
+    scene.accounts.refresh()
     granted = True
     while granted:  # whoever got its lease may be in the way of those who wait
         if scene.ledger.gangs:

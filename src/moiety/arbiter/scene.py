@@ -11,6 +11,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
 from moiety.arbiter.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
 from moiety.arbiter.late import look_after, why_late
+from moiety.arbiter.leases import Leases
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.needs import forget
 from moiety.arbiter.settings import Settings
@@ -37,6 +38,7 @@ class Scene:
         accounts: Accounts,
         now_s: float,
         out: list[do.Instruction],
+        leases: Leases,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -46,6 +48,7 @@ class Scene:
         self.accounts = accounts
         self.now_s = now_s
         self.out = out
+        self.leases = leases
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
@@ -159,11 +162,11 @@ class Scene:
         others = self.holding + self.coming
         return [o for o in others if any(are_rivals(o, mate) for mate in mates(tenant))]
 
-    def is_drained_for(self, tenant: Tenant) -> bool:
-        """Whether no rival's last work is still finishing."""
-        return not self.has_rivals or not any(
-            are_rivals(other, tenant) and not other.silent for other in self.draining
-        )
+    def drains_for(self, tenant: Tenant) -> list[Tenant]:
+        """The rivals whose last work is still finishing."""
+        if not self.has_rivals:
+            return []
+        return [o for o in self.draining if are_rivals(o, tenant) and not o.silent]
 
     def why_never(self, tenant: Tenant) -> str:
         """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
@@ -287,6 +290,7 @@ class Scene:
             self._revoke(mate)
 
     def _revoke(self, tenant: Tenant) -> None:
+        self.leases.take(self.out, tenant)
         silent_s = tenant.silent_since_s
         tenant.spells.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
@@ -301,7 +305,6 @@ class Scene:
         if tenant.reopens and not tenant.gave_up:  # the same hand-off goes on
             tenant.told_s = began_s
             tenant.due_s = began_s + settings.revoke_deadline_s
-        self.out.append(do.Revoke(tenant.number, tenant.epoch))
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""

@@ -44,6 +44,8 @@ class OnGpu:
     """admitted, whether or not they are resident, requests under way included"""
     pinned_bytes: int = 0
     """those of them that can never leave"""
+    inherited_bytes: int = 0
+    """those of them that it does not count itself: another allocated them, and is gone"""
     managed_bytes: int = 0
     """those of them that the driver pages: nobody moves them, and with the lease they are gone"""
     charged_bytes: int = 0
@@ -250,9 +252,14 @@ class Tenant:
     def count(self) -> None:
         """It has drained: what it said is resident is what it has."""
         for gpu, resident in self.counted.items():
-            self.gpus[gpu].charged_bytes = max(0, resident)
-            self.trim(gpu)
+            self.charge(gpu, resident)
         self.counted.clear()
+
+    def charge(self, gpu: int, resident: int) -> None:
+        """Charge it with what it said is resident."""
+        on = self.gpus[gpu]
+        on.charged_bytes = max(0, resident) + on.inherited_bytes
+        self.trim(gpu)
 
     def trim(self, gpu: int) -> None:
         """Forget charges beyond what it has: room for bytes that it freed meanwhile."""

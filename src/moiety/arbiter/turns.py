@@ -37,18 +37,18 @@ class Turns:
         """of the last hand-offs for which nothing moved"""
         self._message_s = 0.0
 
-    def moved(self, tenants: Sequence[Tenant], now_s: float) -> None:
-        """Record that these are there now, together: they came from their `since_s` on."""
+    def moved(self, tenants: Sequence[Tenant], took_s: Sequence[float]) -> None:
+        """Record that these are there now, together, and how long the coming of each took."""
         gpus = {gpu for tenant in tenants for gpu in tenant.gpus}
         moved = sum(t.coming_bytes - min(t.coming_bytes, t.managed_bytes) for t in tenants)
-        took_s = max((now_s - tenant.since_s for tenant in tenants), default=0.0)
+        longest_s = max(took_s, default=0.0)
         if len(tenants) > 1:
             moved //= max(1, len(gpus))  # each over a link of its own
-        if moved >= _MEASURABLE_BYTES and took_s > 0:
-            rate = moved / took_s
+        if moved >= _MEASURABLE_BYTES and longest_s > 0:
+            rate = moved / longest_s
             self._link_bytes_per_s += _SMOOTHING * (rate - self._link_bytes_per_s)
-        for tenant in tenants:
-            self._cost(tenant, now_s - tenant.since_s)
+        for tenant, own_s in zip(tenants, took_s, strict=True):
+            self._cost(tenant, own_s)
 
     def _cost(self, tenant: Tenant, took_s: float) -> None:
         paged = min(tenant.coming_bytes, tenant.managed_bytes)

@@ -13,19 +13,21 @@ from moiety.devices.native import is_simulated, shim_path, simgpu_driver
 from moiety.model import errors
 
 LIBRARY: Final = "libcuda.so.1"
-NEEDED: Final = (
-    "cuDeviceGetUuid",
-    "cuGetProcAddress",
-    "cuMemAddressFree",
-    "cuMemAddressReserve",
-    "cuMemCreate",
-    "cuMemGetAllocationGranularity",
-    "cuMemMap",
-    "cuMemRelease",
-    "cuMemSetAccess",
-    "cuMemUnmap",
-)
-"""without these memory cannot leave a GPU and come back at the same address"""
+NEEDED: Final[Mapping[str, str]] = {
+    "cuDeviceGetUuid": "9.2",
+    "cuGetProcAddress": "11.3",
+    "cuMemAddressFree": "10.2",
+    "cuMemAddressReserve": "10.2",
+    "cuMemCreate": "10.2",
+    "cuMemGetAllocationGranularity": "10.2",
+    "cuMemMap": "10.2",
+    "cuMemRelease": "10.2",
+    "cuMemSetAccess": "10.2",
+    "cuMemUnmap": "10.2",
+}
+"""without these memory cannot leave a GPU and come back; and since which CUDA there are"""
+KNOWN_CUDA: Final = 13050
+"""the newest CUDA whose every entry point the shim's table has, as cuDriverGetVersion counts"""
 
 
 def require_shim() -> Path:

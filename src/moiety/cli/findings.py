@@ -22,7 +22,7 @@ from moiety.agent.directory import find, prepare
 from moiety.agent.host import available_bytes
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.agent.options import ARENA_SHARE
-from moiety.cli.driver import LIBRARY, is_library, missing
+from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
 from moiety.cli.loader import find_library
 from moiety.cli.show import count
 from moiety.devices.budget import budget
@@ -85,7 +85,8 @@ def driver() -> Iterator[Finding]:
             hint = "install the NVIDIA driver again, and check LD_LIBRARY_PATH"
             yield Finding("driver", "bad", f"{path} is no library for this machine", hint)
             return
-    yield Finding("driver", "ok", f"{path}, {_driver_version(path)}")
+    version, said = _driver_version(path)
+    yield Finding("driver", "ok", f"{path}, {said}")
     if is_simulated():
         text = (
             "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the "
@@ -93,23 +94,38 @@ def driver() -> Iterator[Finding]:
         )
         yield Finding("CUDA runtime", "ok", text)
     if lacking := missing(path):
-        hint = "install driver 470 or newer"
-        yield Finding("driver calls", "bad", f"the driver lacks {', '.join(lacking)}", hint)
+        named = ", ".join(f"{name} (there since CUDA {NEEDED[name]})" for name in lacking)
+        hint = "install driver 470 or newer (CUDA 11.4)"
+        yield Finding("driver calls", "bad", f"the driver lacks {named}", hint)
+    elif version > KNOWN_CUDA:
+        text = (
+            f"{cuda(version)} is newer than {cuda(KNOWN_CUDA)}, the newest that moiety knows all of"
+        )
+        hint = "a program that makes one of the new calls is not moved, and named here"
+        yield Finding("driver calls", "warn", text, hint)
     else:
         yield Finding("driver calls", "ok", "everything that sharing needs is there")
 
 
-def _driver_version(path: Path) -> str:
-    """In a process of its own: a broken driver must not take the doctor along."""
+def cuda(version: int) -> str:
+    """As people say what cuDriverGetVersion counts."""
+    return f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _driver_version(path: Path) -> tuple[int, str]:
+    """As the driver counts it, 0 if it does not, and in words.
+
+    In a process of its own: a broken driver must not take the doctor along.
+    """
     command = [sys.executable, "-c", DRIVER_VERSION, str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         number = int(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):
-        return "which does not tell its version"
+        return 0, "which does not tell its version"
     if number < 0:
-        return f"which answers with error {-number}"
-    return f"CUDA {number // 1000}.{number % 1000 // 10}"
+        return 0, f"which answers with error {-number}"
+    return number, cuda(number)
 
 
 def gpus() -> Iterator[Finding]:
@@ -199,6 +215,9 @@ def programs() -> Iterator[Finding]:
         text = f"{row.program} (pid {row.pid}) used what moiety does not know, {times}: {names}"
         hint = "it may, but none of its memory leaves the GPU; please report these names"
         yield Finding(about, "warn", text, hint)
+    for row in {row.pid: row for row in rows if row.pinned and not row.unknown_calls}.values():
+        text = f"{row.program} (pid {row.pid}) called {row.pinned}: what that makes cannot be moved"
+        yield Finding(about, "warn", text, "it goes on, but none of its memory leaves the GPU")
     if rows and not unknown:
         number = count(len({row.pid for row in rows}), "program")
         yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")

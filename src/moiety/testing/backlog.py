@@ -114,8 +114,7 @@ class Backlog:
             if number not in self._asleep:
                 self._later(self._message_s, ev.Wanted(number))
             after_s = self._message_s + self._drain_s
-            self._later(after_s, ev.Residency(number, 0, self._resident[number]))
-            self._later(after_s, ev.Drained(number, told.epoch))
+            self._later(after_s, ev.Drained(number, told.epoch, 0, self._resident[number]))
         elif isinstance(told, do.Evict):
             out = min(told.bytes, self._resident[number])
             self._resident[number] -= out

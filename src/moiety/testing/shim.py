@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 from typing import TypeVar
 
-from moiety.wire.layout import COUNTERS_BYTES, LEASE_BYTES, HelloFlag, Refusal, Type
+from moiety.wire.layout import COUNTERS_BYTES, LEASE_BYTES, NO_GPU, HelloFlag, Refusal, Type
 from moiety.wire.messages import (
     Alloc,
     Amount,
     ArenaNote,
     Attach,
     Attached,
+    Drained,
     Evicted,
     Free,
     Hello,
@@ -178,9 +179,10 @@ class Shim:
 
     def drain(self, resident: dict[int, int]) -> None:
         """Answer a revoke, with what is resident on each GPU."""
-        for gpu, amount in resident.items():
+        *others, (last, left) = resident.items() if resident else [(NO_GPU, 0)]
+        for gpu, amount in others:
             self.send(Amount(Type.RESIDENT, 0, gpu, amount))
-        self.send(LeaseNote(Type.DRAINED, 0, self.epoch))
+        self.send(Drained(epoch=self.epoch, gpu=last, resident_bytes=left))
 
     def evicted(self, gpu: int, amount: int, left: int, flags: int = 1) -> None:
         """Report an eviction; by default the last step of its order."""

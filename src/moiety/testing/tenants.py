@@ -11,6 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
@@ -168,6 +169,12 @@ class SimulatedTenant:
         return bool(self.attaching or self.needing) or asked or wants
 
     @property
+    def bound_s(self) -> float:
+        """How much unfinished work it may have submitted once it has read what it was told."""
+        told = [each.queue_s for each in self.inbox if isinstance(each, do.Pace)]
+        return told[-1] if told else self.queue_s
+
+    @property
     def is_behind(self) -> bool:
         """Whether its threads have yet to begin what others of its gang wait for."""
         return any(mate.launched > self.launched for mate in self.gang)
@@ -236,6 +243,8 @@ class SimulatedTenant:
         elif isinstance(told, do.Step):
             assert self.draining is None, "a step for one that has not answered"
             self._step(told.epoch)
+        elif isinstance(told, do.Pace):
+            self.queue_s = told.queue_s
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
@@ -263,9 +272,11 @@ class SimulatedTenant:
         self.draining = None
         self.credit.clear()
         self.restoring = self.watched = self.told_idle = False
-        for gpu in self.contexts:
-            self.sent.append(ev.Residency(self.number, gpu, self.resident_bytes(gpu)))
-        self.sent.append(ev.Drained(self.number, epoch))
+        counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
+        for gpu, resident in counted[:-1]:
+            self.sent.append(ev.Residency(self.number, gpu, resident))
+        last = counted[-1] if counted else (None, 0)
+        self.sent.append(ev.Drained(self.number, epoch, *last))
 
     def _evict_one(self) -> None:
         order = self.orders[0]
@@ -322,19 +333,46 @@ class SimulatedTenant:
 
 
 class SimulatedNode:
-    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read."""
+    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read.
 
-    def __init__(self, gpus: Iterable[GpuSpec], settings: Settings) -> None:
+    Leases are carried out at once, as the agent does it. With `compares`, another arbiter that says
+    everything at the end of a step has to come to the same each time.
+    """
+
+    def __init__(
+        self, gpus: Iterable[GpuSpec], settings: Settings, *, compares: bool = False
+    ) -> None:
         """A node without processes, at time 0."""
         self.specs = {spec.gpu: spec for spec in gpus}
         self.settings = settings
-        self.arbiter = Arbiter(self.specs.values(), settings)
+        self._compares = compares
+        self._begin(settled=True)
         self.tenants: dict[int, SimulatedTenant] = {}
         self.now_s = 0.0
         self.gangs: dict[str, list[SimulatedTenant]] = {}
         self.gang_sizes: dict[str, int] = {}
         self.told: list[do.Instruction] = []
         self._numbers = itertools.count(1)
+
+    def _begin(self, *, settled: bool) -> None:
+        """A new agent decides from now on."""
+        specs, settings = self.specs.values(), self.settings
+        self._at_once: list[do.Instruction] = []
+        self.arbiter = Arbiter(specs, settings, settled=settled, on_lease=self._at_once.append)
+        self._slower = Arbiter(specs, settings, settled=settled) if self._compares else None
+
+    def _step(self, event: ev.Event) -> list[do.Instruction]:
+        """What the arbiter wants, in order."""
+        self._at_once.clear()
+        rest = self.arbiter.step(self.now_s, event)
+        told = self._at_once + rest
+        if self._slower is not None:
+            same = self._slower.step(self.now_s, event)
+            of = attrgetter("tenant")  # between processes there is no order
+            assert sorted(told, key=of) == sorted(same, key=of), (event, told, same)
+            assert self.arbiter.deadline_s == self._slower.deadline_s
+            assert self.arbiter.tenants() == self._slower.tenants()
+        return told
 
     def join(self, gang: str = "", size: int = 0) -> SimulatedTenant:
         """A new process."""
@@ -379,17 +417,15 @@ class SimulatedNode:
         self.feed(ev.Left(tenant.number))
 
     def feed(self, event: ev.Event) -> list[do.Instruction]:
-        """Tell the arbiter and carry out what it wants: lease words and bounds change at once."""
-        told = self.arbiter.step(self.now_s, event)
+        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        told = self._step(event)
         for instruction in told:
             tenant = self.tenants[instruction.tenant]
             if isinstance(instruction, do.Grant):
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            elif isinstance(instruction, do.Pace):
-                tenant.queue_s = instruction.queue_s
-            if not isinstance(instruction, do.Overdue | do.Look | do.Pace):
+            if not isinstance(instruction, do.Overdue | do.Look):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.Look)]:
@@ -433,7 +469,7 @@ class SimulatedNode:
         What was under way is lost. A process whose lease word is open goes on; everybody else
         drains, says what it has, and asks again for what was not answered.
         """
-        self.arbiter = Arbiter(self.specs.values(), self.settings, settled=False)
+        self._begin(settled=False)
         for tenant in self.tenants.values():
             tenant.inbox.clear()
             tenant.sent.clear()
@@ -441,10 +477,10 @@ class SimulatedNode:
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
-            tenant.queue_s = 0.0
 
     def resume(self, tenant: SimulatedTenant) -> None:
-        """A process finds the new agent."""
+        """A process finds the new agent, which told it no bound yet."""
+        tenant.queue_s = 0.0
         self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
         for name, members in self.gangs.items():
             if tenant in members:

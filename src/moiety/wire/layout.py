@@ -18,6 +18,7 @@ UUID_BYTES: Final = 16
 TOKEN_BYTES: Final = 32
 PIECES_MAX: Final = 8
 GPUS_MAX: Final = 32
+NO_GPU: Final = 0xFFFFFFFF
 SLOTS_MAX: Final = 1024
 UNKNOWN_MAX: Final = 32
 LEASE_BYTES: Final = 4096
@@ -185,6 +186,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("resident_bytes", "Q"),
     ),
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
+    "mw_drained": (HEADER, ("epoch", "I"), ("gpu", "I"), ("resident_bytes", "Q")),
     "mw_watch": (HEADER, ("idle_us", "Q")),
     "mw_pace": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),

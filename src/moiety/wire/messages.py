@@ -15,6 +15,7 @@ from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     MAGIC,
+    NO_GPU,
     TOKEN_BYTES,
     VERSION,
     Type,
@@ -212,13 +213,25 @@ class LeaseNote(Message, frozen=True):
         Type.RESTORED,
         Type.GRANT,
         Type.REVOKE,
-        Type.DRAINED,
         Type.IDLE,
         Type.BUSY,
         Type.STEP,
     )
 
     epoch: int = 0
+
+
+class Drained(Message, frozen=True):
+    """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
+
+    LAYOUT = "mw_drained"
+    TYPES = (Type.DRAINED,)
+
+    type: int = Type.DRAINED
+    serial: int = 0
+    epoch: int = 0
+    gpu: int = NO_GPU
+    resident_bytes: int = 0
 
 
 class Watch(Message, frozen=True):
@@ -330,6 +343,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Free,
     Evicted,
     LeaseNote,
+    Drained,
     Watch,
     Pace,
     ArenaNote,
@@ -344,6 +358,14 @@ _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for
 _HEADER: Final = packer("mw_header")
 _GREETING: Final = struct.Struct("<IH")
 _GREETING_AT: Final = offsets("mw_hello")["magic"]
+
+
+_LEASE_NOTE: Final = PACKERS[LeaseNote.LAYOUT]
+
+
+def lease_note(kind: int, epoch: int) -> bytes:
+    """The packet of a `LeaseNote`, quickly: somebody waits for it."""
+    return _LEASE_NOTE.pack(kind, _LEASE_NOTE.size, 0, epoch)
 
 
 def decode(packet: bytes) -> Message:

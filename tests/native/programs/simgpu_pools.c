@@ -137,6 +137,38 @@ static void runs_out(CUmemoryPool pool)
     set_threshold(pool, 0);
 }
 
+/* Whoever waits for what was freed in another stream does not join a capture that has begun there. */
+static void apart_from_captures(CUmemoryPool pool)
+{
+    CUstream one, two;
+    CUdeviceptr at, other;
+    CUstreamCaptureStatus status;
+    CUgraph graph;
+    uint64_t time_us = 200000;
+    set_threshold(pool, UINT64_MAX);
+    OK(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&two, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocAsync(&at, 200 * MIB, one));
+    LAUNCH(kernel("spin_us"), one, &time_us);
+    OK(cuMemFreeAsync(at, one));
+    OK(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUresult result = cuMemAllocAsync(&other, 200 * MIB, two);
+    CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuStreamIsCapturing(two, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(cuStreamEndCapture(one, &graph));
+    OK(cuGraphDestroy(graph));
+    if (result == CUDA_SUCCESS) {
+        OK(cuMemFreeAsync(other, two));
+    }
+    OK(cuStreamDestroy_v2(one));
+    OK(cuStreamDestroy_v2(two));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolTrimTo(pool, 0));
+    CHECK(reserved(pool) == 0);
+    set_threshold(pool, 0);
+}
+
 static void explicit_pools(CUmemoryPool standard)
 {
     CUmemPoolProps props = props_of(CU_MEM_HANDLE_TYPE_NONE);
@@ -269,6 +301,7 @@ int main(void)
     content();
     thresholds(pool);
     runs_out(pool);
+    apart_from_captures(pool);
     explicit_pools(pool);
     shared(there[1], back[0], child);
     printf("ok\n");

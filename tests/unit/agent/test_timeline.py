@@ -39,6 +39,7 @@ class Told:
                     self.timeline.evicted(event.tenant, event.gpu, *moved)
                 case ev.Detached():
                     self.timeline.left(event.tenant, event.gpu)
+            self.timeline.catch_up()
 
     def stays(self) -> list[SpanRecord]:
         return [span for span in self.timeline.spans if span[4] > span[3]]
@@ -79,9 +80,9 @@ def test_restoring_begins_where_there_is_room() -> None:
 
 def test_what_was_not_work_was_messages() -> None:
     told = two_that_do_not_fit()
-    told.timeline.worked(1, (750_000_000, 0, 0))
+    told.timeline.worked(1, lambda: (750_000_000, 0, 0))
     told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
-    told.timeline.worked(1, (750_000_000, 1_500_000_000, 0))
+    told.timeline.worked(1, lambda: (750_000_000, 1_500_000_000, 0))
     told.at(5.0, ev.Evicted(1, 0, 20, 20, last=True))
     assert [span[:6] for span in told.stays() if span[1] == 1] == [
         ("held", 1, 0, 0.0, 2.0, 0),
@@ -94,7 +95,7 @@ def test_what_was_not_work_was_messages() -> None:
 
 def test_what_was_counted_under_an_agent_before_this_one_divides_nothing() -> None:
     told = two_that_do_not_fit()
-    told.timeline.worked(1, (10**12, 10**12, 10**12))
+    told.timeline.worked(1, lambda: (10**12, 10**12, 10**12))
     told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
     assert ("draining", 1, 0, 2.0, 3.0, 0, "") in told.stays()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.testing.tenants import SimulatedNode, SimulatedTenant
 
 
@@ -235,3 +236,23 @@ def test_memory_that_others_can_see_is_not_ordered_out(node: SimulatedNode) -> N
     assert kept.gpus[0].pinned_bytes == 10
     assert kept.gpus[0].allocated_bytes == 30
     assert first.number != second.number
+
+
+def test_what_a_process_inherited_stays_charged_whatever_it_counts_itself() -> None:
+    node = SimulatedNode([GpuSpec(0, 10, 10)], Settings(arena_bytes=1000, turn_factor=0.0))
+    heir = node.start({0: [3]})
+    node.feed(ev.Inherited(heir.number, 0, 4))
+    other = node.start({0: [5]})
+    for _ in range(4):
+        heir.touch()
+        other.touch()
+        node.settle()
+        node.tick(0.2)
+        node.settle()
+        there = node.view(heir).gpus[0].resident_bytes
+        assert there == heir.resident_bytes(0) + 4
+        assert there + other.resident_bytes(0) <= 10
+    assert node.view(heir).turns > 1
+    node.feed(ev.Disowned(heir.number, 0, 4))
+    assert node.view(heir).gpus[0].pinned_bytes == 0
+    assert node.view(heir).gpus[0].resident_bytes == heir.resident_bytes(0)

@@ -1,0 +1,100 @@
+"""What the doctor says is in the way: which calls, of which version, of which program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moiety.cli import driver
+from moiety.testing.native import compile_c
+from moiety.testing.node import Node, finish
+
+from .conftest import NATIVE
+
+MakeNode = Callable[[str], Node]
+PINNING = """
+#include <stdio.h>
+#include "cuda/cuda_calls.h"
+/* The form before version 2, of 32 bits. */
+extern int create(CUarray *array, const unsigned *wanted) __asm__("cuArrayCreate");
+int main(void)
+{
+    char line[8];
+    CUcontext context;
+    CUarray array;
+    unsigned wanted[4] = {64, 64, 0x20, 1};
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) {
+        return 1;
+    }
+    create(&array, wanted);
+    puts("ready");
+    fflush(stdout);
+    return fgets(line, sizeof(line), stdin) ? 0 : 2;
+}
+"""
+
+
+def make_driver(folder: Path, version: int, names: list[str]) -> Path:
+    """A library that calls itself the driver, and has these calls."""
+    calls = "".join(f"int {name}(void) {{ return 999; }}\n" for name in names)
+    source = folder / f"driver{version}.c"
+    source.write_text(
+        f"int cuDriverGetVersion(int *version) {{ *version = {version}; return 0; }}\n{calls}"
+    )
+    return compile_c([source], folder / "libcuda.so.1", shared=True)
+
+
+def findings(node: Node, folder: Path) -> dict[str, dict[str, str]]:
+    """What the doctor says of the driver in a folder."""
+    node.env |= {"MOIETY_SIMGPU": "", "LD_LIBRARY_PATH": str(folder)}
+    return {f["about"]: f for f in json.loads(node.cli("doctor", "-o", "json").stdout)}
+
+
+def test_calls_that_a_driver_lacks_are_named_with_their_version(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    has = [name for name, since in driver.NEEDED.items() if since != "11.3"]
+    make_driver(tmp_path, 11000, has)
+    found = findings(make_node("A100-80"), tmp_path)
+    assert found["driver"]["text"].endswith("CUDA 11.0")
+    assert found["driver calls"]["level"] == "bad"
+    assert found["driver calls"]["text"] == (
+        "the driver lacks cuGetProcAddress (there since CUDA 11.3)"
+    )
+
+
+def test_a_driver_that_is_newer_than_we_is_said_to_be(make_node: MakeNode, tmp_path: Path) -> None:
+    make_driver(tmp_path, 15020, list(driver.NEEDED))
+    found = findings(make_node("A100-80"), tmp_path)
+    assert found["driver calls"]["level"] == "warn"
+    assert "CUDA 15.2 is newer than CUDA 13.5" in found["driver calls"]["text"]
+
+
+def test_a_call_that_keeps_a_program_from_moving_is_named(
+    make_node: MakeNode, native: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "pinning.c"
+    source.write_text(PINNING)
+    flags = (f"-I{NATIVE}", str(native / "simgpu" / "libcuda.so.1"), "-ldl")
+    program = compile_c([source], tmp_path / "pinning", flags=flags)
+    node = make_node("A100-80:memory=96MiB,residue=2MiB")
+    node.start_agent()
+    process = node.run([program], stdin=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    node.until(
+        lambda: f"pinning (pid {process.pid}) called cuArrayCreate" in node.cli("doctor").stdout,
+        "the call is named",
+    )
+    process.stdin.write("\n")  # type: ignore[union-attr]
+    assert finish(process)[0] == 0
+
+
+@pytest.mark.parametrize("name", sorted(driver.NEEDED))
+def test_what_is_needed_is_in_the_table_since_then(name: str) -> None:
+    table = (NATIVE / "cuda" / "entrypoints.def").read_text()
+    major, minor = driver.NEEDED[name].split(".")
+    assert f"{name}, {int(major) * 1000 + int(minor) * 10}" in table
