@@ -33,6 +33,8 @@ static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
         memcpy(copy, nodes, count * sizeof *copy);
     }
     free(stream->captured);
+    free(stream->captured_edges);
+    stream->captured_edges = count ? calloc(count, sizeof *stream->captured_edges) : NULL;
     stream->captured = copy;
     stream->captured_count = count;
 }
@@ -144,6 +146,7 @@ static void join(CUstream stream, struct sg_capture *capture)
     capture->members = stream;
     stream->capture = capture;
     stream->captured = NULL;
+    stream->captured_edges = NULL;
     stream->captured_count = 0;
 }
 

@@ -119,7 +119,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
         *dependencies = stream->captured;
     }
     if (edges) {
-        *edges = NULL;
+        *edges = stream->captured_edges;
     }
     if (count) {
         *count = stream->captured_count;

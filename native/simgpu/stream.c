@@ -35,6 +35,7 @@ void sg_stream_unref(CUstream stream)
     if (__atomic_sub_fetch(&stream->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         pthread_cond_destroy(&stream->work);
         free(stream->captured);
+        free(stream->captured_edges);
         free(stream);
     }
 }

@@ -29,6 +29,7 @@ struct CUstream_st {
     CUstream next_member;       /* of its capture */
     CUgraphNode *captured;      /* what the next captured work follows */
     size_t captured_count;
+    CUgraphEdgeData *captured_edges; /* ordinary ones, all of them */
 };
 
 CUstream sg_stream_new(CUcontext context, unsigned flags, int priority);

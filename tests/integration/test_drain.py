@@ -30,11 +30,12 @@ MakeNode = Callable[[str], Node]
 
 @pytest.fixture(scope="module")
 def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program."""
+    """A folder with the programs."""
     folder = tmp_path_factory.mktemp("dependent")
-    own = ROOT / "tests" / "native" / "programs" / "dependent.c"
+    own = ROOT / "tests" / "native" / "programs"
     flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-lpthread")
-    compile_c([own], folder / "dependent", flags=flags)
+    for name in ("dependent", "collective"):
+        compile_c([own / f"{name}.c"], folder / name, flags=flags)
     return folder
 
 
@@ -100,6 +101,29 @@ def start_waiting(
             "MOIETY_SOCKET": str(path),
         },
     )
+
+
+def test_a_stream_may_wait_for_a_word_that_another_process_writes(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    """One of the two fits beside whoever holds, so it writes also while the other is drained."""
+    node = make_node(GPU)
+    node.start_agent("--turn-min", "20ms", "--turn-factor", "0")
+    board = node.directory / "board"
+    rounds = 300
+    pair = [
+        node.run(
+            [programs / "collective", "values", board, rank, 2, rounds, 1, size],
+            env={"KERNELS": str(kernels)},
+        )
+        for rank, size in enumerate((LARGE, SMALL))
+    ]
+    plain = node.run(
+        [programs / "dependent", "plain", str(LARGE), "0.5"], env={"KERNELS": str(kernels)}
+    )
+    for process in [*pair, plain]:
+        code, _, err = finish(process)
+        assert code == 0, err
 
 
 def test_a_lease_is_given_back_to_a_drain_that_waits(

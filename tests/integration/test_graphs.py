@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
 from moiety.wire.messages import Amount, Evicted
 
-from .conftest import ROOT
+from .conftest import ROOT, has_cuda_core
 
 MIB = 1 << 20
 GPU = "A100-80:memory=64MiB,residue=1MiB,launch=5us"
@@ -110,6 +111,19 @@ def test_nodes_of_every_kind_find_their_memory_again(
 ) -> None:
     said = lead(make_node(GPU), native, programs / "graphs_moved", kernels)
     assert (said[-1], said.count("away"), said.count("moved")) == ("done", 5, 7)
+
+
+@pytest.mark.skipif(not has_cuda_core(), reason="cuda-core is not installed")
+def test_graphs_of_cuda_core_run_beside_others_that_do_not_fit(
+    make_node: MakeNode, kernels: Path
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB,launch=5us")
+    node.start_agent("--turn-min", "20ms", "--turn-factor", "0")
+    command = [sys.executable, Path(__file__).with_name("core_graphs.py"), 1.5, 60 * MIB]
+    pair = [node.run(command, env={"KERNELS": str(kernels)}) for _ in range(2)]
+    for process in pair:
+        code, out, err = finish(process)
+        assert (code, out) == (0, "ok\n"), err
 
 
 @pytest.mark.parametrize("flavour", ["legacy", "none", "thread"])

@@ -63,7 +63,8 @@ def run(program: Path, env: dict[str, str], *args: object) -> str:
 
 
 @pytest.mark.parametrize(
-    "what", ["streams", "vmm", "lookup", "graphs", "capture", "fork", "modules", "pools", "kept"]
+    "what",
+    ["streams", "vmm", "lookup", "graphs", "capture", "fork", "modules", "pools", "kept", "words"],
 )
 def test_keeps_the_drivers_rules(what: str, build: Build, gpu: dict[str, str]) -> None:
     assert run(build(f"simgpu_{what}"), gpu) == "ok\n"
