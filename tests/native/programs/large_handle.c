@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     for (; !enough && round < ROUNDS_MAX; round++) {
         run("step_u64", (void *[]){&at, &words, &round});
     }
-    u64 *ks = malloc(round * 8);
+    u64 *ks = malloc((round + 1) * 8);
     for (u64 k = 0; ks && k < round; k++) {
         ks[k] = k;
     }
