@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
@@ -49,7 +50,7 @@ static struct sg_shared_event *map(int file)
 
 struct sg_shared_event *sg_shared_event_new(void)
 {
-    int file = memfd_create("simgpu-event", MFD_CLOEXEC);
+    int file = (int)syscall(SYS_memfd_create, "simgpu-event", 1u /* MFD_CLOEXEC */);
     if (file >= 0 && ftruncate(file, PAGE_BYTES) < 0) {
         close(file);
         file = -1;
