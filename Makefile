@@ -28,16 +28,21 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help demo test test-frameworks check format bench gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(WORK)/installed  ## three programs share a simulated GPU that is too small for them
 	@$(PY) demo/run.py $(ARGS)
 
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest $(ARGS)
+
+# PyTorch goes into a cache that all checkouts share; where it cannot be had, the tests say so.
+test-frameworks: $(WORK)/installed  ## PyTorch under moiety on a simulated GPU; ARGS="-k moving" chooses
+	@$(PY) tests/frameworks/setup.py
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)

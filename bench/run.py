@@ -19,6 +19,7 @@ from bench import (
     makespan,
     makespan_big,
     overhead,
+    pytorch,
     shares,
     swap,
 )
@@ -37,6 +38,7 @@ SCRIPTS = {
     "arena": arena.measure,
     "handoff": handoff.measure,
     "coverage": coverage.measure,
+    "pytorch": pytorch.measure,
 }
 
 

@@ -243,3 +243,24 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     }
     return result;
 }
+
+/* ---- others may see it ---- */
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer)
+{
+    struct mw_slot *slot = gate_enter();
+    CUresult result = REAL(cuMemPoolExportPointer)(data, pointer);
+    gate_leave(slot);
+    control_share(result == CUDA_SUCCESS ? MW_SHARED_EXPORTED : 0);
+    return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data)
+{
+    struct mw_slot *slot = gate_enter();
+    CUresult result = REAL(cuMemPoolImportPointer)(pointer, pool, data);
+    gate_leave(slot);
+    control_share(result == CUDA_SUCCESS ? MW_SHARED_IMPORTED : 0);
+    return result;
+}

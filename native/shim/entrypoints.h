@@ -37,7 +37,9 @@
 #define CLASS_cuMemFreeAsync OWN
 #define CLASS_cuMemPoolCreate OWN
 #define CLASS_cuMemPoolDestroy OWN
+#define CLASS_cuMemPoolExportPointer OWN
 #define CLASS_cuMemPoolGetAttribute OWN
+#define CLASS_cuMemPoolImportPointer OWN
 #define CLASS_cuMemPoolSetAccess OWN
 #define CLASS_cuMemPoolSetAttribute OWN
 #define CLASS_cuMemPoolTrimTo OWN
@@ -101,8 +103,6 @@
 #define CLASS_cuMemcpyHtoA_v2 GATED
 #define CLASS_cuMemcpyHtoD_v2 GATED
 #define CLASS_cuMemcpyPeer GATED
-#define CLASS_cuMemPoolExportPointer GATED
-#define CLASS_cuMemPoolImportPointer GATED
 #define CLASS_cuMemAdvise GATED
 #define CLASS_cuMemAdvise_v2 GATED
 #define CLASS_cuMemDiscardBatchAsync GATED

@@ -47,11 +47,13 @@ static _Atomic uint32_t work;
 static bool started;
 static bool agent_prepares;
 static uint64_t sulk_until_ns;
+static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
 
 void segments_agent(uint32_t flags)
 {
     agent_prepares = flags & MW_WELCOME_ARENA;
     sulk_until_ns = 0;
+    offered_bytes = 0;
     LOCK_SCOPE(&lock);
     back_asked = false; /* by an agent that is gone */
 }
@@ -294,6 +296,9 @@ bool segments_ask(uint64_t bytes)
     if (!agent_prepares || began < sulk_until_ns || !link_is_heard_here()) {
         return false;
     }
+    if (offered_bytes && bytes > offered_bytes) {
+        return false; /* a chunk as the program made it, larger than any segment */
+    }
     tell(MW_ARENA_NEED, 0, bytes);
     for (;;) {
         union link_message message;
@@ -301,7 +306,8 @@ bool segments_ask(uint64_t bytes)
         uint64_t left = passed < PATIENCE_NS ? PATIENCE_NS - passed : 0;
         int got = link_fetch(MW_ARENA, &message, left);
         if (got > 0) {
-            return segments_offer(&message.arena, link_take_fd());
+            offered_bytes = message.arena.bytes;
+            return segments_offer(&message.arena, link_take_fd()) && bytes <= offered_bytes;
         }
         if (got < 0 || left == 0) {
             sulk_until_ns = got < 0 ? 0 : now_ns() + SULK_NS;

@@ -3,6 +3,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/event.h"
+#include "simgpu/event_share.h"
 #include "simgpu/pool.h"
 
 static CUresult find(CUevent event)
@@ -11,26 +12,62 @@ static CUresult find(CUevent event)
     return sg_handle_is(event, SG_EVENT) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuEventCreate(CUevent *out, unsigned int flags)
+static CUresult make(CUcontext context, unsigned flags, struct sg_shared_event *shared,
+                     CUevent *out)
 {
-    SG_CONTEXT(context);
-    if (!out || flags & ~7u) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (flags & CU_EVENT_INTERPROCESS) {
-        return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED
-                                               : CUDA_ERROR_INVALID_VALUE;
-    }
     CUevent event = calloc(1, sizeof *event);
     if (!event) {
+        sg_shared_event_unref(shared);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     event->context = context;
     event->flags = flags;
+    event->shared = shared;
     pthread_mutex_init(&event->lock, NULL);
     sg_handle_add(event, SG_EVENT);
     *out = event;
     return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned int flags)
+{
+    SG_CONTEXT(context);
+    if (!out || flags & ~7u ||
+        (flags & (CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)) == CU_EVENT_INTERPROCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sg_shared_event *shared = NULL;
+    if (flags & CU_EVENT_INTERPROCESS) {
+        shared = sg_shared_event_new();
+        if (!shared) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return make(context, flags, shared, out);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    SG_TRY(find(event));
+    if (!handle) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!event->shared) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    sg_shared_event_handle(event->shared, handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    SG_CONTEXT(context);
+    if (!out) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sg_shared_event *shared = sg_shared_event_open(&handle);
+    return shared ? make(context, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, shared, out)
+                  : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuEventDestroy_v2(CUevent event)
@@ -40,6 +77,7 @@ CUresult cuEventDestroy_v2(CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     sg_record_unref(event->record);
+    sg_shared_event_unref(event->shared);
     pthread_mutex_destroy(&event->lock);
     free(event);
     return CUDA_SUCCESS;
@@ -102,6 +140,10 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int fla
         return CUDA_ERROR_INVALID_HANDLE;
     }
     SG_TRY(sg_capture_check(stream));
+    if (event->shared) {
+        return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                               : sg_shared_event_record(event->shared, stream);
+    }
     if (stream->capture && flags & CU_EVENT_RECORD_EXTERNAL) {
         return capture_node(stream, event, SG_OP_EVENT_RECORD);
     }
@@ -125,6 +167,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     }
     SG_TRY(sg_stream_of(handle, &stream));
+    if (event->shared) {
+        return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                               : sg_shared_event_hold(event->shared, stream);
+    }
     if (stream->capture && flags & CU_EVENT_WAIT_EXTERNAL) {
         SG_TRY(sg_capture_check(stream));
         return capture_node(stream, event, SG_OP_EVENT_WAIT);
@@ -160,6 +206,13 @@ CUresult cuCtxWaitEvent(CUcontext context, CUevent event)
 static CUresult ask(CUevent event, int wait)
 {
     SG_TRY(find(event));
+    if (event->shared) {
+        if (wait) {
+            sg_shared_event_wait(event->shared);
+        }
+        SG_TRY(event->context->broken);
+        return sg_shared_event_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    }
     struct sg_record *record = sg_event_record_of(event);
     if (!record) {
         SG_TRY(sg_capture_forbids());

@@ -7,7 +7,8 @@ struct CUevent_st {
     CUcontext context;
     unsigned flags;
     pthread_mutex_t lock;
-    struct sg_record *record; /* the latest; NULL before the first */
+    struct sg_record *record;       /* the latest; NULL before the first */
+    struct sg_shared_event *shared; /* instead of it, where other processes may know the event */
 };
 
 struct sg_record *sg_event_record_of(CUevent event);                   /* a reference, or NULL */

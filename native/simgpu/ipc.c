@@ -198,17 +198,3 @@ void sg_ipc_forget(CUcontext context)
     }
     pthread_mutex_unlock(&lock);
 }
-
-CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
-{
-    SG_ENTER();
-    (void)handle, (void)event;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
-{
-    SG_ENTER();
-    (void)handle, (void)event;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}

@@ -5,6 +5,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/condition.h"
+#include "simgpu/event_share.h"
 #include "simgpu/graph.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
@@ -106,6 +107,7 @@ void sg_op_free(struct sg_op *op)
         free(op->kernel.attributes);
     } else if (op->kind == SG_OP_VALUES) {
         free(op->values.items);
+        sg_shared_event_unref(op->values.event);
     } else if (op->kind == SG_OP_CONDITION) {
         sg_condition_free(op->condition);
     } else if (op->kind == SG_OP_COPY) {

@@ -70,10 +70,13 @@ struct sg_record {
     size_t node_count;
 };
 
+struct sg_shared_event;
+
 /* Words in memory that are written, or waited for, one after the other. */
 struct sg_values {
     CUstreamBatchMemOpParams *items;
     unsigned count;
+    struct sg_shared_event *event; /* whose words they are; NULL: the program's */
 };
 
 /* A graph that is launched; the records are those of its nodes that record events, in their order. */

@@ -183,7 +183,8 @@ def test_an_agent_that_nobody_needs_ends(tmp_path: Path, pretended: Path) -> Non
 
 
 def test_a_workload_keeps_the_agent_from_ending(tmp_path: Path, pretended: Path) -> None:
-    arguments = ["--idle-exit", "200ms", "--linger", "0"]
+    # Not so short that it may be gone before the workload is there.
+    arguments = ["--idle-exit", "2s", "--linger", "0"]
     with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
         other = subprocess.Popen(
             [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, text=True
@@ -192,7 +193,7 @@ def test_a_workload_keeps_the_agent_from_ending(tmp_path: Path, pretended: Path)
         end(other)
         assert agent.process
         with pytest.raises(subprocess.TimeoutExpired):
-            agent.process.wait(0.6)
+            agent.process.wait(3)
         assert agent.status().workloads == 1
 
 

@@ -153,14 +153,15 @@ def test_a_gang_of_another_size_is_refused(
         assert text in done[2]
 
 
+@pytest.mark.parametrize("how", ["device", "pool"])
 def test_those_of_a_program_that_share_gpu_memory_become_a_gang(
-    make_node: MakeNode, programs: Path, kernels: Path
+    make_node: MakeNode, programs: Path, kernels: Path, how: str
 ) -> None:
     node = make_node(GPU)
     node.start_agent()
     board = node.directory / "board"
     script = " ".join(
-        f"{programs / 'collective'} device {board} {rank} 2 3000 1 {MEMBER} &" for rank in range(2)
+        f"{programs / 'collective'} {how} {board} {rank} 2 3000 1 {MEMBER} &" for rank in range(2)
     )
     shell = node.run(["bash", "-c", f"{script} wait"], env={"KERNELS": str(kernels)})
     until_one_gang(node)

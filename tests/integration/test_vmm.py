@@ -59,6 +59,26 @@ def test_memory_mapped_in_every_way_is_right_after_hundreds_of_hand_offs(
         assert (code, out) == (0, "0 words wrong\n"), err
 
 
+@pytest.mark.slow
+def test_a_handle_that_is_larger_than_a_segment_of_the_arena_leaves_at_once(
+    make_node: MakeNode, build: Callable[[str], Path], programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK, "--arena", "512MiB")
+    running = [
+        node.run([build("large_handle"), kernels, "40", "5"]),
+        node.run([programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0", "7"]),
+    ]
+    node.until(lambda: handoffs(node) >= 40, "40 leases were granted")
+    ready_bytes = node.json("status")["arena_ready_bytes"]
+    assert ready_bytes <= 256 * MIB, "not all of the arena was asked for in vain"
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        code, out, err = finish(process)
+        assert (code, out) == (0, "0 words wrong\n"), err
+
+
 def test_mistakes_are_answered_as_without_us(
     make_node: MakeNode, build: Callable[[str], Path]
 ) -> None:

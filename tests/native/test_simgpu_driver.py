@@ -86,6 +86,10 @@ def test_a_launch_has_the_limits_of_its_card(
     assert run(build("simgpu_launches"), env, processors, has_clusters) == "ok\n"
 
 
+def test_an_event_is_waited_for_by_another_process(build: Build, gpu: dict[str, str]) -> None:
+    assert run(build("simgpu_shared_events"), gpu) == "ok\n"
+
+
 def test_two_gpus_are_two(build: Build, gpu: dict[str, str]) -> None:
     two = gpu | {"MOIETY_SIMGPU": "2x" + gpu["MOIETY_SIMGPU"]}
     assert run(build("simgpu_peers"), two) == "ok\n"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from moiety.arbiter.accounts import RECENT_S
+from moiety.arbiter.gangs import gpus_of, mates
 from moiety.arbiter.late import why_late
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.states import WITH_LEASE, State
@@ -80,7 +81,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
     waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
     reason = tenant.blocked_by if waits else ""
     if tenant.state is State.COMING:
-        lacks = any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
+        lacks = any(mate.missing_bytes(gpu) for mate in mates(tenant) for gpu in mate.gpus)
         reason = "room is being made for it" if lacks else "its memory is being restored"
     if waits and (tenant.is_growing or tenant.state is State.COMING) and not tenant.blocked_by:
         reason = _awaited(ledger, tenant) or reason
@@ -121,9 +122,10 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
 
 
 def _awaited(ledger: Ledger, tenant: Tenant) -> str:
-    """Who gives the GPU back for it; empty if nobody has to any more."""
+    """Who gives a GPU back for it, or its gang; empty if nobody has to any more."""
+    gpus = gpus_of(tenant)
     for other in ledger.tenants.values():
-        if other.state is State.DRAINING and not other.gpus.keys().isdisjoint(tenant.gpus):
+        if other.state is State.DRAINING and not gpus.isdisjoint(other.gpus):
             why = why_late(other)
             return f"{other.label} {why}" if why else f"{other.label} is giving the GPU back"
     return ""

@@ -69,15 +69,16 @@ class Tensors:
                 key = self.random.getrandbits(62)
                 tensor.copy_(pattern(tensor.numel(), key))
                 self.held[at] = (tensor, key)
-            case 2:  # copy it on the GPU, in another stream
+            case 2:  # copy it on the GPU, to another stream's memory and back
                 stream = self.random.choice(self.streams)
                 stream.wait_stream(torch.cuda.current_stream())
                 with torch.cuda.stream(stream):
                     copied = torch.empty_like(tensor)
                     copied.copy_(tensor, non_blocking=True)
-                torch.cuda.current_stream().wait_stream(stream)
+                    tensor.zero_()
+                    tensor.copy_(copied, non_blocking=True)
                 tensor.record_stream(stream)
-                self.held[at] = (copied, key)
+                torch.cuda.current_stream().wait_stream(stream)
             case _:
                 self.check(at)
 

@@ -2,7 +2,7 @@
  *
  * Each round of each process needs the same round of all others: a kernel that spins until theirs have
  * begun (HOW = host: through host memory that all have registered, at PATH; device: through GPU memory
- * that rank 0 makes and exports; ipc: allocates and exports), or a stream that waits for words which
+ * that rank 0 makes and exports; ipc: allocates and exports; pool: from a pool that it exports), or a stream that waits for words which
  * others' streams write (values).
  * AHEAD rounds are submitted at a time. BYTES of GPU memory of its own are there besides.
  *
@@ -103,10 +103,51 @@ static CUdeviceptr share_ipc(const char *path, unsigned rank)
     return at;
 }
 
+struct from_pool {
+    char where[64];
+    CUmemPoolPtrExportData data;
+};
+
+static CUdeviceptr share_pool(const char *path, unsigned rank)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    struct from_pool note = {0};
+    CUmemoryPool pool;
+    CUdeviceptr at;
+    char partial[4096];
+    int file;
+    if (rank != 0) {
+        int from = open_patiently(path);
+        CHECK(read(from, &note, sizeof(note)) == sizeof(note));
+        note.where[sizeof(note.where) - 1] = 0;
+        file = open_patiently(note.where);
+        OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)file, props.handleTypes, 0));
+        OK(cuMemPoolImportPointer(&at, pool, &note.data));
+        return at;
+    }
+    OK(cuMemPoolCreate(&pool, &props));
+    OK(cuMemAllocFromPoolAsync(&at, BOARD_BYTES, pool, NULL));
+    OK(cuMemsetD8_v2(at, 0, BOARD_BYTES));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolExportToShareableHandle(&file, pool, props.handleTypes, 0));
+    OK(cuMemPoolExportPointer(&note.data, at));
+    snprintf(note.where, sizeof(note.where), "/proc/%d/fd/%d", (int)getpid(), file);
+    snprintf(partial, sizeof(partial), "%s.new", path);
+    int to = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(to >= 0 && write(to, &note, sizeof(note)) == sizeof(note));
+    CHECK(rename(partial, path) == 0);
+    return at;
+}
+
 static CUdeviceptr share(const char *how, const char *path, unsigned rank)
 {
     if (!strcmp(how, "device")) {
         return share_device(path, rank);
+    }
+    if (!strcmp(how, "pool")) {
+        return share_pool(path, rank);
     }
     return !strcmp(how, "ipc") ? share_ipc(path, rank) : share_host(path);
 }

@@ -361,6 +361,16 @@ def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> Non
 # Several GPUs
 
 
+def test_a_member_is_told_for_whom_another_one_waits() -> None:
+    n = node(2)
+    other = n.start({0: [8]})
+    a, b = start(n, "g", {0: [4]}, {1: [4]})
+    other.depends = 1
+    pass_turns(n)
+    assert n.view(b).state == "coming"
+    assert reason(n, a) == reason(n, b) == f"tenant {other.number} is giving the GPU back"
+
+
 def test_two_gangs_over_two_gpus_never_wait_for_each_other_for_ever() -> None:
     n = node(2)
     first = start(n, "f", {0: [7]}, {1: [7]})
@@ -389,3 +399,38 @@ def test_a_gang_leaves_a_gpu_that_it_does_not_use_to_others() -> None:
         assert a.is_open == b.is_open
         assert others[2].is_open
         assert others[0].is_open or a.is_open
+
+
+# Agents that end
+
+
+def test_a_gang_that_has_begun_goes_on_with_the_next_agent_also_without_its_dead() -> None:
+    n = node()
+    a, b, c = start(n, "g", {0: [2]}, {0: [2]}, {0: [2]})
+    other = n.start({0: [8]})
+    n.kill(c)
+    pass_turns(n)
+    touch(n, other)
+    assert open_of(a, b, other) == [False, False, True]
+    n.restart()
+    for tenant in (a, b, other):
+        n.resume(tenant)
+    n.feed(ev.Settled())
+    n.settle()
+    touch(n, a)
+    pass_turns(n)
+    assert open_of(a, b, other) == [True, True, False]
+
+
+def test_a_gang_that_was_not_whole_still_waits_with_the_next_agent() -> None:
+    n = node()
+    (a,) = start(n, "g", {0: [4]}, size=2)
+    n.restart()
+    n.resume(a)
+    n.feed(ev.Settled())
+    touch(n, a)
+    assert not a.is_open
+    assert "waits for 1 of 2 members" in reason(n, a)
+    b = n.join("g", 2)
+    n.settle()
+    assert open_of(a, b) == [True, True]

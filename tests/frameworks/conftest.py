@@ -1,0 +1,77 @@
+"""PyTorch as it comes from the package registry, on simgpu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from moiety.testing.native import native_dir
+from moiety.testing.node import Node
+from tests.frameworks import setup
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+class Torch(NamedTuple):
+    """How a program with PyTorch is started."""
+
+    python: Path
+    env: dict[str, str]
+
+    def command(self, name: str, *arguments: object) -> list[str]:
+        """The program of that name in `programs/`."""
+        return [str(part) for part in (self.python, PROGRAMS / f"{name}.py", *arguments)]
+
+    def with_allocator(self, choice: str) -> dict[str, str]:
+        """The environment that chooses one of PyTorch's allocators."""
+        names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # the old one, the new one
+        return self.env | dict.fromkeys(names, choice) if choice else self.env
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these run only when asked for."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.frameworks)
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """The folder with libmoiety.so, simgpu/ and cudart/."""
+    folder = native_dir()
+    if folder is None or not (folder / "cudart").is_dir():
+        pytest.skip("the native libraries are not built: make test-frameworks builds them")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torch(native: Path) -> Torch:
+    """PyTorch, from the cache."""
+    environment = setup.found()
+    if environment is None:
+        pytest.skip("PyTorch is not in the cache: make test-frameworks sets it up where it can")
+    return Torch(
+        environment.python,
+        {
+            "LD_LIBRARY_PATH": f"{environment.libraries}:{native / 'cudart'}",
+            "OMP_NUM_THREADS": "1",
+            "CUDA_MODULE_LOADING": "LAZY",
+        },
+    )
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, native: Path) -> Iterator[Callable[[str], Node]]:
+    """Nodes that are gone after the test."""
+    made: list[Node] = []
+
+    def make(gpu: str) -> Node:
+        made.append(Node(tmp_path, gpu, native=native))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.__exit__(None, None, None)
