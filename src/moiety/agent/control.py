@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
@@ -12,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import kept, processes, requests
+from moiety.agent import kept, metrics, processes, requests
 from moiety.agent.directory import Directory
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
 from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
+from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
 from moiety.agent.workloads import Workloads
 from moiety.devices.native import is_simulated
@@ -33,6 +35,9 @@ from moiety.model.errors import (
 )
 from moiety.wire.layout import VERSION
 
+EVENTS_PAGE = 500
+EVENTS_WAIT_S = 5.0
+
 
 @dataclass(slots=True)
 class Control:
@@ -45,6 +50,7 @@ class Control:
     product: str
     stop: Callable[[str], None]
     began_s: float
+    scrapes: Scrapes | None = None
     changed: kept.Kept = field(default_factory=kept.Kept)
     """what was changed since the first agent here started"""
     server: asyncio.Server | None = None
@@ -55,7 +61,10 @@ class Control:
         return Sharing(self.node, self.workloads)
 
     async def open(self) -> None:
-        """Listen."""
+        """Listen; raises MetricsRefused."""
+        if self.options.metrics:
+            self.scrapes = Scrapes(self.options.metrics, self.metrics, self.node.log)
+            await self.scrapes.open()
         path = self.directory.control
         path.unlink(missing_ok=True)
         self.server = await asyncio.start_unix_server(
@@ -65,6 +74,8 @@ class Control:
 
     def close(self) -> None:
         """Listen no more."""
+        if self.scrapes:
+            self.scrapes.close()
         if self.server:
             self.server.close()
         self.directory.control.unlink(missing_ok=True)
@@ -124,6 +135,8 @@ class Control:
                 return self._set_agent(request)
             case requests.Timeline():
                 return recorded(self.node, request)
+            case requests.Events():
+                return await self._events(request)
             case requests.Stop():
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])
@@ -180,24 +193,45 @@ class Control:
         self.changed = changed
         self.node.set_settings(found)
         self.node.log.info("settings", changed=changed.settings)
+        told = ", ".join(f"{k}={v}" for k, v in request.settings.items()) or "the defaults"
+        self.node.journal.note("SettingsChanged", told)
         return requests.Done()
 
-    async def _status(self) -> requests.NodeStatus:
+    async def _events(self, asked: requests.Events) -> requests.Happened:
+        journal = self.node.journal
+        if asked.after >= journal.next - 1 and asked.wait_s > 0:
+            await journal.changed(min(asked.wait_s, EVENTS_WAIT_S))
+        found = journal.after(asked.after, EVENTS_PAGE)
+        more = bool(found) and found[-1].number < journal.next - 1
+        return requests.Happened(events=found, more=more)
+
+    async def _usages(self) -> dict[int, Usage]:
+        """What NVML says now, of the GPUs of which it says something."""
         loop = asyncio.get_running_loop()
-        arena = self.node.arena
         usages: dict[int, Usage] = {}
-        driver = ""
         try:
             for gpu in self.node.gpus:
                 usages[gpu] = await loop.run_in_executor(None, self.node.devices.usage, gpu)
-            driver = self.node.devices.driver_version
-        except Exception as error:  # whatever NVML raises: the rest of the status is still true
+        except Exception as error:  # whatever NVML raises: the rest is still true
             self.node.log.warning("GPU not readable", error=str(error))
+        return usages
+
+    async def metrics(self) -> bytes:
+        """The answer to Prometheus."""
+        seen = metrics.snapshot(self.node, await self._usages(), self.began_s)
+        return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
+
+    async def _status(self) -> requests.NodeStatus:
+        arena = self.node.arena
+        usages = await self._usages()
+        driver = ""
+        with contextlib.suppress(Exception):  # as above
+            driver = self.node.devices.driver_version
         return requests.NodeStatus(
             pid=os.getpid(),
             product=self.product,
             driver_version=driver,
-            up_s=loop.time() - self.began_s,
+            up_s=self.node.loop.time() - self.began_s,
             settled=self.node.settled,
             simulated=is_simulated(),
             arena_bytes=arena.size_bytes if arena else 0,
@@ -206,6 +240,7 @@ class Control:
             workloads=len(self.workloads.by_id),
             tenants=len(self.node.clients),
             gpus=gpu_rows(self.node, usages),
+            metrics=str(self.scrapes.address) if self.scrapes else "",
             settings=dataclasses.asdict(self.node.settings),
         )
 

@@ -140,12 +140,14 @@ class Conversation:
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
         joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
         node.join(client, joined)
+        node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:
             together.enter(node, client, self._gang, begun=holding)
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"
         self._node.log.warning("hung up", client=who, code=code.name.lower(), text=text)
+        self._node.journal.note("BadMessage", f"{who}: {text}", self._client)
         self._connection.send_last(Refused(code=code, text=text).encode())
         self._on_end("")
 
@@ -323,6 +325,8 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
     if is_last:
         node.timeline.worked(client.number, client.work)
     node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
+    if message.bytes:
+        node.journal.evicted(client, message.gpu, message.bytes)
     node.sample(client, message.gpu)
 
 
@@ -337,6 +341,7 @@ def _busy(node: Node, client: Client, message: LeaseNote) -> None:
 def _pinned(node: Node, client: Client, message: Pinned) -> None:
     client.pinned = message.reason or "unknown"
     node.log.info("pinned", client=str(client), call=message.reason)
+    node.journal.note("Pinned", f"it called {client.pinned}", client)
     node.feed(ev.Pinned(client.number, message.reason))
 
 
@@ -349,6 +354,7 @@ def _unknown(node: Node, client: Client, message: Unknown) -> None:
         if len(client.unknown) >= UNKNOWN_MAX:
             return
         node.log.info("unknown entry point", client=str(client), call=message.name)
+        node.journal.note("UnknownCall", f"it called {message.name}", client)
     client.unknown[message.name] = message.calls
 
 

@@ -42,6 +42,11 @@ class Directory:
         return self.path / "start.lock"
 
     @property
+    def events(self) -> Path:
+        """What happened that matters, one JSON line each."""
+        return self.path / "events.jsonl"
+
+    @property
     def log(self) -> Path:
         """What the agent has to say."""
         return self.path / "agent.log"

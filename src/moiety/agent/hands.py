@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from moiety.agent import processes
 from moiety.arbiter import instructions as do
+from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
 from moiety.wire.messages import Amount, Attached, Pace, Refused, Watch, lease_note
@@ -123,6 +124,7 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
     node.timeline.refused(client.number, wanted.gpu, wanted.text)
     node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
+    node.journal.note("Refused", wanted.text, client, wanted.gpu)
 
 
 def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
@@ -134,7 +136,14 @@ def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
         state=wanted.state,
         kill=wanted.kill,
     )
+    waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
+    late = f"did not give the GPU back within {waited}"
+    if wanted.state == "fenced":
+        node.journal.note("Fenced", f"{late}; others go on without what it has", client)
+    else:
+        node.journal.note("Overdue", late, client)
     if wanted.kill:
+        node.journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
         processes.kill(client.pidfd)
 
 

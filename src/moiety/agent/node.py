@@ -20,6 +20,7 @@ from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
+from moiety.agent.journal import Journal
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
@@ -81,8 +82,10 @@ class Node:
         log: Any,
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
+        journal: Journal | None = None,
     ) -> None:
         """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        self.journal = journal or Journal()
         self.loop = loop
         self.log = log
         self.devices = devices
@@ -197,6 +200,7 @@ class Node:
             return
         if reason:
             self.log.warning("connection dropped", client=str(client), reason=reason)
+            self.journal.note("ConnectionLost", reason, client)
         when_s = self.loop.time() + RECONNECT_S
         self._grace[client.number] = self.loop.call_at(
             when_s, self.leave, client, "it lost its connection and did not come back"
@@ -211,6 +215,8 @@ class Node:
         self.loop.remove_reader(client.pidfd)
         client.dispose()
         self.log.info("left", client=str(client), tenant=client.number, reason=reason)
+        self.journal.forget(client)
+        self.journal.note("Left", reason, client)
         for call in self.on_left:
             call(client)
         self.feed(ev.Left(client.number))
@@ -308,6 +314,8 @@ class Node:
                 usage = self.devices.usage(gpu)
             except Exception as error:  # whatever NVML raises: there are estimates
                 self.log.warning("GPU not readable", gpu=gpu, error=str(error))
+                text = f"NVML: {error}"
+                self.loop.call_soon_threadsafe(self.journal.note, "GpuUnreadable", text, None, gpu)
                 usage = None
             self.loop.call_soon_threadsafe(then, usage)
 

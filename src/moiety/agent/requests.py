@@ -89,6 +89,15 @@ class Timeline(Request, frozen=True, tag="timeline"):
     """only what ended after this, on the clock of `Recorded.now_s`"""
 
 
+class Events(Request, frozen=True, tag="events"):
+    """What happened that matters; answered by Happened."""
+
+    after: int = 0
+    """only those with a higher number"""
+    wait_s: float = 0.0
+    """if there are none, wait for one so long"""
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
@@ -171,6 +180,8 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     workloads: int
     tenants: int
     gpus: list[GpuRow]
+    metrics: str = ""
+    """where Prometheus can read; empty: nowhere"""
     settings: dict[str, float | int | str | bool] = {}
     """how the arbiter decides, by field"""
     arena_ready_bytes: int = 0
@@ -295,8 +306,35 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     """whether there is another page"""
 
 
-AnyRequest = Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Stop
-AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that an administrator may ask about (journal.py)."""
+
+    number: int
+    """counts up, over agents of the same directory"""
+    at_s: float
+    """seconds since 1970"""
+    severity: str
+    """normal or warning"""
+    reason: str
+    message: str
+    tenant: int | None = None
+    pid: int | None = None
+    program: str = ""
+    workload: str = ""
+    gpu: int | None = None
+
+
+class Happened(Answer, frozen=True, tag="happened"):
+    """Events, oldest first; `more`: there are others after them."""
+
+    events: list[Event]
+    more: bool = False
+
+
+AnyRequest = (
+    Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Events | Stop
+)
+AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded | Happened
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

@@ -18,6 +18,7 @@ from moiety.agent.arena import Arena, Extent
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
 from moiety.agent.host import available_bytes
+from moiety.agent.journal import Journal
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
@@ -75,6 +76,7 @@ class Service:
             changed.over(self._settings(bool(records), [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
+            journal=self._open_journal(),
         )
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
@@ -110,18 +112,21 @@ class Service:
             workloads=len(records),
             survivors=len(survivors),
         )
+        node.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
         tell_ready(self._options.ready_fd, requests.Done())
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         reason = await self._ended
         self._log.info("ending", reason=reason, clients=len(node.clients))
+        node.journal.note("AgentStopped", reason)
         control.close()
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
             kept.write(self._directory, control.changed, None)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         node.stop()
         known.close()
+        node.journal.close()
         if not any(self._directory.workloads.iterdir()):
             self._directory.arena.unlink(missing_ok=True)
 
@@ -157,6 +162,10 @@ class Service:
         self._arena_bytes = settings.arena_bytes
         moving = sum(each.moving_bytes for each in budgets)
         return dataclasses.replace(settings, arena_bytes=max(0, settings.arena_bytes - moving))
+
+    def _open_journal(self) -> Journal:
+        with must_be_usable(self._directory):
+            return Journal(self._directory.events)
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
         """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""

@@ -22,6 +22,7 @@ from moiety.model.errors import (
     WorkloadAmbiguous,
     WorkloadUnknown,
 )
+from moiety.model.format import format_bytes
 from moiety.model.share import Share
 
 
@@ -73,9 +74,13 @@ class Sharing:
         self.check(share, workload)
         self.workloads.promise(workload, share)
         self.node.log.info("share", workload=workload.record.id, share=str(share))
+        self.node.journal.note("ShareChanged", _told(changes), client)
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
         above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
+        if above:
+            text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
+            self.node.journal.note("AboveLimit", text, client)
         return requests.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
     def _above_limit(self, workload: Workload) -> int:
@@ -137,6 +142,15 @@ class Sharing:
         if len(waiting) != 1:
             raise WorkloadUnknown(target)
         return waiting[0], None
+
+
+def _told(changes: dict[str, Any]) -> str:
+    """What was changed, as one would say it."""
+    return ", ".join(
+        f"{name.removesuffix('_bytes').removesuffix('_s').replace('_', ' ')}: "
+        + (format_bytes(value) if value and name.endswith("_bytes") else str(value))
+        for name, value in changes.items()
+    )
 
 
 def _only_one(target: str, named: Iterable[Client]) -> None:

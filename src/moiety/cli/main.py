@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "status": "Show the GPUs, their memory and their holders.",
     "set": "Change what a program is promised, while it runs.",
     "top": "Watch the GPUs and the programs that share them.",
+    "events": "Tell what happened: refusals, evictions, warnings, and who was ended.",
     "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",

@@ -47,6 +47,7 @@ def status(output: str) -> None:
 def agent_line(found: requests.NodeStatus) -> str:
     """The agent in one line."""
     simulated = " (simulated GPUs)" if found.simulated else ""
+    metrics = f"; metrics at {found.metrics}" if found.metrics else ""
     settled = "" if found.settled else ", waiting for those who were here before it"
     return (
         f"agent {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
@@ -54,6 +55,7 @@ def agent_line(found: requests.NodeStatus) -> str:
         f"{count(found.tenants, 'tenant')} in {count(found.workloads, 'workload')}; "
         f"{size(found.arena_bytes)} of host memory for evicted data "
         f"({size(found.arena_ready_bytes)} ready, {size(found.arena_used_bytes)} used)"
+        f"{metrics}"
     )
 
 

@@ -41,7 +41,8 @@
     │   ├── BadRequest                            97
     │   ├── BadAgentDirectory                     98
     │   ├── WorkloadUnknown                       99
-    │   └── WorkloadAmbiguous                    102   several have that name
+    │   ├── WorkloadAmbiguous                    102   several have that name
+    │   └── MetricsRefused                       108   nothing can listen at that address
     ├── FileError
     │   ├── FileExists                           100
     │   └── FileNotWritable                      101
@@ -561,6 +562,18 @@ class WorkloadAmbiguous(AgentError):
 
 class FileError(MoietyError):
     """A file that was to be written."""
+
+
+class MetricsRefused(AgentError):
+    """The agent cannot listen where it was told to offer its metrics."""
+
+    exit_code = 108
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(
+            f"metrics cannot be offered at {address}: {problem}",
+            "another --metrics address; 127.0.0.1:0 takes any port that is free",
+        )
 
 
 class FileExists(FileError):

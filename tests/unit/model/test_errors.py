@@ -48,6 +48,7 @@ EXAMPLES = [
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
     errors.WorkloadAmbiguous("train", [3, 7]),
+    errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
     errors.WrongArchitecture("prog", "32-bit x86"),

@@ -1,0 +1,172 @@
+"""What happened on this node that somebody may want to know later: events, in a ring and a file.
+
+An event is what an administrator would ask about: who was refused, moved out, overdue, ended, and
+why. The names of the reasons follow Kubernetes' style, so that they can be passed on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from moiety.agent.logs import BoundedFile
+from moiety.agent.requests import Event
+from moiety.model.format import format_bytes
+
+if TYPE_CHECKING:
+    from moiety.agent.client import Client
+
+KEPT: Final = 4096
+"""events in memory"""
+FILE_BYTES: Final = 1 << 20
+"""of the file, before it is moved aside; two of them at most"""
+MESSAGE_MAX: Final = 500
+EVICTIONS_S: Final = 10.0
+"""evictions of one process are told together, so often at most"""
+WARNING: Final = "warning"
+NORMAL: Final = "normal"
+
+REASONS: Final = {
+    "AgentStarted": (NORMAL, "an agent serves this node"),
+    "AgentStopped": (NORMAL, "it ended in order; without this line it was killed"),
+    "SettingsChanged": (NORMAL, "`moiety set --agent` changed how it decides"),
+    "ShareChanged": (NORMAL, "`moiety set` changed what a program is promised"),
+    "Joined": (NORMAL, "a process shares the GPUs from now on"),
+    "Left": (NORMAL, "it does not any more, and why"),
+    "Evicted": (NORMAL, "memory of a process was moved to the host so that others have room"),
+    "AboveLimit": (WARNING, "a process has more memory than its limit, which was lowered"),
+    "Refused": (WARNING, "a process did not get memory, or not a GPU, and why"),
+    "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
+    "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
+    "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
+    "BadMessage": (WARNING, "a process said what makes no sense and was hung up on"),
+    "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
+    "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),
+    "Killed": (WARNING, "an overdue process was ended, because the agent was told to"),
+    "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
+}
+"""how serious each is, and what it means"""
+
+
+@dataclass(slots=True)
+class _Moved:
+    told_s: float
+    bytes: int = 0
+    times: int = 0
+
+
+class Journal:
+    """The events of one node; `path` is where they outlive the agent (None: nowhere)."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        wall_s: Callable[[], float] = time.time,
+        kept: int = KEPT,
+    ) -> None:
+        """Begin with what earlier agents wrote down. Raises OSError if nothing can be written."""
+        self.ring: deque[Event] = deque(read(path) if path else (), maxlen=kept)
+        self.next = self.ring[-1].number + 1 if self.ring else 1
+        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
+        """of this agent, by reason"""
+        self._file = BoundedFile(path, FILE_BYTES) if path else None
+        if self._file and path and path.stat().st_size:
+            self._file.write("\n")  # the last line may have been cut off
+        self._wall_s = wall_s
+        self._waiting: list[asyncio.Future[None]] = []
+        self._moved: dict[tuple[int, int], _Moved] = {}
+
+    def note(
+        self, reason: str, message: str, client: Client | None = None, gpu: int | None = None
+    ) -> None:
+        """It happened just now."""
+        event = Event(
+            number=self.next,
+            at_s=self._wall_s(),
+            severity=REASONS[reason][0],
+            reason=reason,
+            message=message[:MESSAGE_MAX],
+            tenant=client.number if client else None,
+            pid=client.pid if client else None,
+            program=client.program if client else "",
+            workload=client.workload if client else "",
+            gpu=gpu,
+        )
+        self.next += 1
+        self.counts[reason] += 1
+        self.ring.append(event)
+        if self._file:
+            self._file.write(msgspec.json.encode(event).decode() + "\n")
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    def evicted(self, client: Client, gpu: int, amount: int) -> None:
+        """Memory of a process left a GPU: told at once, and then a few times a minute."""
+        now_s = self._wall_s()
+        moved = self._moved.setdefault((client.number, gpu), _Moved(now_s - EVICTIONS_S))
+        moved.bytes += amount
+        moved.times += 1
+        if not 0 <= now_s - moved.told_s < EVICTIONS_S:
+            self._tell(client, gpu, moved)
+            self._moved[client.number, gpu] = _Moved(now_s)
+
+    def forget(self, client: Client) -> None:
+        """A process is gone: what is known of it and was not told yet is told now."""
+        for number, gpu in [key for key in self._moved if key[0] == client.number]:
+            moved = self._moved.pop((number, gpu))
+            if moved.times:
+                self._tell(client, gpu, moved)
+
+    def _tell(self, client: Client, gpu: int, moved: _Moved) -> None:
+        times = "" if moved.times == 1 else f" in {moved.times} moves"
+        text = f"{format_bytes(moved.bytes)} moved out to the host{times}"
+        self.note("Evicted", text, client, gpu)
+
+    def after(self, number: int, most: int) -> list[Event]:
+        """The oldest that are kept and newer than this one, so many at most."""
+        skip = max(0, number + 1 - (self.ring[0].number if self.ring else self.next))
+        return [self.ring[i] for i in range(skip, min(len(self.ring), skip + most))]
+
+    async def changed(self, timeout_s: float) -> None:
+        """Return with the next event, or after so long."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait_for(waiting, timeout_s)
+        except TimeoutError:
+            self._waiting.remove(waiting)
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+
+def read(path: Path) -> Iterator[Event]:
+    """What is in the files, oldest first; a line that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Event)
+    last = 0
+    for file in (path.with_name(path.name + ".1"), path):
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            try:
+                event = decoder.decode(line)
+            except msgspec.MsgspecError:
+                continue
+            if event.number > last:
+                last = event.number
+                yield event

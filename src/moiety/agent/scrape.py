@@ -1,0 +1,127 @@
+"""Serves `/metrics` to Prometheus: on a port of this machine alone, or on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.model.errors import MetricsRefused
+
+HEAD_MAX: Final = 8192
+TIMEOUT_S: Final = 5.0
+CONNECTIONS_MAX: Final = 8
+TEXT: Final = "text/plain; version=1.0.0; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A port of this machine (0: any that is free), or the path of a socket."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        if self.path:
+            return str(self.path)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`9402`, `127.0.0.1:9402`, `[::1]:9402` or `/run/moiety.sock`; raises ValueError."""
+    if text.startswith("/"):
+        return Address(path=Path(text))
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address; write 9402, 127.0.0.1:9402 or a socket's path")
+    try:
+        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise ValueError(f"{host!r} is no address; write 127.0.0.1") from None
+    if not is_here:
+        raise ValueError(
+            f"{host} can be reached from elsewhere; metrics name programs, so only loopback "
+            "addresses and sockets are served (put a proxy in front of it that asks who is there)"
+        )
+    return Address("127.0.0.1" if host == "localhost" else host, int(port))
+
+
+class Scrapes:
+    """One listener; `answer` gives the text for `/metrics`."""
+
+    def __init__(self, address: Address, answer: Callable[[], Awaitable[bytes]], log: Any) -> None:
+        self._answer = answer
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._open = 0
+        self.address = address
+
+    async def open(self) -> None:
+        """Listen; raises MetricsRefused."""
+        at = self.address
+        try:
+            if at.path:
+                at.path.unlink(missing_ok=True)
+                self._server = await asyncio.start_unix_server(
+                    self._serve, path=str(at.path), limit=HEAD_MAX
+                )
+                os.chmod(at.path, 0o600)
+            else:
+                self._server = await asyncio.start_server(
+                    self._serve, at.host, at.port, limit=HEAD_MAX
+                )
+                port = self._server.sockets[0].getsockname()[1]
+                self.address = Address(at.host, port)
+        except OSError as error:
+            raise MetricsRefused(str(at), error.strerror or str(error)) from None
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server:
+            self._server.close()
+        if self.address.path:
+            self.address.path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= CONNECTIONS_MAX:
+                async with asyncio.timeout(TIMEOUT_S):
+                    writer.write(await self._respond(await reader.readuntil(b"\r\n\r\n")))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # it said nothing, too much or too slowly
+        finally:
+            self._open -= 1
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _respond(self, head: bytes) -> bytes:
+        method, path, *_ = [*head.split(b"\r\n", 1)[0].split(), b"", b""]
+        if method not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", b"only GET\n", "text/plain")
+        if path.split(b"?")[0] != b"/metrics":
+            return _response("404 Not Found", b"/metrics is what there is\n", "text/plain")
+        try:
+            body = await self._answer()
+        except Exception as error:
+            self._log.exception("metrics failed")
+            text = f"the agent failed on it: {error}\n".encode()
+            return _response("500 Internal Server Error", text, "text/plain")
+        return _response("200 OK", body, TEXT, without_body=method == b"HEAD")
+
+
+def _response(status: str, body: bytes, kind: str, *, without_body: bool = False) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if without_body else body)

@@ -1,0 +1,106 @@
+"""What happened is told: while it happens, afterwards, and after the agent was killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.testing.node import Node, finish, kill
+
+MIB = 1 << 20
+SMALL = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+MakeNode = Callable[[str], Node]
+
+
+def told(node: Node, *options: str) -> list[dict[str, Any]]:
+    done = node.cli("events", "-o", "json", *options)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def reasons(node: Node, *options: str) -> list[str]:
+    return [event["reason"] for event in told(node, *options)]
+
+
+def worker(programs: Path, kernels: Path, mebibytes: int, rounds: int) -> list[object]:
+    return [programs / "worker", kernels, mebibytes * MIB, rounds, 0, 0, 1]
+
+
+@pytest.mark.slow
+def test_moves_and_ends_are_told(make_node: MakeNode, programs: Path, kernels: Path) -> None:
+    node = make_node(SMALL)
+    node.start_agent("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
+    running = [node.run(worker(programs, kernels, 60, 100000)) for _ in range(2)]
+    node.until(lambda: "Evicted" in reasons(node), "memory moves")
+    for process in running:
+        process.send_signal(signal.SIGUSR1)
+    for process in running:
+        assert finish(process)[0] == 0
+    node.until(lambda: reasons(node).count("Left") == 2, "both are gone")
+    found = reasons(node)
+    assert found[0] == "AgentStarted"
+    assert found.count("Joined") == 2
+    moved = told(node, "--reason", "evicted")
+    assert moved
+    assert all("moved out to the host" in e["message"] for e in moved)
+    assert all(e["gpu"] == 0 for e in moved)
+    assert {e["pid"] for e in moved} <= {p.pid for p in running}
+
+
+def test_a_refusal_is_told_with_its_sentence(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent()
+    greedy = node.run(worker(programs, kernels, 60, 1), "--memory-limit", "40MiB")
+    assert finish(greedy)[0] != 0
+    refused = told(node, "--warnings")
+    assert [e["reason"] for e in refused] == ["Refused"]
+    assert refused[0]["pid"] == greedy.pid
+    assert "40 MiB" in refused[0]["message"]
+    text = node.cli("events", "--warnings").stdout
+    assert f"worker (pid {greedy.pid}) on GPU 0: " in text
+    assert told(node, "--of", "nobody") == []
+
+
+def test_whoever_follows_hears_of_the_next_agent_as_well(make_node: MakeNode) -> None:
+    node = make_node(SMALL)
+    agent = node.start_agent()
+    command = [sys.executable, "-m", "moiety", "events", "-f", "-o", "json"]
+    follower = node.start(command)
+    assert follower.stdout is not None
+    first = json.loads(follower.stdout.readline())
+    assert first["reason"] == "AgentStarted"
+    assert node.cli("set", "--agent", "--quantum", "20ms").returncode == 0
+    changed = json.loads(follower.stdout.readline())
+    assert changed["reason"] == "SettingsChanged"
+    assert changed["number"] == first["number"] + 1
+    follower.send_signal(signal.SIGINT)
+    assert finish(follower)[0] == 0
+    kill(agent)
+    assert reasons(node) == ["AgentStarted", "SettingsChanged"]  # read from the file
+    node.start_agent()
+    assert reasons(node) == ["AgentStarted", "SettingsChanged", "AgentStarted"]
+
+
+def test_a_program_that_is_overdue_is_told_and_ended(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent("--revoke-deadline", "200ms", "--overdue", "kill")
+    stuck = node.run(worker(programs, kernels, 60, 1000000))
+    node.until(lambda: any(r["state"] == "holding" for r in node.json("ps")), "it holds")
+    stuck.send_signal(signal.SIGSTOP)
+    other = node.run(worker(programs, kernels, 60, 2))
+    assert finish(other)[0] == 0
+    stuck.wait()
+    found = told(node, "--of", str(stuck.pid))
+    assert [e["reason"] for e in found if e["severity"] == "warning"][-1] == "Killed"
+    assert "Overdue" in [e["reason"] for e in found]
+    assert found[-1]["reason"] == "Left"

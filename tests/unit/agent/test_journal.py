@@ -1,0 +1,112 @@
+"""Events: kept, numbered over agents, told again after a kill, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from moiety.agent.client import Client
+from moiety.agent.journal import REASONS, Journal, read
+
+
+def client(number: int = 7) -> Client:
+    plain: Any = SimpleNamespace(number=number, pid=42, program="train", workload="w")
+    return cast("Client", plain)
+
+
+def test_an_event_says_who_what_and_where() -> None:
+    journal = Journal(wall_s=lambda: 12.5)
+    journal.note("Refused", "too much", client(), 3)
+    (event,) = journal.after(0, 10)
+    assert (event.number, event.at_s, event.severity) == (1, 12.5, "warning")
+    assert (event.tenant, event.pid, event.program, event.gpu) == (7, 42, "train", 3)
+    assert journal.counts["Refused"] == 1
+    assert sum(journal.counts.values()) == 1
+
+
+def test_only_what_is_newer_is_told_and_a_page_at_a_time() -> None:
+    journal = Journal(kept=10)
+    for _ in range(25):
+        journal.note("Joined", "", client())
+    assert [e.number for e in journal.after(0, 100)] == list(range(16, 26))
+    assert [e.number for e in journal.after(18, 3)] == [19, 20, 21]
+    assert journal.after(25, 3) == []
+    assert journal.after(1000, 3) == []
+
+
+def test_another_agent_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path)
+    journal.note("Joined", "first", client())
+    journal.note("Left", "it ended", client())
+    with path.open("a") as file:
+        file.write('{"number": 3, "at_s"')  # it was killed while it wrote
+    after = Journal(path)
+    after.note("AgentStarted", "again")
+    assert [(e.number, e.reason) for e in after.after(0, 10)] == [
+        (1, "Joined"),
+        (2, "Left"),
+        (3, "AgentStarted"),
+    ]
+    after.close()
+    journal.close()
+
+
+def test_what_follows_a_line_that_was_cut_off_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"number": 3, "at_s"')
+    journal = Journal(path)
+    journal.note("AgentStarted", "again")
+    journal.close()
+    assert [e.reason for e in read(path)] == ["AgentStarted"]
+
+
+def test_the_files_stay_small(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path)
+    for _ in range(6000):
+        journal.note("Refused", "x" * 1000, client())
+    journal.close()
+    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
+    assert len(sizes) == 2
+    assert max(sizes) <= 1 << 20
+    assert list(read(path))[-1].number == 6000
+
+
+def test_evictions_are_told_together_and_none_is_forgotten() -> None:
+    now_s = 0.0
+    journal = Journal(wall_s=lambda: now_s)
+    who = client()
+    for _ in range(100):
+        journal.evicted(who, 0, 1 << 20)
+        now_s += 0.5
+    journal.forget(who)
+    told = journal.after(0, 1000)
+    assert len(told) == 6
+    assert told[0].message == "1 MiB moved out to the host"
+    assert told[1].message == "20 MiB moved out to the host in 20 moves"
+    assert told[-1].message == "19 MiB moved out to the host in 19 moves"
+    other = client(8)
+    journal.forget(other)
+    assert len(journal.after(0, 1000)) == 6
+
+
+def test_whoever_waits_is_woken_by_the_next_event() -> None:
+    async def waits() -> list[str]:
+        journal = Journal()
+        asyncio.get_running_loop().call_later(0.01, journal.note, "Joined", "", client())
+        await journal.changed(30.0)
+        woken = [e.reason for e in journal.after(0, 10)]
+        await journal.changed(0.001)  # nothing comes: it returns all the same
+        journal.note("Left", "", client())
+        return woken
+
+    assert asyncio.run(waits()) == ["Joined"]
+
+
+def test_every_reason_says_what_it_means() -> None:
+    for severity, meaning in REASONS.values():
+        assert severity in ("normal", "warning")
+        assert len(meaning) > 10
