@@ -247,9 +247,8 @@ bool memory_await(CUcontext context, CUresult *result)
 {
     CUcontext current = NULL;
     struct mw_slot *slot = gate_block();
-    *result = CUDA_SUCCESS;
-    REAL(cuCtxGetCurrent)(&current);
-    bool waited = await_both(context, current, result);
+    *result = REAL(cuCtxGetCurrent)(&current); /* not in a function of the host's in a stream */
+    bool waited = *result != CUDA_SUCCESS || await_both(context, current, result);
     gate_unblock(slot);
     return waited;
 }

@@ -23,7 +23,8 @@
 #define PATIENCE_MAX_NS (1000000 * US)
 /* And this is the limit for programs that are known to submit such work. */
 #define IMPATIENCE_NS (5000 * US)
-/* Graphs so short that several of them are this part of the bound are counted together. */
+/* Graphs so short that a look at each would be felt are counted together, up to this part of the bound. */
+#define SHORT_NS (1 * US)
 #define RUN_PART 16
 #define RUN_MAX 64
 
@@ -228,7 +229,7 @@ static bool count_long(struct track *track, const void *key, uint64_t bound_ns)
 {
     struct pace_here *here = &pace_here;
     uint64_t cost = cost_of_long(key);
-    uint64_t run = cost ? min_u64(bound_ns / RUN_PART / cost, RUN_MAX) : 0;
+    uint64_t run = cost && cost <= SHORT_NS ? min_u64(bound_ns / RUN_PART / cost, RUN_MAX) : 0;
     await_room(track, cost ? cost + run * cost : bound_ns / 2);
     if (!here->left) {
         begin_batch(track, bound_ns);
