@@ -17,7 +17,9 @@ from elftools.elf.sections import SymbolTableSection
 
 NEWEST_GLIBC = (2, 17)
 LIBRARIES = {"libc.so.6", "libdl.so.2"}
-EXPORTS = re.compile(r"cu[A-Z]\w+|dlopen|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+")
+EXPORTS = re.compile(
+    r"cu[A-Z]\w+|dlopen|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+|nvmlDeviceGetMemoryInfo\w*"
+)
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")
 SIMGPU_LIBRARIES = LIBRARIES | {
     "libpthread.so.0",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/nvml.h"
 #include "shim/real.h"
 #include "shim/trampoline.h"
 #include "shim/versions.h"
@@ -42,6 +43,13 @@ static void *substitute(const char *name, void *found)
     return wrapped ? wrapped : trampoline_for(name, found);
 }
 
+static bool is_looked_at(const char *name) { return is_driver_call(name) || nvml_is_wrapped(name); }
+
+static void *in_place_of(void *handle, const char *name, void *found)
+{
+    return is_driver_call(name) ? substitute(name, found) : nvml_wrapped(handle, name, found);
+}
+
 /* Whoever is loaded so finds the driver and libc's lookup before ours, so that its work would be done
  * without a lease. MOIETY_DEEPBIND=keep leaves it to whom nothing else runs. */
 static int without_deepbind(int mode)
@@ -65,20 +73,20 @@ void *dlopen(const char *file, int mode)
  * jump, so that libc still sees the program as its caller. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
-    if (__builtin_expect(!is_driver_call(name), 1)) {
+    if (__builtin_expect(!is_looked_at(name), 1)) {
         TAIL_CALL real_dlsym()(handle, name);
     }
     void *found = real_dlsym()(handle, name);
-    return found ? substitute(name, found) : NULL;
+    return found ? in_place_of(handle, name, found) : NULL;
 }
 
 void *dlvsym(void *restrict handle, const char *restrict name, const char *restrict version)
 {
-    if (__builtin_expect(!is_driver_call(name), 1)) {
+    if (__builtin_expect(!is_looked_at(name), 1)) {
         TAIL_CALL real_dlvsym()(handle, name, version);
     }
     void *found = real_dlvsym()(handle, name, version);
-    return found ? substitute(name, found) : NULL;
+    return found ? in_place_of(handle, name, found) : NULL;
 }
 
 /* What cuGetProcAddress returned: known by its address, or else by what was asked for. */

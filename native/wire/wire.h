@@ -78,6 +78,7 @@ enum mw_type {
     MW_STEP = 38,    /* < let one thread at the closed gate pass it for one call, and drain again */
     MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
+    MW_LOOKED = 41,  /* < answer to MW_LOOKUP from whoever said no hello, and the last word */
 };
 
 /* mw_welcome.flags */
@@ -169,6 +170,15 @@ struct mw_attached {
     uint32_t reserved;
     uint64_t limit_bytes; /* the most it may allocate: what cuDeviceTotalMem reports */
     uint64_t chunk_bytes; /* the largest chunk to back allocations with */
+};
+
+/* What the workload has, whoever of it asks. */
+struct mw_looked {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t limit_bytes; /* as in mw_attached */
+    uint64_t used_bytes;  /* allocated by all its processes */
 };
 
 /* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT, MW_KEEP */

@@ -37,6 +37,7 @@ from moiety.wire.messages import (
     Free,
     Hello,
     LeaseNote,
+    Looked,
     OtherVersion,
     Pinned,
     Refused,
@@ -82,6 +83,9 @@ class Conversation:
             message = decode(packet)
             client = self._client
             if client is None:
+                if isinstance(message, Attach) and message.type == Type.LOOKUP:
+                    self._show(message)
+                    return
                 if not isinstance(message, Hello):
                     raise ProtocolError("the first message must be a greeting")
                 self._greet(message)
@@ -143,6 +147,30 @@ class Conversation:
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:
             together.enter(node, client, self._gang, begun=holding)
+
+    def _show(self, message: Attach) -> None:
+        """A monitoring tool asks what its workload has, and goes."""
+        node = self._node
+        gpu = node.by_uuid.get(message.uuid)
+        if gpu is None:
+            text = "this agent does not manage that GPU"
+            answer = Refused(serial=message.serial, code=Refusal.GPU, text=text).encode()
+        else:
+            capacity = node.gpus[gpu].budget.capacity_bytes
+            answer = Looked(
+                serial=message.serial,
+                gpu=gpu,
+                limit_bytes=min(self._share.memory_limit_bytes or capacity, capacity),
+                used_bytes=sum(
+                    view.gpus[gpu].allocated_bytes
+                    for view in node.arbiter.tenants()
+                    if gpu in view.gpus
+                    and view.tenant in node.clients
+                    and node.clients[view.tenant].workload == self._workload
+                ),
+            ).encode()
+        self._connection.send_last(answer)
+        self._on_end("")
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"

@@ -66,6 +66,7 @@ class Type(IntEnum):
     STEP = 38
     SHARED = 39
     UNKNOWN = 40
+    LOOKED = 41
 
 
 class WelcomeFlag(IntFlag):
@@ -161,6 +162,13 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("resident_bytes", "Q"),
         ("pinned_bytes", "Q"),
         ("managed_bytes", "Q"),
+    ),
+    "mw_looked": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("limit_bytes", "Q"),
+        ("used_bytes", "Q"),
     ),
     "mw_attached": (
         HEADER,

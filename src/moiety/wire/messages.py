@@ -221,6 +221,19 @@ class LeaseNote(Message, frozen=True):
     epoch: int = 0
 
 
+class Looked(Message, frozen=True):
+    """What a workload may have on a GPU and what its processes allocated there."""
+
+    LAYOUT = "mw_looked"
+    TYPES = (Type.LOOKED,)
+
+    type: int = Type.LOOKED
+    serial: int = 0
+    gpu: int = 0
+    limit_bytes: int = 0
+    used_bytes: int = 0
+
+
 class Drained(Message, frozen=True):
     """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
 
@@ -343,6 +356,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Free,
     Evicted,
     LeaseNote,
+    Looked,
     Drained,
     Watch,
     Pace,
