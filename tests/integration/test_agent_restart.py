@@ -171,7 +171,7 @@ def test_two_agents_never_own_one_gpu(agent: AgentProcess, pretended: Path, tmp_
 def test_an_agent_that_ends_leaves_no_files(agent: AgentProcess, pretended: Path) -> None:
     assert agent.signal(signal.SIGTERM) == 0
     left = {path.name for path in agent.directory.path.rglob("*")}
-    assert left == {"agent.log", "w"}
+    assert left == {"agent.log", "events.jsonl", "w"}
     assert list((pretended / "state").iterdir()) == []
 
 
