@@ -59,7 +59,7 @@ def test_and_under_moiety_while_all_of_them_and_a_busy_program_take_turns(
     make_node: Callable[[str], Node], kernels: Path, programs: Path
 ) -> None:
     with make_node(GPU) as node:
-        node.start_agent("--quantum", "20ms", "--idle-min", "5ms", "--arena", "1GiB")
+        node.start_agent("--quantum", "20ms", "--idle-min", "5ms", "--arena", "2GiB")
         started = {"busy": node.run([programs / "worker", kernels, 150 * MIB, 100000, 2, 0, 1])}
         for path in TRACES:
             every = max(len(trace.load(path).steps) // 10, 1)
