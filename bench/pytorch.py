@@ -23,7 +23,7 @@ from tests.frameworks import setup
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 PAIRS = 10
-CHURN_GPU = "A100-80:memory=2GiB,residue=2MiB"
+CHURN_GPU = "A100-80:memory=40GiB,residue=2MiB"
 RESIDUE_BYTES = 2 << 20
 """of a context, in all these GPUs"""
 
