@@ -40,6 +40,20 @@ def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def build(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A C program of the tests, by its name, compiled when it is asked for."""
+    folder = tmp_path_factory.mktemp("built")
+    flags = (f"-I{NATIVE}", str(native / "simgpu" / "libcuda.so.1"), "-ldl", "-lpthread")
+
+    def make(name: str) -> Path:
+        source = ROOT / "tests" / "native" / "programs" / f"{name}.c"
+        program = folder / name
+        return program if program.exists() else compile_c([source], program, flags=flags)
+
+    return make
+
+
 @pytest.fixture
 def kernels(native: Path) -> Path:
     """The module image of the standard kernels."""

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
-
-from .conftest import NATIVE, ROOT
 
 MIB = 1 << 20
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -21,18 +18,6 @@ FOREVER = "1000000"
 
 MakeNode = Callable[[str], Node]
 Build = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def build(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
-    folder = tmp_path_factory.mktemp("ipc")
-    flags = (f"-I{NATIVE}", str(native / "simgpu" / "libcuda.so.1"), "-ldl", "-lpthread")
-
-    def make(name: str) -> Path:
-        source = ROOT / "tests" / "native" / "programs" / f"{name}.c"
-        return compile_c([source], folder / name, flags=flags)
-
-    return make
 
 
 def lines_of(out: str) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,21 +19,6 @@ QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
 
 MakeNode = Callable[[str], Node]
 Build = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def build(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """A C program of ours, by its name."""
-    folder = tmp_path_factory.mktemp("pools")
-    driver = str(native / "simgpu" / "libcuda.so.1")
-    flags = (f"-I{ROOT / 'native'}", driver, "-ldl", "-lpthread")
-
-    def make(name: str) -> Path:
-        if not (folder / name).exists():
-            compile_c([OWN / f"{name}.c"], folder / name, flags=flags)
-        return folder / name
-
-    return make
 
 
 def rows(node: Node) -> Mapping[int, dict[str, Any]]:

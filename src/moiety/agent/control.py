@@ -225,7 +225,7 @@ class Control:
         arena = self.node.arena
         usages = await self._usages()
         driver = ""
-        with contextlib.suppress(Exception):  # as above
+        with contextlib.suppress(Exception):  # whatever NVML raises: "unknown" is shown
             driver = self.node.devices.driver_version
         return requests.NodeStatus(
             pid=os.getpid(),
