@@ -142,7 +142,8 @@ class Conversation:
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
+        name = client.anonymous if node.shared else str(client)
+        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, name)
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:

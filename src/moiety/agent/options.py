@@ -11,6 +11,8 @@ from typing import Any, Final
 from moiety.agent.host import available_bytes
 from moiety.agent.logs import LogFormat, parse_log_format
 from moiety.agent.scrape import Address, parse_address
+from moiety.agent.users import group_id
+from moiety.agent.visible import Visible, parse_visible
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.share import check_quantum
@@ -33,6 +35,13 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """where Prometheus reads; None: nowhere"""
+    system: bool = False
+    """it serves all users of the machine"""
+    socket_mode: int = 0o666
+    """of a system agent's control socket: who may come"""
+    socket_group: int | None = None
+    visible: Visible = Visible.SIZES
+    """what users see of each other, with a system agent"""
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
@@ -96,6 +105,17 @@ def parse_speed(text: str) -> int:
     raise ValueError(f"{text!r} is no speed at all")
 
 
+def parse_mode(text: str) -> int:
+    """Permissions of a socket, in octal; its owner always has all. Raises ValueError."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise ValueError(f"{text!r} is no mode; write 0660 or 0666")
+    return mode | 0o600
+
+
 def parse_quantum(text: str) -> float:
     """Seconds, 0 for none of its own; raises ValueError."""
     return check_quantum(value) if (value := parse_duration(text)) else value
@@ -121,6 +141,15 @@ FLAGS: Final = (
     ),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
     Flag("--metrics", "metrics", parse_address, "ADDRESS", "serve /metrics there, such as 9402"),
+    Flag("--socket-mode", "socket_mode", parse_mode, "MODE", "system agent: who may come; 0666"),
+    Flag("--socket-group", "socket_group", group_id, "GROUP", "system agent: its socket's group"),
+    Flag(
+        "--visible",
+        "visible",
+        parse_visible,
+        "WHAT",
+        "system agent: what users see of each other: nothing, sizes, all",
+    ),
     Flag("--log-format", "log_format", parse_log_format, "FORM", "text, json, or journal"),
     Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
     Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
@@ -143,6 +172,7 @@ def parse(arguments: Sequence[str]) -> Options:
     for flag in FLAGS:
         parser.add_argument(flag.name, dest=flag.field)
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
+    parser.add_argument("--system", dest="system", action="store_true")
     try:
         given, rest = parser.parse_known_args(list(arguments))
     except argparse.ArgumentError as error:
@@ -154,7 +184,8 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def from_values(values: dict[str, Any]) -> Options:
     """Options from the text given for each field (None: not given); raises ValueError."""
-    own: dict[str, Any] = {"ready_fd": values.get("ready_fd")}
+    system = bool(values.get("system"))
+    own: dict[str, Any] = {"ready_fd": values.get("ready_fd"), "system": system}
     settings: dict[str, Any] = {}
     for flag in FLAGS:
         text = values.get(flag.field)
@@ -164,6 +195,9 @@ def from_values(values: dict[str, Any]) -> Options:
             except ValueError as error:
                 raise ValueError(f"{flag.name}: {error}") from None
             (settings if flag.of_arbiter else own)[flag.field] = value
+    if system:  # it is there for whoever comes, and nobody's program may keep the others waiting
+        own.setdefault("idle_exit_s", 0.0)
+        settings.setdefault("overdue", Overdue.FENCE)
     return Options(settings=settings, **own)
 
 

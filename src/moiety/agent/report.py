@@ -5,6 +5,7 @@ from __future__ import annotations
 from moiety.agent.client import Client
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.users import name_of
 from moiety.arbiter.events import Tick
 from moiety.arbiter.views import TenantView
 from moiety.devices.seam import Usage
@@ -87,6 +88,8 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
                 pinned_bytes=on.pinned_bytes if on else 0,
+                uid=client.uid,
+                user=name_of(client.uid),
             )
         )
     return rows

@@ -58,6 +58,8 @@ class Timeline:
         self.spans_seen = 0
         self.samples_seen = 0
         self.names: dict[int, Name] = {}
+        self.owners: dict[int, int] = {}
+        """users by tenant, of those who have a name here"""
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
@@ -98,6 +100,7 @@ class Timeline:
         if len(self._gone) > TENANTS_MAX:
             gone = self._gone.popleft()
             self.names.pop(gone, None)
+            self.owners.pop(gone, None)
             self.gangs.pop(gone, None)
 
     def joined(self, tenant: int, gpu: int) -> None:

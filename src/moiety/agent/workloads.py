@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import hands, processes
+from moiety.agent import doors, hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
@@ -119,12 +119,17 @@ class Workloads:
         folder = self._directory.workloads / identity
         check_socket_path(self._directory, folder / "shim.sock")
         try:
-            (folder / "clients").mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)
+            (folder / "clients").mkdir(mode=0o700)
             write_whole(folder / "workload.json", msgspec.json.encode(record))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return self._open(record)
+        try:
+            return self._open(record)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def check_gang(self, gang: Gang, uid: int) -> None:
         """Raise InvalidGang if one more program of this user cannot be of a gang."""
@@ -168,8 +173,12 @@ class Workloads:
         path = folder / "shim.sock"
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        listener.bind(str(path))
-        os.chmod(path, 0o600)
+        try:
+            listener.bind(str(path))
+            doors.open_to(folder, path, record.uid)
+        except OSError:
+            listener.close()
+            raise
         listener.listen(128)
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)

@@ -33,8 +33,8 @@ def _unknown(row: requests.ProcessRow) -> str:
 
 COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "TENANT": lambda row: str(row.tenant),
-    "PID": lambda row: str(row.pid),
-    "PROGRAM": lambda row: row.program,
+    "PID": lambda row: str(row.pid or "-"),
+    "PROGRAM": lambda row: row.program or "-",
     "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
     "STATE": lambda row: row.state,
     "SHARE": lambda row: row.share.of_time,
@@ -54,7 +54,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
-    "WORKLOAD": lambda row: row.workload,
+    "WORKLOAD": lambda row: row.workload or "-",
     "GANG": lambda row: row.gang or "-",
     "UNKNOWN": _unknown,
 }
@@ -89,7 +89,9 @@ def ps(output: str) -> None:
         emit_json(rows)
         return
     titles = list(COLUMNS)
+    if len({row.uid for row in rows}) > 1:
+        titles.insert(2, "USER")
     if output == "wide":
         titles[-1:-1] = WIDE
-    cells = COLUMNS | WIDE
+    cells = COLUMNS | WIDE | {"USER": lambda row: row.user}
     click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))
