@@ -39,7 +39,6 @@ _FAMILIES: Final = {
     "ecs": "docker",
     "actions_job": "docker",
     "libpod_parent": "podman",
-    "k8s.io": "containerd",
     "default": "containerd",
 }
 """folders of the cgroupfs driver below which containers have a number for a name"""
