@@ -30,7 +30,9 @@ def agent() -> None:
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that an agent knows, from its own table."""
     for flag in reversed(FLAGS):
-        command = click.option(flag.name, flag.field, metavar=flag.metavar, help=flag.help)(command)
+        command = click.option(str(flag.flag), flag.field, metavar=flag.metavar, help=flag.help)(
+            command
+        )
     return command
 
 
@@ -43,7 +45,7 @@ def start(foreground: bool, **given: str | None) -> None:
     for flag in FLAGS:
         text = given[flag.field]
         if text is not None:
-            arguments += [flag.name, text]
+            arguments += [str(flag.flag), text]
     try:
         parse(arguments)
     except ValueError as error:
