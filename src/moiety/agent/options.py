@@ -12,7 +12,7 @@ from moiety.agent.host import available_bytes
 from moiety.arbiter.settings import Settings
 from moiety.config.load import Config, Source, load
 from moiety.config.table import of_section
-from moiety.config.values import Address
+from moiety.config.values import Address, LogFormat
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -31,6 +31,7 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """where Prometheus reads; None: nowhere"""
+    log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)

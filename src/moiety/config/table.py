@@ -127,6 +127,14 @@ _AGENT: Final = (
         unset="nowhere",
     ),
     _agent(
+        "log-format",
+        "log_format",
+        values.parse_log_format,
+        "FORM",
+        "text, json, or journal",
+        default="text",
+    ),
+    _agent(
         "idle-exit",
         "idle_exit_s",
         parse_duration,

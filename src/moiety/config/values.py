@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,17 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 COLOURS: Final = ("auto", "always", "never")
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    """`key=value` lines in the agent's directory"""
+    JSON = "json"
+    """the same as one JSON object a line"""
+    JOURNAL = "journal"
+    """entries of the system's journal, each key a field; no file"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,14 @@ def parse_overdue(text: str) -> Overdue:
         return Overdue(text)
     except ValueError:
         raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
+
+
+def parse_log_format(text: str) -> LogFormat:
+    """A form of log by its name."""
+    try:
+        return LogFormat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
 
 
 def parse_switch(text: str) -> bool:
