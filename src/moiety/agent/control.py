@@ -22,8 +22,9 @@ from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
 from moiety.agent.users import name_of
-from moiety.agent.visible import Visible, events_for, recorded_for, rows_for
+from moiety.agent.visible import events_for, recorded_for, rows_for
 from moiety.agent.workloads import Workloads
+from moiety.config.values import Visible
 from moiety.devices.native import is_simulated
 from moiety.devices.seam import Usage
 from moiety.model.errors import (

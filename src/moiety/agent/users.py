@@ -45,16 +45,6 @@ def group_name(gid: int) -> str:
         return str(gid)
 
 
-def group_id(text: str) -> int:
-    """The number of a group, by name or number; raises ValueError."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        return grp.getgrnam(text).gr_gid
-    except KeyError:
-        raise ValueError(f"there is no group {text!r}") from None
-
-
 def forget() -> None:
     """Ask the tables again from now on."""
     user_of.cache_clear()

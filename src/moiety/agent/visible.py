@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from moiety.agent.requests import Event, ProcessRow, Recorded, Sample, Span
 from moiety.agent.users import name_of
+from moiety.config.values import Visible
 
 OF_NODE: Final = frozenset(
     {
@@ -22,23 +22,6 @@ OF_NODE: Final = frozenset(
     }
 )
 """reasons of events that are nobody's in particular"""
-
-
-class Visible(StrEnum):
-    """What one user sees of another's programs."""
-
-    NOTHING = "nothing"
-    SIZES = "sizes"
-    """who, and how much of what; not what it is, nor how it was started"""
-    ALL = "all"
-
-
-def parse_visible(text: str) -> Visible:
-    """What is seen, by its name; raises ValueError."""
-    try:
-        return Visible(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Visible)}") from None
 
 
 def rows_for(rows: Iterable[ProcessRow], viewer: int, visible: Visible) -> list[ProcessRow]:

@@ -105,6 +105,7 @@ class AgentProcess:
         self.arguments = ["--arena-ready", "0", *arguments, *["--system"] * system]
         self.environment = dict(os.environ)
         self.environment |= {
+            "MOIETY_CONFIG": "",
             "MOIETY_SYSTEM_DIR" if system else "MOIETY_DIR": str(folder),
             "MOIETY_NATIVE": str(native),
             "MOIETY_SIMGPU": "pretended",
