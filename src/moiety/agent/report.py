@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.agent.client import Client
+from moiety.agent.containers import container_of
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
 from moiety.arbiter.events import Tick
@@ -87,6 +88,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
                 pinned_bytes=on.pinned_bytes if on else 0,
+                container=container_of(client.pid),
             )
         )
     return rows
