@@ -31,8 +31,6 @@ class ContainerShares:
             own = None  # the id of a program's workload: eight random digits, and this time ours
         if own is not None:
             self._must_own(own, peer)
-        if asked.keep and own is not None:
-            return requests.Contained(row=self._row(own))
         self.sharing.check(asked.share, own)
         if own is not None:
             record = msgspec.structs.replace(own.record, share=asked.share, spec=asked.spec)

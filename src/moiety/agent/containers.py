@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import processes
-from moiety.agent.directory import Directory, check_socket_path
+from moiety.agent.directory import Directory, check_socket_path, default_path
+from moiety.devices.cgroups import parse
 
 SOCKETS: Final = "socket"
 PRELOAD: Final = "preload"
@@ -26,33 +27,31 @@ SOCKET_MODE: Final = 0o666
 SHIM_INSIDE: Final = "/opt/moiety/libmoiety.so"
 SOCKETS_INSIDE: Final = "/opt/moiety/socket"
 PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
-ID_CHARACTERS: Final = 64
-SHOWN_CHARACTERS: Final = 12
 
 
-def root() -> Path:
-    """$MOIETY_DIR's, else where state lies that outlives a restart of the machine."""
-    if named := os.environ.get("MOIETY_DIR"):
-        return Path(named).absolute() / "containers"
+def root(directory: Directory) -> Path:
+    """Where state lies that outlives a restart of the machine; an agent elsewhere has its own."""
+    if os.environ.get("MOIETY_DIR") or directory.path != default_path():
+        return directory.path / "containers"
     if os.getuid() == 0:
         return Path("/var/lib/moiety/containers")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "moiety" / "containers"
 
 
-def folder(name: str) -> Path:
+def folder(directory: Directory, name: str) -> Path:
     """Where the files of one share lie, whether or not they exist."""
-    return root() / name
+    return root(directory) / name
 
 
-def folders() -> list[Path]:
+def folders(directory: Directory) -> list[Path]:
     """Those of every share that was ever made here and not removed."""
-    return [path for path in root().glob("*") if path.is_dir()]
+    return list(root(directory).glob("*/"))
 
 
 def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
     """Make them, or make them whole again; raises BadAgentDirectory or OSError."""
-    found = folder(name)
+    found = folder(directory, name)
     check_socket_path(directory, found / SOCKETS / "shim.sock")
     found.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(found, 0o700)
@@ -68,17 +67,8 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
 
 
 def container_of(pid: int) -> str:
-    """The short id of the container that a process runs in, as its runtime shows it; "": none.
-
-    Every runtime names the control group after the container: 64 hexadecimal digits.
-    """
+    """The short id of the container that a process runs in, as its runtime shows it; "": none."""
     try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            lines = file.read().splitlines()
+        return parse(Path(f"/proc/{pid}/cgroup").read_text(errors="replace")).short
     except OSError:
         return ""
-    for line in lines:
-        for part in line.rpartition(":")[2].replace(".", "/").replace("-", "/").split("/"):
-            if len(part) == ID_CHARACTERS and set(part) <= set("0123456789abcdef"):
-                return part[:SHOWN_CHARACTERS]
-    return ""

@@ -54,8 +54,6 @@ class CreateContainer(Request, frozen=True, tag="create_container"):
     share: Share = NOTHING_ASKED
     spec: str = ""
     """where its CDI specification is written"""
-    keep: bool = False
-    """let it be as it is if it is there"""
     capacity_bytes: int | None = None
     """as of CreateWorkload"""
 

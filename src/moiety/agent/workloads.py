@@ -26,7 +26,6 @@ from moiety.model.errors import InvalidGang
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
-
 SOCKET: Final = "shim.sock"
 
 
@@ -304,11 +303,12 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
     """What the last agent left behind and still lives; the remains of the rest are removed."""
     records: list[Record] = []
     found: list[Survivor] = []
-    for folder in sorted([*directory.workloads.glob("*"), *containers.folders()]):
+    for folder in sorted([*directory.workloads.glob("*"), *containers.folders(directory)]):
         try:
             record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
         except (OSError, msgspec.MsgspecError):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent == directory.workloads:  # of others, containers have parts mounted
+                shutil.rmtree(folder, ignore_errors=True)
             continue
         living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
         if living or record.container or processes.is_alive(record.root_pid, record.root_started):
@@ -335,7 +335,7 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
 def folder_of(directory: Directory, record: Record) -> Path:
     """Where a workload's files lie."""
     if record.container:
-        return containers.folder(record.container)
+        return containers.folder(directory, record.container)
     return directory.workloads / record.id
 
 

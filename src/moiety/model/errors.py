@@ -580,7 +580,7 @@ class ContainerShareUnknown(AgentError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"no share for containers is called {name!r}",
-            f"`moiety container ls`, or `moiety container spec {name}` to make it",
+            f"`moiety container ls`, or `moiety container spec --name {name}` to make it",
         )
 
 
