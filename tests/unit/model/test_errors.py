@@ -48,6 +48,8 @@ EXAMPLES = [
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
     errors.WorkloadAmbiguous("train", [3, 7]),
+    errors.ContainerShareInUse("train", [12, 13]),
+    errors.ContainerShareUnknown("train"),
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
@@ -55,6 +57,7 @@ EXAMPLES = [
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
     errors.MuslProgram("ls"),
+    errors.ImageUnfit("/rootfs", "its C library is musl", "an image with glibc"),
     errors.ProgramNotExecutable("notes.txt"),
     errors.ProgramNotFound("trian.py"),
 ]
@@ -79,7 +82,7 @@ def test_every_error_with_a_number_is_shown_here() -> None:
 def test_exit_codes_are_distinct_and_leave_those_of_shells_and_signals_alone() -> None:
     codes = [error.exit_code for error in numbered()]
     assert len(codes) == len(set(codes))
-    assert all(64 <= code <= 113 or code in (126, 127) for code in codes)
+    assert all(64 <= code <= 123 or code in (126, 127) for code in codes)
 
 
 def test_the_picture_of_the_tree_is_the_tree() -> None:
