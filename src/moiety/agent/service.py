@@ -34,6 +34,7 @@ from moiety.model.errors import (
     ArenaAboveHost,
     BadArgument,
     CapacityAboveGpu,
+    ConfigError,
     GpuOwned,
     MoietyError,
     NoGpu,
@@ -128,7 +129,7 @@ class Service:
         node.journal.note("AgentStopped", reason)
         control.close()
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
-            kept.write(self._directory, control.changed, None)
+            kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         node.stop()
         known.close()
@@ -259,8 +260,8 @@ def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     """Run an agent in this process; returns its exit code."""
     try:
         options = parse(arguments)
-    except ValueError as error:
-        refusal = BadArgument(problem=str(error))
+    except (ValueError, ConfigError) as error:
+        refusal = error if isinstance(error, ConfigError) else BadArgument(problem=str(error))
         if len(arguments) > 1 and arguments[0] == "--ready-fd":
             tell_ready(int(arguments[1]), failed(refusal))
         raise refusal from None

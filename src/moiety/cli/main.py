@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "container": "Give containers a share of the GPUs.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
+    "config": "Show what is set, and where; check a file of settings.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
     "version": "Show the versions of moiety and of its protocol.",
 }

@@ -53,6 +53,8 @@ EXAMPLES = [
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
+    errors.BadConfigFile("config.toml", "it is not TOML"),
+    errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.WrongArchitecture("prog", "32-bit x86"),
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
