@@ -57,8 +57,10 @@ static int alive_file = -1;
 
 static struct flock slot_lock(const struct sg_process *process)
 {
-    return (struct flock){
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = process - sg_state->process, .l_len = 1};
+    return (struct flock){.l_type = F_WRLCK,
+                          .l_whence = SEEK_SET,
+                          .l_start = process - sg_state->process,
+                          .l_len = 1};
 }
 
 int sg_process_lives(const struct sg_process *process)

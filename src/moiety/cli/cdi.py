@@ -1,9 +1,9 @@
 """How a share gets into a container: by a CDI specification, or by options of `docker run`.
 
-A specification of the Container Device Interface (github.com/cncf-tags/container-device-interface,
-SPEC.md) tells a runtime what to add to a container that asks for a device: here the shim, the
-folder with the share's socket, what has the loader load the shim, and the driver. The oldest
-version that has all that is written down, because a runtime refuses what is newer than itself.
+A specification of the Container Device Interface (CNCF, SPEC.md of its repository) tells a runtime
+what to add to a container that asks for a device: here the shim, the folder with the share's socket,
+what has the loader load the shim, and the driver. It says to be of the oldest version that has all
+that, because a runtime refuses what is newer than itself.
 """
 
 from __future__ import annotations
