@@ -23,3 +23,4 @@ def _clean_environment() -> None:
     for name in [n for n in os.environ if n.startswith("MOIETY_") and n not in KEPT]:
         del os.environ[name]
     os.environ.pop("LD_PRELOAD", None)
+    os.environ["MOIETY_CONFIG"] = ""  # and so would the files of this machine

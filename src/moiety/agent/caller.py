@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -26,6 +26,15 @@ START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 5.0
 """how long a killed agent may take to be back"""
+
+PATHS: Final = (
+    "MOIETY_CONFIG",
+    "MOIETY_DIR",
+    "MOIETY_LOCK_DIR",
+    "MOIETY_NATIVE",
+    "MOIETY_SIMGPU_STATE",
+)
+"""variables that may name a file from where the command is"""
 
 A = TypeVar("A", bound=requests.Answer)
 
@@ -187,8 +196,8 @@ def _environment() -> dict[str, str]:
     source = str(Path(__file__).resolve().parents[2])
     known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
     environment["PYTHONPATH"] = ":".join([source, *(p for p in known if p != source)])
-    for name in ("MOIETY_DIR", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "MOIETY_LOCK_DIR"):
-        if name in environment:
+    for name in PATHS:
+        if environment.get(name):
             environment[name] = os.path.abspath(environment[name])
     return environment
 

@@ -1,19 +1,18 @@
-"""What an agent can be told when it starts: one table for its command line and for the CLI."""
+"""What an agent is told when it starts: the section [agent] of the settings."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.agent.host import available_bytes
-from moiety.agent.scrape import Address, parse_address
-from moiety.arbiter.settings import Overdue, Settings
-from moiety.devices.budget import GRANULE_BYTES
-from moiety.model.share import check_quantum
-from moiety.model.units import format_bytes, parse_bytes, parse_duration
+from moiety.arbiter.settings import Settings
+from moiety.config.load import Config, Source, load
+from moiety.config.table import of_section
+from moiety.config.values import Address, LogFormat
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -32,10 +31,13 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """where Prometheus reads; None: nowhere"""
+    log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """of the arbiter, where they are not the defaults"""
+    """of the arbiter, where somebody said what they are"""
+    filed: frozenset[str] = frozenset()
+    """the fields that a file says, and nothing that counts for more"""
     ready_fd: int | None = None
     """who started it waits here for one line: that it is ready, or why not"""
 
@@ -51,94 +53,28 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One option: `field` is a field of Options, or of the arbiter's Settings."""
-
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-    metavar: str
-    help: str
-    of_arbiter: bool = False
+FLAGS: Final = of_section("agent")
+"""what the command line of an agent knows"""
 
 
-def parse_gpus(text: str) -> tuple[int, ...]:
-    """0,2 as (0, 2); raises ValueError."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+def parse(arguments: Sequence[str], config: Config | None = None) -> Options:
+    """Options from a command line, else from the environment, files of settings, and defaults.
+
+    Raises ValueError with a sentence for the command line, ConfigError for all else. `config` is
+    read if it is not given.
+    """
+    texts, ready_fd = typed(arguments)
+    if config is None:
+        config = load()
+    said = {flag.name: texts[flag.field] for flag in FLAGS if flag.field in texts}
+    return of_config(Config(config.environment, {**config.flags, **said}, config.files), ready_fd)
 
 
-def parse_factor(text: str) -> float:
-    """A number that is not negative; raises ValueError."""
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} must be a number from 0 on")
-    return value
-
-
-def parse_capacity(text: str) -> int:
-    """Bytes, one granule of GPU memory at least; raises ValueError."""
-    value = parse_bytes(text)
-    if value < GRANULE_BYTES:
-        raise ValueError(f"{text!r} is too little, {format_bytes(GRANULE_BYTES)} are the least")
-    return value
-
-
-def parse_speed(text: str) -> int:
-    """Bytes in a second, more than none; raises ValueError."""
-    if value := parse_bytes(text):
-        return value
-    raise ValueError(f"{text!r} is no speed at all")
-
-
-def parse_quantum(text: str) -> float:
-    """Seconds, 0 for none of its own; raises ValueError."""
-    return check_quantum(value) if (value := parse_duration(text)) else value
-
-
-def parse_overdue(text: str) -> Overdue:
-    """What is done about who does not give a GPU back in time; raises ValueError."""
-    try:
-        return Overdue(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
-
-
-FLAGS: Final = (
-    Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
-    Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
-    Flag(
-        "--arena-ready",
-        "arena_ready_bytes",
-        parse_bytes,
-        "SIZE",
-        "prepare at most so much of it ahead of need",
-    ),
-    Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
-    Flag("--metrics", "metrics", parse_address, "ADDRESS", "serve /metrics there, such as 9402"),
-    Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
-    Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
-    Flag("--turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", True),
-    Flag("--turn-factor", "turn_factor", parse_factor, "N", "turn length / hand-off time", True),
-    Flag("--quantum", "quantum_s", parse_quantum, "TIME", "length of every turn; 0: none", True),
-    Flag("--idle-min", "idle_min_s", parse_duration, "TIME", "silence that ends a turn", True),
-    Flag(
-        "--idle-free", "idle_free_s", parse_duration, "TIME", "same, if no data has to move", True
-    ),
-    Flag("--link", "link_bytes_per_s", parse_speed, "SIZE", "assumed speed of the link", True),
-    Flag("--revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", True),
-    Flag("--overdue", "overdue", parse_overdue, "WHAT", "then also: report, fence or kill", True),
-)
-
-
-def parse(arguments: Sequence[str]) -> Options:
-    """Options from a command line; raises ValueError with a sentence."""
+def typed(arguments: Sequence[str]) -> tuple[dict[str, str], int | None]:
+    """What a command line says, by field, and --ready-fd; raises ValueError with a sentence."""
     parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
     for flag in FLAGS:
-        parser.add_argument(flag.name, dest=flag.field)
+        parser.add_argument(str(flag.flag), dest=flag.field)
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
     try:
         given, rest = parser.parse_known_args(list(arguments))
@@ -146,22 +82,27 @@ def parse(arguments: Sequence[str]) -> Options:
         raise ValueError(str(error)) from None
     if rest:
         raise ValueError(f"the agent does not know {rest[0]!r}")
-    return from_values(vars(given))
+    texts = vars(given)
+    ready_fd = texts.pop("ready_fd")
+    return {field: text for field, text in texts.items() if text is not None}, ready_fd
 
 
-def from_values(values: dict[str, Any]) -> Options:
-    """Options from the text given for each field (None: not given); raises ValueError."""
-    own: dict[str, Any] = {"ready_fd": values.get("ready_fd")}
+def of_config(config: Config, ready_fd: int | None = None) -> Options:
+    """Options as the section [agent] has them; raises ValueError for a flag, else BadSetting."""
+    own: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    filed: set[str] = set()
     for flag in FLAGS:
-        text = values.get(flag.field)
-        if text is not None:
-            try:
-                value = flag.parse(text)
-            except ValueError as error:
-                raise ValueError(f"{flag.name}: {error}") from None
-            (settings if flag.of_arbiter else own)[flag.field] = value
-    return Options(settings=settings, **own)
+        try:
+            found = config.value(flag)
+        except ValueError as error:
+            raise ValueError(f"{flag.flag}: {error}") from None
+        if found.source is Source.DEFAULT:
+            continue
+        (settings if flag.of_arbiter else own)[flag.field] = found.value
+        if found.source in (Source.USER, Source.SYSTEM):
+            filed.add(flag.field)
+    return Options(settings=settings, filed=frozenset(filed), ready_fd=ready_fd, **own)
 
 
 def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
@@ -170,4 +111,5 @@ def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
     unknown = [field for field in texts if field not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} cannot be changed while the agent runs")
-    return dataclasses.replace(settings, **from_values(texts).settings)
+    said = {known[field].name: text for field, text in texts.items()}
+    return dataclasses.replace(settings, **of_config(Config({}, said, ())).settings)

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
+    "config": "Show what is set, and where; check a file of settings.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
     "version": "Show the versions of moiety and of its protocol.",
 }

@@ -46,6 +46,9 @@
     ├── FileError
     │   ├── FileExists                           100
     │   └── FileNotWritable                      101
+    ├── ConfigError
+    │   ├── BadConfigFile                        115   a file of settings that cannot be read
+    │   └── BadSetting                           116   a name or a value in it or the environment
     └── ProgramError
         ├── WrongArchitecture                    104
         ├── SecureProgram                        105   setuid, setgid, capabilities
@@ -594,6 +597,32 @@ class FileNotWritable(FileError):
         super().__init__(
             f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
         )
+
+
+# Settings
+
+
+class ConfigError(MoietyError):
+    """What settings are to be cannot be found out."""
+
+
+class BadConfigFile(ConfigError):
+    """A file of settings cannot be read as a whole."""
+
+    exit_code = 115
+
+    def __init__(self, path: str, problem: str, hint: str = "") -> None:
+        super().__init__(f"{path}: {problem}", hint or f"moiety config check {path}")
+
+
+class BadSetting(ConfigError):
+    """A setting with a name that is none, or with a value that it cannot have."""
+
+    exit_code = 116
+
+    def __init__(self, where: str, name: str, problem: str, hint: str = "") -> None:
+        subject = "" if where == name else f"{name}: "
+        super().__init__(f"{where}: {subject}{problem}", hint or "moiety config show")
 
 
 # The program to run

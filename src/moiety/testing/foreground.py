@@ -102,6 +102,7 @@ class AgentProcess:
         self.arguments = ["--arena-ready", "0", *arguments]
         self.environment = dict(os.environ)
         self.environment |= {
+            "MOIETY_CONFIG": "",
             "MOIETY_DIR": str(folder),
             "MOIETY_NATIVE": str(native),
             "MOIETY_SIMGPU": "pretended",

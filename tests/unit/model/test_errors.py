@@ -51,6 +51,8 @@ EXAMPLES = [
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
+    errors.BadConfigFile("config.toml", "it is not TOML"),
+    errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.WrongArchitecture("prog", "32-bit x86"),
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
@@ -79,7 +81,7 @@ def test_every_error_with_a_number_is_shown_here() -> None:
 def test_exit_codes_are_distinct_and_leave_those_of_shells_and_signals_alone() -> None:
     codes = [error.exit_code for error in numbered()]
     assert len(codes) == len(set(codes))
-    assert all(64 <= code <= 113 or code in (126, 127) for code in codes)
+    assert all(64 <= code <= 123 or code in (126, 127) for code in codes)
 
 
 def test_the_picture_of_the_tree_is_the_tree() -> None:
