@@ -1,62 +1,53 @@
 /* Arrays: made, asked about, ended. What reads them, textures and surfaces, is code of a GPU's and is not here. */
 #include "cudart/runtime.h"
 
-/* Bits of a channel for each kind of what they mean, as the driver names it; 0: it has no such format. */
-static CUarray_format format_of(int bits, cudaChannelFormatKind kind)
-{
-    int is_signed = kind == cudaChannelFormatKindSigned;
-    if (kind == cudaChannelFormatKindFloat) {
-        return bits == 32 ? CU_AD_FORMAT_FLOAT : bits == 16 ? CU_AD_FORMAT_HALF : (CUarray_format)0;
-    }
-    if (!is_signed && kind != cudaChannelFormatKindUnsigned) {
-        return (CUarray_format)0;
-    }
-    switch (bits) {
-    case 8:
-        return is_signed ? CU_AD_FORMAT_SIGNED_INT8 : CU_AD_FORMAT_UNSIGNED_INT8;
-    case 16:
-        return is_signed ? CU_AD_FORMAT_SIGNED_INT16 : CU_AD_FORMAT_UNSIGNED_INT16;
-    case 32:
-        return is_signed ? CU_AD_FORMAT_SIGNED_INT32 : CU_AD_FORMAT_UNSIGNED_INT32;
-    default:
-        return (CUarray_format)0;
-    }
-}
+/* Channels: how many bits, what they mean, and the driver's name for both. */
+static const struct form {
+    int bits;
+    cudaChannelFormatKind kind;
+    CUarray_format format;
+} forms[] = {
+    {8, cudaChannelFormatKindSigned, CU_AD_FORMAT_SIGNED_INT8},
+    {16, cudaChannelFormatKindSigned, CU_AD_FORMAT_SIGNED_INT16},
+    {32, cudaChannelFormatKindSigned, CU_AD_FORMAT_SIGNED_INT32},
+    {8, cudaChannelFormatKindUnsigned, CU_AD_FORMAT_UNSIGNED_INT8},
+    {16, cudaChannelFormatKindUnsigned, CU_AD_FORMAT_UNSIGNED_INT16},
+    {32, cudaChannelFormatKindUnsigned, CU_AD_FORMAT_UNSIGNED_INT32},
+    {16, cudaChannelFormatKindFloat, CU_AD_FORMAT_HALF},
+    {32, cudaChannelFormatKindFloat, CU_AD_FORMAT_FLOAT},
+};
+#define FORMS (sizeof forms / sizeof *forms)
 
-/* The other way round. */
-static int bits_of(CUarray_format format, cudaChannelFormatKind *kind)
+static const struct form *form_of(int bits, cudaChannelFormatKind kind)
 {
-    static const int sizes[] = {8, 16, 32};
-    for (int i = 0; i < 3; i++) {
-        for (int k = cudaChannelFormatKindSigned; k <= cudaChannelFormatKindFloat; k++) {
-            if (format_of(sizes[i], (cudaChannelFormatKind)k) == format) {
-                *kind = (cudaChannelFormatKind)k;
-                return sizes[i];
-            }
+    for (size_t i = 0; i < FORMS; i++) {
+        if (forms[i].bits == bits && forms[i].kind == kind) {
+            return &forms[i];
         }
     }
-    return 0;
+    return NULL;
 }
 
-static cudaError_t describe(CUarray array, CUDA_ARRAY3D_DESCRIPTOR *form, int *bits,
-                            cudaChannelFormatKind *kind)
+static cudaError_t describe(CUarray array, unsigned *count, const struct form **form)
 {
+    CUDA_ARRAY3D_DESCRIPTOR made = {0};
     RT_TRY(rt_context());
-    RT_TRY(rt_driver.cuArray3DGetDescriptor(form, array));
-    *bits = bits_of(form->Format, kind);
-    return *bits ? cudaSuccess : rt_end(cudaErrorNotSupported);
+    RT_TRY(rt_driver.cuArray3DGetDescriptor(&made, array));
+    *count = made.NumChannels;
+    *form = NULL;
+    for (size_t i = 0; i < FORMS && !*form; i++) {
+        *form = forms[i].format == made.Format ? &forms[i] : NULL;
+    }
+    return *form ? cudaSuccess : rt_end(cudaErrorNotSupported);
 }
 
 cudaError_t rt_element(CUarray array, size_t *bytes)
 {
-    CUDA_ARRAY3D_DESCRIPTOR form;
-    cudaChannelFormatKind kind;
-    int bits;
-    cudaError_t result = describe(array, &form, &bits, &kind);
-    if (!result) {
-        *bytes = (size_t)bits / 8 * form.NumChannels;
-    }
-    return result;
+    unsigned count = 0;
+    const struct form *form = NULL;
+    RT_TRY(describe(array, &count, &form));
+    *bytes = (size_t)form->bits / 8 * count;
+    return cudaSuccess;
 }
 
 RT_CALL(cudaMalloc3DArray, CUarray *out, const cudaChannelFormatDesc *channels, cudaExtent extent,
@@ -70,16 +61,17 @@ RT_CALL(cudaMalloc3DArray, CUarray *out, const cudaChannelFormatDesc *channels, 
     while (count < 4 && bits[count] && bits[count] == bits[0]) {
         count++;
     }
-    CUDA_ARRAY3D_DESCRIPTOR form = {.Width = extent.width,
-                                    .Height = extent.height,
-                                    .Depth = extent.depth,
-                                    .Format = format_of(bits[0], channels->f),
-                                    .NumChannels = count,
-                                    .Flags = flags};
-    if (!form.Format || (count < 4 && bits[count])) {
+    const struct form *form = form_of(bits[0], channels->f);
+    if (!form || (count < 4 && bits[count])) {
         return rt_end(cudaErrorInvalidChannelDescriptor);
     }
-    RT_PASS(rt_driver.cuArray3DCreate(out, &form));
+    CUDA_ARRAY3D_DESCRIPTOR wanted = {.Width = extent.width,
+                                      .Height = extent.height,
+                                      .Depth = extent.depth,
+                                      .Format = form->format,
+                                      .NumChannels = count,
+                                      .Flags = flags};
+    RT_PASS(rt_driver.cuArray3DCreate(out, &wanted));
 }
 
 RT_CALL(cudaMallocArray, CUarray *out, const cudaChannelFormatDesc *channels, size_t width,
@@ -98,22 +90,19 @@ RT_CALL(cudaFreeArray, CUarray array)
 
 RT_CALL(cudaGetChannelDesc, cudaChannelFormatDesc *out, CUarray array)
 {
-    CUDA_ARRAY3D_DESCRIPTOR form;
-    cudaChannelFormatKind kind;
-    int bits;
+    unsigned count = 0;
+    const struct form *form = NULL;
     if (!out) {
         return rt_end(cudaErrorInvalidValue);
     }
-    cudaError_t result = describe(array, &form, &bits, &kind);
-    if (!result) {
-        unsigned n = form.NumChannels;
-        *out = (cudaChannelFormatDesc){.x = bits,
-                                       .y = n > 1 ? bits : 0,
-                                       .z = n > 2 ? bits : 0,
-                                       .w = n > 3 ? bits : 0,
-                                       .f = kind};
-    }
-    return result;
+    RT_TRY(describe(array, &count, &form));
+    int bits = form->bits;
+    *out = (cudaChannelFormatDesc){.x = bits,
+                                   .y = count > 1 ? bits : 0,
+                                   .z = count > 2 ? bits : 0,
+                                   .w = count > 3 ? bits : 0,
+                                   .f = form->kind};
+    return cudaSuccess;
 }
 
 /* ---- textures and surfaces: programs look for them when they are loaded ---- */
