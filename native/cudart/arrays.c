@@ -28,26 +28,33 @@ static const struct form *form_of(int bits, cudaChannelFormatKind kind)
     return NULL;
 }
 
-static cudaError_t describe(CUarray array, unsigned *count, const struct form **form)
+/* What an array's elements are; NULL: what `result` says. */
+static const struct form *describe(CUarray array, unsigned *count, cudaError_t *result)
 {
-    CUDA_ARRAY3D_DESCRIPTOR made = {0};
-    RT_TRY(rt_context());
-    RT_TRY(rt_driver.cuArray3DGetDescriptor(&made, array));
-    *count = made.NumChannels;
-    *form = NULL;
-    for (size_t i = 0; i < FORMS && !*form; i++) {
-        *form = forms[i].format == made.Format ? &forms[i] : NULL;
+    CUDA_ARRAY3D_DESCRIPTOR made = {.Format = CU_AD_FORMAT_FLOAT};
+    *result = rt_context();
+    if (!*result) {
+        *result = rt_end((cudaError_t)rt_driver.cuArray3DGetDescriptor(&made, array));
     }
-    return *form ? cudaSuccess : rt_end(cudaErrorNotSupported);
+    for (size_t i = 0; !*result && i < FORMS; i++) {
+        if (forms[i].format == made.Format) {
+            *count = made.NumChannels;
+            return &forms[i];
+        }
+    }
+    *result = *result ? *result : rt_end(cudaErrorNotSupported);
+    return NULL;
 }
 
 cudaError_t rt_element(CUarray array, size_t *bytes)
 {
     unsigned count = 0;
-    const struct form *form = NULL;
-    RT_TRY(describe(array, &count, &form));
-    *bytes = (size_t)form->bits / 8 * count;
-    return cudaSuccess;
+    cudaError_t result;
+    const struct form *form = describe(array, &count, &result);
+    if (form) {
+        *bytes = (size_t)form->bits / 8 * count;
+    }
+    return result;
 }
 
 RT_CALL(cudaMalloc3DArray, CUarray *out, const cudaChannelFormatDesc *channels, cudaExtent extent,
@@ -91,18 +98,20 @@ RT_CALL(cudaFreeArray, CUarray array)
 RT_CALL(cudaGetChannelDesc, cudaChannelFormatDesc *out, CUarray array)
 {
     unsigned count = 0;
-    const struct form *form = NULL;
+    cudaError_t result;
     if (!out) {
         return rt_end(cudaErrorInvalidValue);
     }
-    RT_TRY(describe(array, &count, &form));
-    int bits = form->bits;
-    *out = (cudaChannelFormatDesc){.x = bits,
-                                   .y = count > 1 ? bits : 0,
-                                   .z = count > 2 ? bits : 0,
-                                   .w = count > 3 ? bits : 0,
-                                   .f = form->kind};
-    return cudaSuccess;
+    const struct form *form = describe(array, &count, &result);
+    if (form) {
+        int bits = form->bits;
+        *out = (cudaChannelFormatDesc){.x = bits,
+                                       .y = count > 1 ? bits : 0,
+                                       .z = count > 2 ? bits : 0,
+                                       .w = count > 3 ? bits : 0,
+                                       .f = form->kind};
+    }
+    return result;
 }
 
 /* ---- textures and surfaces: programs look for them when they are loaded ---- */
