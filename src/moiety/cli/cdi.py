@@ -1,7 +1,7 @@
 """How a share gets into a container: by a CDI specification, or by options of `docker run`.
 
 A specification of the Container Device Interface (CNCF, SPEC.md of its repository) tells a runtime
-what to add to a container that asks for a device: here the shim, the folder with the share's socket,
+what to add to a container that asks for a device: here the shim, the folder with the socket,
 what has the loader load the shim, and the driver. It says to be of the oldest version that has all
 that, because a runtime refuses what is newer than itself.
 """
