@@ -27,6 +27,7 @@ class Client:
     pidfd: int
     program: str
     uid: int
+    """of the user whose workload it belongs to"""
     connection: Connection
     page: LeasePage
     share: Share

@@ -66,10 +66,15 @@ class Conversation:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
+        owner: int | None = None,
     ) -> None:
-        """Listen to `peer`, who came in through the socket of `workload`."""
+        """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
+
+        Whatever user a process is in its container, it counts as one of whose share it uses.
+        """
         self._node = node
         self._peer = peer
+        self._owner = peer.uid if owner is None else owner
         self._workload = workload
         self._share = share
         self._name = name
@@ -121,7 +126,7 @@ class Conversation:
             started=started,
             pidfd=self._pidfd,
             program=self._name or hello.program or processes.name_of(self._peer.pid),
-            uid=self._peer.uid,
+            uid=self._owner,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
             share=self._share,

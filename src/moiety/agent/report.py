@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.agent.client import Client
+from moiety.agent.containers import container_of
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
 from moiety.agent.users import name_of
@@ -90,6 +91,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 pinned_bytes=on.pinned_bytes if on else 0,
                 uid=client.uid,
                 user=name_of(client.uid),
+                container=container_of(client.pid),
             )
         )
     return rows

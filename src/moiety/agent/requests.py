@@ -47,6 +47,29 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     """what the asker wants shared out of each GPU, if that matters to it"""
 
 
+class CreateContainer(Request, frozen=True, tag="create_container"):
+    """Make a share that containers get, or change the one of that name; answered by Contained."""
+
+    name: str
+    share: Share = NOTHING_ASKED
+    spec: str = ""
+    """where its CDI specification is written"""
+    capacity_bytes: int | None = None
+    """as of CreateWorkload"""
+
+
+class RemoveContainer(Request, frozen=True, tag="remove_container"):
+    """Remove such a share; answered by Contained, as it was."""
+
+    name: str
+    force: bool = False
+    """also while processes use it: they go on without a share"""
+
+
+class Containers(Request, frozen=True, tag="containers"):
+    """Which of them there are; answered by ContainerRows."""
+
+
 class Status(Request, frozen=True, tag="status"):
     """How the GPUs are; answered by NodeStatus."""
 
@@ -137,6 +160,33 @@ class Created(Answer, frozen=True, tag="created"):
 
     id: str
     socket: str
+
+
+class ContainerRow(msgspec.Struct, frozen=True):
+    """One share for containers in `moiety container ls`."""
+
+    name: str
+    uid: int
+    share: Share
+    spec: str
+    folder: str
+    """on this machine: what of it is put into containers lies there"""
+    pids: list[int] = []
+    """of the processes that use GPUs with it, as this machine counts them"""
+    containers: list[str] = []
+    """the short ids of the containers they run in"""
+
+
+class Contained(Answer, frozen=True, tag="contained"):
+    """A share for containers."""
+
+    row: ContainerRow
+
+
+class ContainerRows(Answer, frozen=True, tag="container_rows"):
+    """All of them, by name."""
+
+    rows: list[ContainerRow]
 
 
 class Shared(Answer, frozen=True, tag="shared"):
@@ -243,6 +293,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     uid: int = -1
     user: str = ""
     """whose it is; of other users' programs an agent of all users may not tell the rest"""
+    container: str = ""
+    """the short id of the container that it runs in"""
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -343,9 +395,33 @@ class Happened(Answer, frozen=True, tag="happened"):
 
 
 AnyRequest = (
-    Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Events | Stop
+    Hello
+    | Ping
+    | CreateWorkload
+    | CreateContainer
+    | RemoveContainer
+    | Containers
+    | Status
+    | Ps
+    | SetShare
+    | SetAgent
+    | Timeline
+    | Events
+    | Stop
 )
-AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded | Happened
+AnyAnswer = (
+    Failed
+    | Here
+    | Done
+    | Created
+    | Contained
+    | ContainerRows
+    | Shared
+    | NodeStatus
+    | Processes
+    | Recorded
+    | Happened
+)
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

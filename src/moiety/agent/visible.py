@@ -43,6 +43,7 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
         workload="",
         reason="",
         gang="",
+        container="",
         pinned="yes" if row.pinned else "",
         unknown={},
     )

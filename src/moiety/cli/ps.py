@@ -59,6 +59,10 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""
+CONTAINED: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
+    "CONTAINER": lambda row: row.container or "-",
+}
+"""where any program runs in a container"""
 
 
 @click.command()
@@ -89,9 +93,11 @@ def ps(output: str) -> None:
         emit_json(rows)
         return
     titles = list(COLUMNS)
+    if any(row.container for row in rows):
+        titles[3:3] = CONTAINED
     if len({row.uid for row in rows}) > 1:
         titles.insert(2, "USER")
     if output == "wide":
         titles[-1:-1] = WIDE
-    cells = COLUMNS | WIDE | {"USER": lambda row: row.user}
+    cells = COLUMNS | WIDE | CONTAINED | {"USER": lambda row: row.user}
     click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))
