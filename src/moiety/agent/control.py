@@ -21,6 +21,7 @@ from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
+from moiety.agent.watched import notes, watched
 from moiety.agent.workloads import Workloads
 from moiety.devices.native import is_simulated
 from moiety.devices.seam import Usage
@@ -137,6 +138,8 @@ class Control:
                 return recorded(self.node, request)
             case requests.Events():
                 return await self._events(request)
+            case requests.Watch():
+                return watched(self.node, request)
             case requests.Stop():
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])
@@ -242,6 +245,7 @@ class Control:
             gpus=gpu_rows(self.node, usages),
             metrics=str(self.scrapes.address) if self.scrapes else "",
             settings=dataclasses.asdict(self.node.settings),
+            notes=notes(self.node),
         )
 
 

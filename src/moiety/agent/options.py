@@ -13,6 +13,7 @@ from moiety.arbiter.settings import Settings
 from moiety.config.load import Config, Source, load
 from moiety.config.table import of_section
 from moiety.config.values import Address, LogFormat
+from moiety.watch.policy import Policy
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -34,6 +35,8 @@ class Options:
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
+    watch: Policy = dataclasses.field(default_factory=Policy)
+    """what is done about who uses the GPUs without us, is idle, or slows others down"""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """of the arbiter, where somebody said what they are"""
     filed: frozenset[str] = frozenset()
@@ -53,7 +56,7 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
-FLAGS: Final = of_section("agent")
+FLAGS: Final = of_section("agent") + of_section("watch")
 """what the command line of an agent knows"""
 
 
@@ -74,7 +77,8 @@ def typed(arguments: Sequence[str]) -> tuple[dict[str, str], int | None]:
     """What a command line says, by field, and --ready-fd; raises ValueError with a sentence."""
     parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
     for flag in FLAGS:
-        parser.add_argument(str(flag.flag), dest=flag.field)
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.is_switch else {}
+        parser.add_argument(str(flag.flag), dest=flag.field, **switch)
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
     try:
         given, rest = parser.parse_known_args(list(arguments))
@@ -91,6 +95,7 @@ def of_config(config: Config, ready_fd: int | None = None) -> Options:
     """Options as the section [agent] has them; raises ValueError for a flag, else BadSetting."""
     own: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    watch: dict[str, Any] = {}
     filed: set[str] = set()
     for flag in FLAGS:
         try:
@@ -99,10 +104,17 @@ def of_config(config: Config, ready_fd: int | None = None) -> Options:
             raise ValueError(f"{flag.flag}: {error}") from None
         if found.source is Source.DEFAULT:
             continue
-        (settings if flag.of_arbiter else own)[flag.field] = found.value
+        part = watch if flag.section == "watch" else settings if flag.of_arbiter else own
+        part[flag.field] = found.value
         if found.source in (Source.USER, Source.SYSTEM):
             filed.add(flag.field)
-    return Options(settings=settings, filed=frozenset(filed), ready_fd=ready_fd, **own)
+    return Options(
+        settings=settings,
+        watch=Policy(**watch),
+        filed=frozenset(filed),
+        ready_fd=ready_fd,
+        **own,
+    )
 
 
 def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:

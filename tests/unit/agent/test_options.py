@@ -14,6 +14,7 @@ from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind
 from moiety.config.load import Config
 from moiety.model.errors import BadArgument
+from moiety.watch.policy import Policy
 
 
 def test_nothing_said_means_the_defaults() -> None:
@@ -108,6 +109,8 @@ def test_defaults_in_the_table_are_those_of_the_code() -> None:
     standing = parse([], Config({}, {}, ())).arbiter_settings()
     for flag in FLAGS:
         owner = standing if flag.of_arbiter else Options()
+        if flag.section == "watch":
+            owner = Policy()
         told = None if flag.default is None else flag.parse(flag.default)
         assert told == getattr(owner, flag.field), flag.name
 
