@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moiety.agent.journal import REASONS
@@ -106,13 +106,13 @@ class Snapshot:
     gpus: list[GpuRow]
     processes: list[ProcessRow]
     events: dict[str, int]
-    strangers: list[tuple[int, int]]
-    """of each process that uses a GPU without moiety: the GPU and the bytes"""
-    offences: dict[str, int]
     arena_bytes: int
     arena_used_bytes: int
     began_s: float
     host: str
+    strangers: list[tuple[int, int]] = field(default_factory=list)
+    """of each process that uses a GPU without moiety: the GPU and the bytes"""
+    offences: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Offence, 0))
 
 
 def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
