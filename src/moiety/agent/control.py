@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from moiety.agent import kept, metrics, processes, requests
+from moiety.agent.container_shares import ContainerShares
 from moiety.agent.directory import Directory
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
@@ -60,6 +61,11 @@ class Control:
     def sharing(self) -> Sharing:
         """What may be promised here."""
         return Sharing(self.node, self.workloads)
+
+    @property
+    def contained(self) -> ContainerShares:
+        """What containers get."""
+        return ContainerShares(self.node, self.workloads, self.sharing)
 
     async def open(self) -> None:
         """Listen; raises MetricsRefused."""
@@ -126,6 +132,13 @@ class Control:
                 return self._greet(request)
             case requests.CreateWorkload():
                 return self._create(request, peer)
+            case requests.CreateContainer():
+                self._must_share_out(request.capacity_bytes)
+                return self.contained.create(request, peer)
+            case requests.RemoveContainer():
+                return self.contained.remove(request, peer)
+            case requests.Containers():
+                return self.contained.rows()
             case requests.Status():
                 return await self._status()
             case requests.Ps():
@@ -159,10 +172,12 @@ class Control:
             simulated=is_simulated(),
         )
 
-    def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
-        wanted = request.capacity_bytes
+    def _must_share_out(self, wanted: int | None) -> None:
         if wanted is not None and wanted != self.options.capacity_bytes:
             raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
+
+    def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
+        self._must_share_out(request.capacity_bytes)
         self.sharing.check(request.share)
         if request.gang:
             self.workloads.check_gang(request.gang, peer.uid)
@@ -182,7 +197,7 @@ class Control:
             pid=peer.pid,
             share=str(request.share),
         )
-        return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))
+        return requests.Created(id=workload.record.id, socket=str(workload.socket))
 
     def _set_agent(self, request: requests.SetAgent) -> requests.Done:
         before = kept.Kept() if request.defaults else self.changed

@@ -47,6 +47,29 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     """what the asker wants shared out of each GPU, if that matters to it"""
 
 
+class CreateContainer(Request, frozen=True, tag="create_container"):
+    """Make a share that containers get, or change the one of that name; answered by Contained."""
+
+    name: str
+    share: Share = NOTHING_ASKED
+    spec: str = ""
+    """where its CDI specification is written"""
+    capacity_bytes: int | None = None
+    """as of CreateWorkload"""
+
+
+class RemoveContainer(Request, frozen=True, tag="remove_container"):
+    """Remove such a share; answered by Contained, as it was."""
+
+    name: str
+    force: bool = False
+    """also while processes use it: they go on without a share"""
+
+
+class Containers(Request, frozen=True, tag="containers"):
+    """Which of them there are; answered by ContainerRows."""
+
+
 class Status(Request, frozen=True, tag="status"):
     """How the GPUs are; answered by NodeStatus."""
 
@@ -148,6 +171,33 @@ class Created(Answer, frozen=True, tag="created"):
     socket: str
 
 
+class ContainerRow(msgspec.Struct, frozen=True):
+    """One share for containers in `moiety container ls`."""
+
+    name: str
+    uid: int
+    share: Share
+    spec: str
+    folder: str
+    """on this machine: what of it is put into containers lies there"""
+    pids: list[int] = []
+    """of the processes that use GPUs with it, as this machine counts them"""
+    containers: list[str] = []
+    """the short ids of the containers they run in"""
+
+
+class Contained(Answer, frozen=True, tag="contained"):
+    """A share for containers."""
+
+    row: ContainerRow
+
+
+class ContainerRows(Answer, frozen=True, tag="container_rows"):
+    """All of them, by name."""
+
+    rows: list[ContainerRow]
+
+
 class Shared(Answer, frozen=True, tag="shared"):
     """What a program is promised from now on."""
 
@@ -247,6 +297,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """by name: about how often it used what of the driver moiety does not know; the first few"""
     unknown_calls: int = 0
     """all such calls"""
+    container: str = ""
+    """the short id of the container that it runs in"""
     idle_s: float = 0.0
     """how long it has done nothing on a GPU"""
     cost_s: float = 0.0
@@ -254,7 +306,6 @@ class ProcessRow(msgspec.Struct, frozen=True):
     cost: str = ""
     """the same in words"""
     user: str = ""
-    container: str = ""
     pod: str = ""
 
 
@@ -422,6 +473,9 @@ AnyRequest = (
     Hello
     | Ping
     | CreateWorkload
+    | CreateContainer
+    | RemoveContainer
+    | Containers
     | Status
     | Ps
     | SetShare
@@ -432,7 +486,18 @@ AnyRequest = (
     | Stop
 )
 AnyAnswer = (
-    Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded | Happened | Watched
+    Failed
+    | Here
+    | Done
+    | Created
+    | Contained
+    | ContainerRows
+    | Shared
+    | NodeStatus
+    | Processes
+    | Recorded
+    | Happened
+    | Watched
 )
 
 encode = msgspec.json.encode

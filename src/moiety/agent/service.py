@@ -72,12 +72,13 @@ class Service:
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
         records, survivors = workloads.survivors(self._directory)
+        outlived = any(not record.container for record in records) or bool(survivors)
         changed = kept.read(self._directory, self._options, log)
         self._node = node = Node(
             loop,
             devices,
             gpus,
-            changed.over(self._settings(bool(records), [each for _, each in gpus])),
+            changed.over(self._settings(outlived, [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
             journal=self._open_journal(),

@@ -18,11 +18,6 @@ def _cost(row: requests.ProcessRow) -> str:
     return seconds(row.cost_s) if row.cost_s else "-"
 
 
-def _where(row: requests.ProcessRow) -> str:
-    container = row.container[:12]
-    return f"{container} (pod {row.pod})" if row.pod else container or "-"
-
-
 def _reason(row: requests.ProcessRow) -> str:
     reason = row.reason
     if row.pinned:
@@ -66,12 +61,16 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "WORKLOAD": lambda row: row.workload,
     "GANG": lambda row: row.gang or "-",
     "USER": lambda row: row.user or "-",
-    "CONTAINER": _where,
+    "POD": lambda row: row.pod or "-",
     "IDLE": lambda row: seconds(row.idle_s) if row.idle_s else "-",
     "COST": _cost,
     "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""
+CONTAINED: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
+    "CONTAINER": lambda row: row.container or "-",
+}
+"""where any program runs in a container"""
 IDLE: Final = (
     "TENANT",
     "PID",
@@ -84,7 +83,6 @@ IDLE: Final = (
     "RESIDENT",
     "RESIDUE",
     "KEPT",
-    "CONTAINER",
 )
 """with --idle these, longest first"""
 
@@ -128,7 +126,9 @@ def ps(output: str, idle: float | None) -> None:
         emit_json(rows)
         return
     titles = list(COLUMNS if idle is None else IDLE)
+    if any(row.container for row in rows):
+        titles[3:3] = CONTAINED
     if output == "wide" and idle is None:
         titles[-1:-1] = WIDE
-    cells = COLUMNS | WIDE
+    cells = COLUMNS | WIDE | CONTAINED
     click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))

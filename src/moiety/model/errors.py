@@ -42,6 +42,8 @@
     │   ├── BadAgentDirectory                     98
     │   ├── WorkloadUnknown                       99
     │   ├── WorkloadAmbiguous                    102   several have that name
+    │   ├── ContainerShareInUse                  119
+    │   ├── ContainerShareUnknown                120
     │   └── MetricsRefused                       108   nothing can listen at that address
     ├── FileError
     │   ├── FileExists                           100
@@ -54,6 +56,7 @@
         ├── SecureProgram                        105   setuid, setgid, capabilities
         ├── StaticProgram                        106
         ├── MuslProgram                          107
+        ├── ImageUnfit                           118   no program in such a container can be shared
         ├── ProgramNotExecutable                 126   as env(1)
         └── ProgramNotFound                      127   as env(1)
 
@@ -560,6 +563,30 @@ class WorkloadAmbiguous(AgentError):
         )
 
 
+class ContainerShareInUse(AgentError):
+    """Processes in containers use a share that was to be removed."""
+
+    exit_code = 119
+
+    def __init__(self, name: str, pids: Sequence[int]) -> None:
+        super().__init__(
+            f"{len(pids)} processes use the share {name!r}: pid {', '.join(map(str, pids))}",
+            "ending their containers first, or --force: they go on, until they need the agent",
+        )
+
+
+class ContainerShareUnknown(AgentError):
+    """No share for containers has that name."""
+
+    exit_code = 120
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no share for containers is called {name!r}",
+            f"`moiety container ls`, or `moiety container spec --name {name}` to make it",
+        )
+
+
 # What is written
 
 
@@ -683,6 +710,15 @@ class MuslProgram(ProgramError):
             "it is linked against musl, the NVIDIA driver needs glibc",
             "a glibc build of it",
         )
+
+
+class ImageUnfit(ProgramError):
+    """What is in an image keeps the shim out of its programs."""
+
+    exit_code = 118
+
+    def __init__(self, image: str, problem: str, hint: str) -> None:
+        super().__init__(image, problem, hint)
 
 
 class ProgramNotExecutable(ProgramError):

@@ -48,6 +48,8 @@ EXAMPLES = [
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
     errors.WorkloadAmbiguous("train", [3, 7]),
+    errors.ContainerShareInUse("train", [12, 13]),
+    errors.ContainerShareUnknown("train"),
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
@@ -57,6 +59,7 @@ EXAMPLES = [
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
     errors.MuslProgram("ls"),
+    errors.ImageUnfit("/rootfs", "its C library is musl", "an image with glibc"),
     errors.ProgramNotExecutable("notes.txt"),
     errors.ProgramNotFound("trian.py"),
 ]
