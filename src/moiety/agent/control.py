@@ -24,6 +24,7 @@ from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
 from moiety.agent.users import name_of
 from moiety.agent.visible import events_for, recorded_for, rows_for
+from moiety.agent.watched import notes, watched
 from moiety.agent.workloads import Workloads
 from moiety.config.values import Visible
 from moiety.devices.native import is_simulated
@@ -146,7 +147,7 @@ class Control:
             case requests.Containers():
                 return self.contained.rows(None if _is_admin(peer) else peer.uid)
             case requests.Status():
-                return await self._status()
+                return await self._status(peer)
             case requests.Ps():
                 return requests.Processes(rows=self._rows_for(peer))
             case requests.SetShare():
@@ -159,6 +160,9 @@ class Control:
                 return recorded_for(page, self.node.timeline.owners, peer.uid, self._seen_by(peer))
             case requests.Events():
                 return await self._events(request, peer)
+            case requests.Watch():
+                _must_be_admin(peer, "see who uses GPUs without moiety")
+                return watched(self.node, request)
             case requests.Stop():
                 _must_be_admin(peer, "end this agent")
                 if self.node.clients and not request.force:
@@ -255,7 +259,7 @@ class Control:
         seen = metrics.snapshot(self.node, await self._usages(), self.began_s)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
-    async def _status(self) -> requests.NodeStatus:
+    async def _status(self, peer: processes.Peer) -> requests.NodeStatus:
         arena = self.node.arena
         usages = await self._usages()
         driver = ""
@@ -278,6 +282,7 @@ class Control:
             settings=dataclasses.asdict(self.node.settings),
             user=name_of(os.getuid()),
             shared=self.directory.shared,
+            notes=notes(self.node) if _is_admin(peer) else [],
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
@@ -27,6 +27,9 @@ from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GRANULE_BYTES, Budget
 from moiety.devices.seam import Device, Devices, Usage
+
+if TYPE_CHECKING:
+    from moiety.agent.watching import Watching
 
 RECONNECT_S = 2.0
 """how long a living process may be without a connection before it counts as gone"""
@@ -103,6 +106,8 @@ class Node:
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.watching: Watching | None = None
+        """who looks for what goes past us, where somebody does"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
@@ -311,6 +316,14 @@ class Node:
             more = (found or 0) - resident
             if more > residue and before.get(number, (0, 0))[0] == resident:
                 self.feed(ev.Measured(number, gpu, more))
+
+    def beside(self, ask: Callable[[], None]) -> None:
+        """Run this in the thread that talks to NVML, one after the other."""
+        self._nvml.submit(ask)
+
+    def outlived(self, pid: int) -> bool:
+        """Whether a process was here before this agent, and has not come back to it yet."""
+        return not self.settled and pid in self._expected
 
     def _look(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""

@@ -15,6 +15,7 @@ from moiety.config.files import File, Kind, read_all
 from moiety.config.load import Config, Source, load
 from moiety.config.table import of_section
 from moiety.config.values import Address, LogFormat, Visible
+from moiety.watch.policy import Policy
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -43,6 +44,8 @@ class Options:
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
+    watch: Policy = dataclasses.field(default_factory=Policy)
+    """what is done about who uses the GPUs without us, is idle, or slows others down"""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """of the arbiter, where somebody said what they are"""
     filed: frozenset[str] = frozenset()
@@ -62,7 +65,7 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
-FLAGS: Final = of_section("agent")
+FLAGS: Final = of_section("agent") + of_section("watch")
 """what the command line of an agent knows"""
 
 
@@ -89,7 +92,8 @@ def typed(arguments: Sequence[str]) -> tuple[dict[str, str], int | None, bool]:
     """What a command line says, by field, --ready-fd and --system; raises ValueError."""
     parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
     for flag in FLAGS:
-        parser.add_argument(str(flag.flag), dest=flag.field)
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.is_switch else {}
+        parser.add_argument(str(flag.flag), dest=flag.field, **switch)
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
     parser.add_argument("--system", dest="system", action="store_true")
     try:
@@ -107,6 +111,7 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
     """Options as the section [agent] has them; raises ValueError for a flag, else BadSetting."""
     own: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    watch: dict[str, Any] = {}
     filed: set[str] = set()
     for flag in FLAGS:
         try:
@@ -115,14 +120,20 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
             raise ValueError(f"{flag.flag}: {error}") from None
         if found.source is Source.DEFAULT:
             continue
-        (settings if flag.of_arbiter else own)[flag.field] = found.value
+        part = watch if flag.section == "watch" else settings if flag.of_arbiter else own
+        part[flag.field] = found.value
         if found.source in (Source.USER, Source.SYSTEM):
             filed.add(flag.field)
     if system:  # it is there for whoever comes, and nobody's program may keep the others waiting
         own.setdefault("idle_exit_s", 0.0)
         settings.setdefault("overdue", Overdue.FENCE)
     return Options(
-        settings=settings, filed=frozenset(filed), ready_fd=ready_fd, system=system, **own
+        settings=settings,
+        watch=Policy(**watch),
+        filed=frozenset(filed),
+        ready_fd=ready_fd,
+        system=system,
+        **own,
     )
 
 

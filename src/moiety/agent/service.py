@@ -23,6 +23,7 @@ from moiety.agent.node import Node
 from moiety.agent.notify import Manager
 from moiety.agent.options import ARENA_MOST, Options, parse
 from moiety.agent.ownership import own
+from moiety.agent.watching import Watching
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
 from moiety.devices.nvml import Nvml, NvmlUnavailable
@@ -83,6 +84,8 @@ class Service:
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )
         node.arena = Arena(node, extent)
+        watching = Watching(node, self._options.watch)
+        watching.start()
         self._workloads = known = workloads.Workloads(
             self._directory,
             node,
@@ -128,6 +131,7 @@ class Service:
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
             kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
+        watching.stop()
         node.stop()
         known.close()
         node.journal.close()

@@ -57,6 +57,8 @@ class Timeline:
         self.samples: deque[SampleRecord] = deque(maxlen=samples_max)
         self.spans_seen = 0
         self.samples_seen = 0
+        self.on_stay: list[Callable[[int, tuple[int, ...], State, float, float], None]] = []
+        """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end"""
         self.names: dict[int, Name] = {}
         self.owners: dict[int, int] = {}
         """users by tenant, of those who have a name here"""
@@ -186,6 +188,8 @@ class Timeline:
         now_s = self.now_s
         for stay in ended:
             self._write(*stay)
+            for call in self.on_stay:
+                call(*stay)
         self.now_s = now_s
 
     def _write(

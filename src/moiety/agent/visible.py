@@ -44,6 +44,8 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
         reason="",
         gang="",
         container="",
+        pod="",
+        cost="",
         pinned="yes" if row.pinned else "",
         unknown={},
     )

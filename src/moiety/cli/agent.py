@@ -31,9 +31,11 @@ def agent() -> None:
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that an agent knows, from its own table."""
     for flag in reversed(FLAGS):
-        command = click.option(str(flag.flag), flag.field, metavar=flag.metavar, help=flag.help)(
-            command
+        switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.is_switch else {}
+        named = click.option(
+            str(flag.flag), flag.field, metavar=flag.metavar, help=flag.help, **switch
         )
+        command = named(command)
     return command
 
 

@@ -42,6 +42,8 @@ def status(output: str) -> None:
         return
     click.echo(agent_line(found))
     click.echo(table(TITLES, [_cells(row) for row in found.gpus]))
+    for note in found.notes:
+        click.echo(note)
 
 
 def agent_line(found: requests.NodeStatus) -> str:
