@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
+from moiety.agent.users import name_of
 from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share
 from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
@@ -30,6 +31,7 @@ class Client:
     pidfd: int
     program: str
     uid: int
+    """of the user whose workload it belongs to"""
     connection: Connection
     page: LeasePage
     share: Share
@@ -58,6 +60,11 @@ class Client:
 
     def __str__(self) -> str:
         return f"{self.program} (pid {self.pid})"
+
+    @property
+    def anonymous(self) -> str:
+        """What users may tell each other about it."""
+        return f"tenant {self.number} of {name_of(self.uid)}"
 
     def counters(self) -> Counters:
         """What the process counted; zeros if it showed nothing. Never maps the client's memory."""

@@ -114,6 +114,7 @@ class Journal:
             program=client.program if client else program,
             workload=client.workload if client else "",
             gpu=gpu,
+            uid=client.uid if client else None,
         )
         self.next += 1
         self.counts[reason] += 1

@@ -86,8 +86,13 @@ class Node:
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
         journal: Journal | None = None,
+        shared: bool = False,
     ) -> None:
-        """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        """`expected` are (pid, GPUs) of the processes that outlived the last agent.
+
+        `shared`: its programs are of several users, who must not hear each other's names.
+        """
+        self.shared = shared
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -189,6 +194,7 @@ class Node:
                 self.leave(other, "it reconnected")
         self.clients[client.number] = client
         self.timeline.name(client.number, client.pid, client.program, client.workload)
+        self.timeline.owners[client.number] = client.uid
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))

@@ -6,9 +6,9 @@ from moiety.agent.client import Client
 from moiety.agent.containers import container_of
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.users import name_of
 from moiety.arbiter.events import Tick
 from moiety.arbiter.views import TenantView
-from moiety.devices.origins import user_name
 from moiety.devices.seam import Usage
 
 
@@ -93,11 +93,12 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
                 pinned_bytes=on.pinned_bytes if on else 0,
+                uid=client.uid,
                 container=container_of(client.pid),
                 idle_s=idle_s,
                 cost_s=cost.waited_s if cost else 0.0,
                 cost=str(cost) if cost else "",
-                user=user_name(client.uid),
+                user=name_of(client.uid),
                 pod=origin.pod if origin else "",
             )
         )

@@ -247,6 +247,10 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     """of `arena_bytes`: its pages are there"""
     arena_used_bytes: int = 0
     """of `arena_bytes`: evicted data is in it"""
+    user: str = ""
+    """as which the agent runs"""
+    shared: bool = False
+    """it serves all users of the machine"""
     notes: list[str] = []
     """who uses a GPU without moiety, and who slows others down: a sentence each"""
 
@@ -297,6 +301,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """by name: about how often it used what of the driver moiety does not know; the first few"""
     unknown_calls: int = 0
     """all such calls"""
+    uid: int = -1
+    """whose it is; of other users' programs an agent of all users may not tell the rest"""
     container: str = ""
     """the short id of the container that it runs in"""
     idle_s: float = 0.0
@@ -460,6 +466,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     program: str = ""
     workload: str = ""
     gpu: int | None = None
+    uid: int | None = None
+    """of the user whom it is about"""
 
 
 class Happened(Answer, frozen=True, tag="happened"):
@@ -467,6 +475,8 @@ class Happened(Answer, frozen=True, tag="happened"):
 
     events: list[Event]
     more: bool = False
+    read_to: int = 0
+    """the number of the last one that was looked at: not all may be for whoever asks"""
 
 
 AnyRequest = (

@@ -61,6 +61,8 @@ class Timeline:
         """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end; a holder that
         waits for more memory is told of as one that waits"""
         self.names: dict[int, Name] = {}
+        self.owners: dict[int, int] = {}
+        """users by tenant, of those who have a name here"""
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
@@ -101,6 +103,7 @@ class Timeline:
         if len(self._gone) > TENANTS_MAX:
             gone = self._gone.popleft()
             self.names.pop(gone, None)
+            self.owners.pop(gone, None)
             self.gangs.pop(gone, None)
 
     def joined(self, tenant: int, gpu: int) -> None:

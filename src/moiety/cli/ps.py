@@ -37,8 +37,8 @@ def _unknown(row: requests.ProcessRow) -> str:
 
 COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "TENANT": lambda row: str(row.tenant),
-    "PID": lambda row: str(row.pid),
-    "PROGRAM": lambda row: row.program,
+    "PID": lambda row: str(row.pid or "-"),
+    "PROGRAM": lambda row: row.program or "-",
     "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
     "STATE": lambda row: row.state,
     "SHARE": lambda row: row.share.of_time,
@@ -58,7 +58,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
-    "WORKLOAD": lambda row: row.workload,
+    "WORKLOAD": lambda row: row.workload or "-",
     "GANG": lambda row: row.gang or "-",
     "USER": lambda row: row.user or "-",
     "POD": lambda row: row.pod or "-",
@@ -130,5 +130,7 @@ def ps(output: str, idle: float | None) -> None:
         titles[3:3] = CONTAINED
     if output == "wide" and idle is None:
         titles[-1:-1] = WIDE
+    elif len({row.uid for row in rows}) > 1 and idle is None:
+        titles.insert(2, "USER")
     cells = COLUMNS | WIDE | CONTAINED
     click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))
