@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -10,7 +12,15 @@ from moiety.agent import containers, processes, requests
 from moiety.agent.node import Node
 from moiety.agent.sharing import Sharing
 from moiety.agent.workloads import Record, Workload, Workloads
-from moiety.model.errors import AgentNotYours, ContainerShareInUse, ContainerShareUnknown
+from moiety.model.errors import (
+    AgentNotYours,
+    BadRequest,
+    ContainerShareInUse,
+    ContainerShareUnknown,
+)
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""commands are stricter"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class ContainerShares:
 
         Raises what `Sharing.check` raises, AgentNotYours for another user's, BadAgentDirectory.
         """
+        if not NAME.fullmatch(asked.name):  # it becomes a path
+            raise BadRequest(problem=f"{asked.name!r} cannot name a share for containers")
         own = self.workloads.by_id.get(asked.name)
         if own is not None and not own.stays:
             own = None  # the id of a program's workload: eight random digits, and this time ours
@@ -65,9 +77,13 @@ class ContainerShares:
         self.node.log.info("share for containers removed", name=asked.name)
         return requests.Contained(row=row)
 
-    def rows(self) -> requests.ContainerRows:
-        """All of them."""
-        found = [self._row(w) for w in self.workloads.by_id.values() if w.stays]
+    def rows(self, only: int | None = None) -> requests.ContainerRows:
+        """All of them, or those of one user."""
+        found = [
+            self._row(w)
+            for w in self.workloads.by_id.values()
+            if w.stays and only in (None, w.record.uid)
+        ]
         return requests.ContainerRows(rows=sorted(found, key=lambda row: row.name))
 
     def _row(self, workload: Workload) -> requests.ContainerRow:

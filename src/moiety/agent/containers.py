@@ -17,8 +17,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from moiety.agent import processes
-from moiety.agent.directory import Directory, check_socket_path, default_path
+from moiety.agent import doors, processes
+from moiety.agent.directory import SYSTEM, Directory, check_socket_path, default_path
 from moiety.devices.cgroups import parse
 
 SOCKETS: Final = "socket"
@@ -31,9 +31,10 @@ PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
 
 def root(directory: Directory) -> Path:
     """Where state lies that outlives a restart of the machine; an agent elsewhere has its own."""
-    if os.environ.get("MOIETY_DIR") or directory.path != default_path():
+    own = Path(SYSTEM) if directory.shared else default_path()
+    if os.environ.get("MOIETY_DIR") or directory.path != own:
         return directory.path / "containers"
-    if os.getuid() == 0:
+    if directory.shared or os.getuid() == 0:
         return Path("/var/lib/moiety/containers")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "moiety" / "containers"
@@ -54,15 +55,17 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
     found = folder(directory, name)
     check_socket_path(directory, found / SOCKETS / "shim.sock")
     found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.shared:  # everybody goes through, and nobody looks around
+        for above in (found.parent, found.parent.parent):
+            os.chmod(above, 0o711)
     os.chmod(found, 0o700)
     (found / "clients").mkdir(mode=0o700, exist_ok=True)
     (found / SOCKETS).mkdir(exist_ok=True)
     os.chmod(found / SOCKETS, 0o755)
     (found / PRELOAD).write_text(f"{SHIM_INSIDE}\n")
     os.chmod(found / PRELOAD, 0o644)
-    if os.getuid() == 0 and owner.uid != 0:  # its own container runtime must come in
-        for path in (found, found / SOCKETS):
-            os.chown(path, owner.uid, owner.gid)
+    if owner.uid != os.getuid():  # its own container runtime must come in, but change nothing
+        doors.let_through(found, owner.uid)
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.agent import containers, hands, processes
+from moiety.agent import containers, doors, hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
@@ -135,12 +135,17 @@ class Workloads:
         folder = self._directory.workloads / identity
         check_socket_path(self._directory, folder / SOCKET)
         try:
-            (folder / "clients").mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)
+            (folder / "clients").mkdir(mode=0o700)
             write_whole(folder / "workload.json", msgspec.json.encode(record))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return self._open(record, folder)
+        try:
+            return self._open(record, folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def create_container(self, record: Record, owner: processes.Peer) -> Workload:
         """A workload that containers join, now and after any restart, until it is removed."""
@@ -201,8 +206,15 @@ class Workloads:
         path = socket_in(folder, record)
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        listener.bind(str(path))
-        os.chmod(path, containers.SOCKET_MODE if record.container else 0o600)
+        try:
+            listener.bind(str(path))
+            if record.container:
+                os.chmod(path, containers.SOCKET_MODE)
+            else:
+                doors.open_to(folder, path, record.uid)
+        except OSError:
+            listener.close()
+            raise
         listener.listen(128)
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)
@@ -243,6 +255,7 @@ class Workloads:
                 share=workload.record.share,
                 name=workload.record.name,
                 gang=workload.record.gang,
+                owner=workload.record.uid,
             )
         except OSError:  # it died between connect and now
             sock.close()

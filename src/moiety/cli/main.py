@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
     "status": "Show the GPUs, their memory and their holders.",
+    "watch": "Show who uses the GPUs beside moiety, and what is done.",
     "set": "Change what a program is promised, while it runs.",
     "top": "Watch the GPUs and the programs that share them.",
     "events": "Tell what happened: refusals, evictions, warnings, and who was ended.",

@@ -20,6 +20,7 @@
     │   ├── CapacityAboveGpu                      72
     │   ├── CapacityMismatch                      73   the agent already shares out another amount
     │   ├── ShareTaken                            77   others were promised too much of it
+    │   ├── UserLimit                            110   more than the file lets this user have
     │   └── ArenaAboveHost                        87   --arena 100GiB on a small machine
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
@@ -44,7 +45,9 @@
     │   ├── WorkloadAmbiguous                    102   several have that name
     │   ├── ContainerShareInUse                  119
     │   ├── ContainerShareUnknown                120
-    │   └── MetricsRefused                       108   nothing can listen at that address
+    │   ├── MetricsRefused                       108   nothing can listen at that address
+    │   ├── NotAllowed                           109   it takes an administrator, or its owner
+    │   └── TooMany                              112   conversations or programs of one user
     ├── FileError
     │   ├── FileExists                           100
     │   └── FileNotWritable                      101
@@ -320,6 +323,19 @@ class ShareTaken(AmountError):
         super().__init__(problem, hint)
 
 
+class UserLimit(AmountError):
+    """More than the file of users lets somebody have."""
+
+    exit_code = 110
+
+    def __init__(self, problem: str, where: str) -> None:
+        super().__init__(
+            f"{problem} ({where})",
+            "less, or ending another program of yours; administrators change that file "
+            "(`moiety agent reload`)",
+        )
+
+
 class ArenaAboveHost(AmountError):
     """The host has not enough free memory for the arena that the agent was told to have."""
 
@@ -430,7 +446,8 @@ class GpuOwned(GpuError):
     def __init__(self, gpu: int, uuid: str, owner: str) -> None:
         super().__init__(
             f"GPU {gpu} ({uuid}) belongs to another agent: {owner or 'unknown'}",
-            "using that agent (MOIETY_DIR), ending it, or --gpus for the others",
+            "using that agent (MOIETY_AGENT=system, or MOIETY_DIR=its directory), ending it "
+            "(`moiety agent stop` by its user, or kill), or --gpus for the others",
         )
 
 
@@ -449,7 +466,8 @@ class NoAgent(AgentError):
     def __init__(self, directory: str) -> None:
         super().__init__(
             f"no agent runs in {directory}",
-            "`moiety agent start` (`moiety run` does it too); MOIETY_DIR names another place",
+            "`moiety agent start` (`moiety run` does it too, for one of your own); MOIETY_DIR "
+            "names another place, MOIETY_AGENT=own or system which one is meant",
         )
 
 
@@ -561,6 +579,24 @@ class WorkloadAmbiguous(AgentError):
             f"{len(tenants)} programs are called {name!r}: tenants {', '.join(map(str, tenants))}",
             "the number of one of them, or `moiety ps`",
         )
+
+
+class NotAllowed(AgentError):
+    """Only others may do that: an administrator, or whose program it is."""
+
+    exit_code = 109
+
+    def __init__(self, problem: str, hint: str = "root, or the user who runs the agent") -> None:
+        super().__init__(problem, hint)
+
+
+class TooMany(AgentError):
+    """Somebody has as many of something as anybody may have."""
+
+    exit_code = 112
+
+    def __init__(self, problem: str, hint: str = "ending some of them") -> None:
+        super().__init__(problem, hint)
 
 
 class ContainerShareInUse(AgentError):
