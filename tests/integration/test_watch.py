@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from moiety.devices.native import simgpu_dir
 from moiety.testing.node import Node, finish, kill
 
 MIB = 1 << 20
@@ -197,3 +200,75 @@ def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watche
     assert process.stdout is not None
     assert process.stdout.readline() == "worked\n"
     node.until(lambda: len(told(node, "Idle")) == 2, "it is named again after it worked")
+
+
+def test_who_keeps_others_waiting_is_named_with_figures(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*OFTEN, "--watch-slow", "500ms", "--revoke-deadline", "1h")
+    holder = ready(node.run(watched(60), stdin=True))
+    holder.send_signal(signal.SIGSTOP)
+    other = node.run(watched(60), stdin=True)
+    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    (event,) = told(node, "SlowNeighbour")
+    assert event["pid"] == holder.pid
+    assert event["message"].startswith("cost 1 other ")
+    assert "of waiting within the last minute: it gave the GPU back late once" in event["message"]
+    row = next(row for row in node.json("ps") if row["pid"] == holder.pid)
+    assert row["cost_s"] >= 0.5
+    assert f"watched (pid {holder.pid}) cost 1 other " in node.cli("status").stdout
+    holder.send_signal(signal.SIGCONT)
+    ready(other)
+
+
+def test_a_stranger_that_takes_gpu_time_from_those_who_share_is_named(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-slow", "500ms")
+    ready(node.run(watched(4), stdin=True))
+    process = node.start(
+        [str(part) for part in watched(4)],
+        env={"LD_LIBRARY_PATH": str(simgpu_dir())},
+        stdin=True,
+    )
+    ready(process)
+    assert told(node, "SlowNeighbour") == []
+    tell(process, "busy")
+    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    (event,) = told(node, "SlowNeighbour")
+    assert (event["pid"], event["gpu"]) == (process.pid, 0)
+    assert (
+        "of GPU 0's time within the last minute, beside programs that share it"
+        in (event["message"])
+    )
+
+
+def test_metrics_count_strangers_and_offences(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    path = node.directory / "metrics.sock"
+    node.start_agent(*OFTEN, "--metrics", str(path))
+    stranger(node, watched)
+    node.until(lambda: bool(node.json("watch")["offences"]), "it is seen")
+    found = scraped(path)
+    uuid = node.json("status")["gpus"][0]["uuid"]
+    assert found[f'moiety_gpu_unregistered_processes{{gpu="0",uuid="{uuid}"}}'] == 1
+    assert found[f'moiety_gpu_unregistered_bytes{{gpu="0",uuid="{uuid}"}}'] == 22 * MIB
+    assert found['moiety_watch_offences{offence="unregistered"}'] == 1
+    assert found['moiety_watch_offences{offence="lease"}'] == 0
+    assert found['moiety_events_total{reason="Unregistered",severity="warning"}'] == 1
+
+
+def scraped(path: Path) -> dict[str, float]:
+    """What Prometheus would read, by name and labels."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(str(path))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        parts = []
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    lines = b"".join(parts).decode().partition("\r\n\r\n")[2].splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, value in pairs}

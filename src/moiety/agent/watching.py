@@ -106,7 +106,8 @@ class Watching:
 
     def change(self, policy: Policy) -> None:
         """Decide otherwise from now on; what goes on is not forgotten."""
-        self.policy = self.watch.policy = policy
+        self.policy = policy
+        self.watch.change(policy)
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -343,6 +344,10 @@ class Watching:
         going_on = [
             Stay(view.tenant, tuple(view.gpus), view.state, view.since_s, now_s)
             for view in views.values()
+        ]
+        going_on += [
+            Stay(tenant, (gpu,), State.WAITING.value, begin_s, now_s)
+            for _, tenant, gpu, begin_s, *_ in self.node.timeline.waiting_for_more()
         ]
         costs = self._neighbours.costs(now_s, going_on)
         self.costs = {who: cost for who, cost in costs.items() if who in self.node.clients}
