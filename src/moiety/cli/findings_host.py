@@ -172,7 +172,6 @@ def toolkit(root: Path = ROOT, path: str | None = None) -> Iterator[Finding]:
         yield Finding(about, "warn", f"{known} is here, nvidia-container-toolkit is not", hint)
     elif "docker" in runtimes and not _docker_knows_nvidia(root):
         hint = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        )
         yield Finding(about, "warn", f"{known} does not know of NVIDIA's runtime", hint)
     else:
         yield Finding(about, "ok", f"{known}, {tools[0]}")

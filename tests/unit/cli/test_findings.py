@@ -137,11 +137,13 @@ def test_containers_and_what_gives_them_gpus(
     assert bool(found.hint) == (level == "warn")
 
 
-def test_a_directory_of_an_agent_that_was_killed_is_found(tmp_path: Path) -> None:
+def test_a_directory_of_an_agent_that_was_killed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "tmp" / "moiety-7"
     put(folder, {"agent.lock": "pid 7"})
     with socket.socket(socket.AF_UNIX) as listener:
-        os.chdir(folder)  # a socket's path is short
+        monkeypatch.chdir(folder)  # a socket's path is short
         listener.bind("control.sock")
     (found,) = findings_agents.agents(tmp_path)
     assert found.level == "warn"
