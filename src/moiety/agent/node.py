@@ -113,6 +113,7 @@ class Node:
         self.exports = Exports(self)
         """memory of one process in others"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
+        self._owner_limits: dict[int, tuple[int, str]] = {}
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -174,6 +175,12 @@ class Node:
             client.part = part
             self.feed(ev.ShareSet(client.number, part))
             hands.tell_limits(self, client)
+
+    def limit_owners(self, limits: dict[int, tuple[int, str]]) -> None:
+        """What users may allocate on a GPU with all their programs, and the rule in words."""
+        if limits != self._owner_limits:
+            self._owner_limits = limits
+            self.feed(ev.OwnersSet(limits))
 
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""
