@@ -210,8 +210,8 @@ struct mw_free {
     uint32_t gpu;
     uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed; MW_FREE_ALLOWED */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
-    uint64_t resident_bytes; /* those of them that were resident; MW_FREE_ALLOWED: that are spare, so
-                              * still on the GPU; MW_TAKEN: so much less is spare now */
+    uint64_t resident_bytes; /* those of them that were resident; MW_FREE_ALLOWED: that are spare,
+                              * so still on the GPU; MW_TAKEN: so much less is spare now */
 };
 
 /* An allowance counts as allocated and resident as long as it lasts. It is over when nobody used it for

@@ -22,6 +22,7 @@ from moiety.wire.layout import (
     UNKNOWN_MAX,
     AllocFlag,
     EvictedFlag,
+    FreeFlag,
     HelloFlag,
     Refusal,
     Type,
@@ -50,6 +51,7 @@ from moiety.wire.messages import (
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
 ALLOC_MANAGED = int(AllocFlag.MANAGED)
+FREE_ALLOWED = int(FreeFlag.ALLOWED)
 
 
 class Conversation:
@@ -287,9 +289,21 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
             bool(message.flags & ALLOC_MANAGED),
+            bool(message.flags & FREE_ALLOWED),
         )
     )
     node.sample(client, message.gpu)
+
+
+def _taken(node: Node, client: Client, message: Free) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Took(client.number, message.gpu, message.bytes, message.resident_bytes))
+    node.sample(client, message.gpu)
+
+
+def _returned(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Returned(client.number, message.gpu, message.bytes))
 
 
 def _keep(node: Node, client: Client, message: Amount) -> None:
@@ -423,6 +437,8 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.ALLOC): _alloc,
     int(Type.NEED): _need,
     int(Type.FREE): _free,
+    int(Type.TAKEN): _taken,
+    int(Type.RETURNED): _returned,
     int(Type.KEEP): _keep,
     int(Type.EXPORT): _export,
     int(Type.IMPORT): _import,

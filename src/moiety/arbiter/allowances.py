@@ -159,9 +159,7 @@ class Allowances:
         no = refuse_bytes(self._ledger, tenant, event.gpu, event.bytes, pinned=event.pinned)
         return no is not None or taken + event.bytes > room
 
-    def recall(
-        self, gpu: int, settings: Settings, now_s: float, out: list[do.Instruction]
-    ) -> None:
+    def recall(self, gpu: int, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
         """Take all of them on a GPU back."""
         self._calm_s[gpu] = now_s + settings.allowance_calm_s
         for tenant, on in self._ledger.on(gpu):

@@ -111,9 +111,9 @@ class Pace:
 class Allow:
     """Let the process allocate `bytes` more without asking: it tells with `Took`.
 
-    The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what it
-    frees becomes part of them (`Freed.allowed`), and may stay on the GPU. It gives back what is left,
-    with `Returned`: when told to, when it did not use it for a moment, and before `Drained`.
+    The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what
+    it frees becomes part of them (`Freed.allowed`), and may stay on the GPU. It gives back what is
+    left, with `Returned`: when told to, when it did not use it for a moment, and before `Drained`.
     """
 
     tenant: int
