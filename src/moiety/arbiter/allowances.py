@@ -1,10 +1,10 @@
 """Allowances: what a process may allocate without asking, while nobody else needs it.
 
 Whoever asks for memory again and again is allowed some ahead (`Allow`). It counts as allocated and
-resident, as if the process had it, so that nothing that is decided can break because of it; only what
-people see leaves it out. It is given where everything fits, with room to spare, and comes back before
-it could be the reason that somebody is refused, or has to wait: what needs it is held until then, or
-until a process that does not answer has had its time (docs/decisions/0022).
+resident, as if the process had it, so that nothing that is decided can break because of it; only
+what people see leaves it out. It is given where everything fits, with room to spare, and comes back
+before it could be the reason that somebody is refused, or has to wait: what needs it is held until
+then, or until a process that does not answer has had its time (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -56,12 +56,14 @@ class Allowances:
         again = scene.now_s - on.asked_s <= settings.allowance_asks_s
         on.asked_s = scene.now_s
         capacity = budget_bytes(self._ledger, gpu)
-        most = min(settings.allowance_bytes, capacity // settings.allowance_part)
+        step = settings.allowance_step
+        most = min(settings.allowance_bytes, capacity // settings.allowance_part) // step * step
         if not again or most <= on.allowed_bytes or not self._may_give(scene, asked, gpu):
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
         more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
+        more = more // step * step
         if more <= 0 or scene.balances[gpu].free_bytes < more:
             return
         self._count(on, given=True)

@@ -87,6 +87,8 @@ class Settings:
     """the most that a process may allocate without asking; 0: it asks each time"""
     allowance_part: int = 64
     """and no more than such a part of a GPU"""
+    allowance_step: int = 2 << 20
+    """in whole steps: less is of no use"""
     allowance_asks_s: float = 0.25
     """who asked for memory twice within so long gets one"""
     allowance_wait_s: float = 0.1
