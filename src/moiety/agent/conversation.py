@@ -129,6 +129,7 @@ class Conversation:
             mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
+            talks=bool(hello.flags & HelloFlag.TALKS),
         )
         self._client = client
         self._pidfd = -1
@@ -219,6 +220,8 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     _may_ask(client, message.serial)
     client.attaching[message.serial] = gpu
     client.gpus.add(gpu)
+    if client.talks:
+        node.notices.may_wait()
     node.gpus_changed(client)
     node.feed(
         ev.Attached(
@@ -256,6 +259,8 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
+    if client.talks:
+        node.notices.may_wait()
     node.feed(
         ev.Asked(
             client.number,
@@ -312,6 +317,8 @@ def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
+    if client.talks:
+        node.notices.may_wait()
 
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:

@@ -21,6 +21,7 @@ from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
+from moiety.agent.notices import Notices
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
@@ -102,6 +103,8 @@ class Node:
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
+        self.notices = Notices(self)
+        """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
@@ -221,6 +224,7 @@ class Node:
             call(client)
         self.feed(ev.Left(client.number))
         self.exports.left(client)
+        self.notices.left(client)
         self.timeline.forget(client.number)
         self.came_back(client.pid, None)
 
@@ -329,6 +333,7 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        self.notices.stop()
         if self.arena:
             self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)

@@ -34,6 +34,8 @@ class Options:
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
+    say_after_s: float = 3.0
+    """programs that wait longer are told why; 0: never"""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """of the arbiter, where somebody said what they are"""
     filed: frozenset[str] = frozenset()

@@ -81,6 +81,7 @@ class Service:
             expected=[(s.pid, s.gpus) for s in survivors],
             journal=self._open_journal(),
         )
+        node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )

@@ -105,6 +105,10 @@ class Arbiter:
         """A picture of every GPU, for `status`."""
         return [view_gpu(self._ledger, gpu) for gpu in self._ledger.specs]
 
+    def queue(self) -> list[int]:
+        """Tenants that wait for a turn, who came first before who came later."""
+        return list(self._ledger.queue)
+
     def refuse_share(
         self, gpu: int, share: Share, beside: Promised = NOTHING, own: Iterable[int] = ()
     ) -> tuple[str, Share] | None:

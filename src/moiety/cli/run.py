@@ -46,7 +46,7 @@ def run(
     It takes over this process: signals and the exit code are the program's own.
     """
     told = settled("run", given)
-    quiet = told.pop("quiet")
+    quiet = told["quiet"]
     share = Share(
         told["gpu"],
         told["gpu_limit"],
@@ -86,7 +86,11 @@ def run(
             ),
             requests.Created,
         )
-    become(path, argv, shared(environment, shim, driver, created.socket))
+    environment = shared(environment, shim, driver, created.socket)
+    say = "never" if quiet else told["say"]
+    if say != "auto":
+        environment["MOIETY_SAY"] = say
+    become(path, argv, environment)
 
 
 def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:
