@@ -39,10 +39,11 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest $(ARGS)
 
-# PyTorch goes into a cache that all checkouts share; where it cannot be had, the tests say so.
-test-frameworks: $(WORK)/installed  ## PyTorch under moiety on a simulated GPU; ARGS="-k moving" chooses
-	@$(PY) tests/frameworks/setup.py
-	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
+# They go into a cache that all checkouts share; where they cannot be had, the tests say so.
+CUDA ?= 12
+test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba on a simulated GPU; CUDA=13, ARGS="-k moving" choose
+	@$(PY) tests/frameworks/setup.py $(CUDA)
+	@MOIETY_TEST_CUDA=$(CUDA) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)

@@ -259,6 +259,9 @@ static void carry_out(const union link_message *message)
     case MW_PACE:
         pace_set(message->pace.queue_us);
         break;
+    case MW_WARNING:
+        say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->warning.text);
+        break;
     case MW_EXPORT:
         if (message->share.flags & MW_SHARE_ASKED) {
             exports_asked(&message->share);

@@ -79,6 +79,7 @@ enum mw_type {
     MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
     MW_LOOKED = 41,  /* < answer to MW_LOOKUP from whoever said no hello, and the last word */
+    MW_WARNING = 52, /* < a sentence for the person in front of the program */
     MW_SAY = 55,     /* < a line for whoever sits before the program */
 };
 
@@ -276,6 +277,11 @@ struct mw_shared {
     struct mw_header header;
     uint32_t flags;
     uint32_t reserved;
+};
+
+struct mw_warning {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
 };
 
 /* Memory that one client exports and others open, as legacy CUDA IPC does. It comes in pieces of the

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
@@ -28,6 +28,9 @@ from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GRANULE_BYTES, Budget
 from moiety.devices.seam import Device, Devices, Usage
+
+if TYPE_CHECKING:
+    from moiety.agent.watching import Watching
 
 RECONNECT_S = 2.0
 """how long a living process may be without a connection before it counts as gone"""
@@ -84,8 +87,13 @@ class Node:
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
         journal: Journal | None = None,
+        shared: bool = False,
     ) -> None:
-        """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        """`expected` are (pid, GPUs) of the processes that outlived the last agent.
+
+        `shared`: its programs are of several users, who must not hear each other's names.
+        """
+        self.shared = shared
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -99,6 +107,8 @@ class Node:
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.watching: Watching | None = None
+        """who looks for what goes past us, where somebody does"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
@@ -187,6 +197,7 @@ class Node:
                 self.leave(other, "it reconnected")
         self.clients[client.number] = client
         self.timeline.name(client.number, client.pid, client.program, client.workload)
+        self.timeline.owners[client.number] = client.uid
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))
@@ -309,6 +320,14 @@ class Node:
             more = (found or 0) - resident
             if more > residue and before.get(number, (0, 0))[0] == resident:
                 self.feed(ev.Measured(number, gpu, more))
+
+    def beside(self, ask: Callable[[], None]) -> None:
+        """Run this in the thread that talks to NVML, one after the other."""
+        self._nvml.submit(ask)
+
+    def outlived(self, pid: int) -> bool:
+        """Whether a process was here before this agent, and has not come back to it yet."""
+        return not self.settled and pid in self._expected
 
     def _look(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""

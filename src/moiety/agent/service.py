@@ -8,9 +8,7 @@ import dataclasses
 import gc
 import os
 import signal
-import stat
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from moiety.agent import kept, requests, workloads
@@ -24,9 +22,10 @@ from moiety.agent.logs import open_log
 from moiety.agent.node import Node
 from moiety.agent.notify import Manager
 from moiety.agent.options import ARENA_MOST, Options, parse
+from moiety.agent.ownership import own
+from moiety.agent.watching import Watching
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
-from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.devices.seam import Device, Devices
 from moiety.model.errors import (
@@ -35,10 +34,8 @@ from moiety.model.errors import (
     BadArgument,
     CapacityAboveGpu,
     ConfigError,
-    GpuOwned,
     MoietyError,
     NoGpu,
-    SystemRefusal,
 )
 from moiety.version import __version__
 
@@ -71,21 +68,25 @@ class Service:
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
         records, survivors = workloads.survivors(self._directory)
+        outlived = any(not record.container for record in records) or bool(survivors)
         changed = kept.read(self._directory, self._options, log)
         self._node = node = Node(
             loop,
             devices,
             gpus,
-            changed.over(self._settings(bool(records), [each for _, each in gpus])),
+            changed.over(self._settings(outlived, [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
             journal=self._open_journal(),
+            shared=self._directory.shared,
         )
         node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )
         node.arena = Arena(node, extent)
+        watching = Watching(node, self._options.watch)
+        watching.start()
         self._workloads = known = workloads.Workloads(
             self._directory,
             node,
@@ -131,6 +132,7 @@ class Service:
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
             kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
+        watching.stop()
         node.stop()
         known.close()
         node.journal.close()
@@ -193,16 +195,8 @@ class Service:
             possible = budget(device.total_bytes).capacity_bytes
             if capacity is not None and capacity > possible:
                 raise CapacityAboveGpu(capacity, device.index, device.total_bytes, possible)
-        folder = lock_dir()
-        owner = f"pid {os.getpid()}, user {os.getuid()}, directory {self._directory.path}"
         for device in found:
-            path = folder / f"moiety-gpu-{device.uuid}.lock"
-            try:
-                self._locks.append(FileLock(path, owner, mode=0o666))
-            except LockHeld as held:
-                raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
-            except OSError as error:
-                raise SystemRefusal(error) from None
+            self._locks.append(own(device, self._directory))
         return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -226,23 +220,6 @@ class Service:
     def _end_if_idle(self) -> None:
         if not self._workloads.by_id:
             self._stop("nobody needs it")
-
-
-def lock_dir() -> Path:
-    """Where agents of all users see each other's locks."""
-    if named := os.environ.get("MOIETY_LOCK_DIR"):
-        return Path(named)
-    if is_simulated():
-        folder = simgpu_state_dir()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
-    system = Path("/run/lock")
-    try:
-        # Not whether we may write there: every user must come to the same answer.
-        is_everybodys = bool(system.stat().st_mode & stat.S_IWOTH)
-    except OSError:
-        is_everybodys = False
-    return system if is_everybodys else Path("/tmp")
 
 
 def tell_ready(fd: int | None, answer: requests.Answer) -> None:
@@ -272,7 +249,9 @@ def serve(options: Options, *, foreground: bool) -> int:
     """Run an agent in this process; raises MoietyError if it cannot start."""
     service: Service | None = None
     try:
-        directory = find()
+        # Whatever is written is for this user alone, also where others may go through the folder.
+        os.umask(0o077)
+        directory = find("system" if options.system else "own")
         service = Service(directory, options)
         try:
             devices = Nvml()

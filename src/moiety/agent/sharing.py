@@ -12,12 +12,14 @@ import msgspec
 from moiety.agent import requests
 from moiety.agent.client import Client
 from moiety.agent.node import Node
+from moiety.agent.users import name_of
 from moiety.agent.workloads import Workload, Workloads
 from moiety.arbiter.promises import Promised
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.errors import (
     LimitAboveCapacity,
     LimitTooSmall,
+    NotAllowed,
     ShareTaken,
     WorkloadAmbiguous,
     WorkloadUnknown,
@@ -62,9 +64,18 @@ class Sharing:
             text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
             raise ShareTaken(text, _typed(share, instead))
 
-    def change(self, request: requests.SetShare) -> requests.Shared:
-        """Change what one program is promised; raises what `check` raises, or whom it means."""
+    def change(self, request: requests.SetShare, only: int | None = None) -> requests.Shared:
+        """Change what one program is promised; raises what `check` raises, or whom it means.
+
+        `only`: it must belong to this user, or NotAllowed is raised.
+        """
         workload, client = self._find(request.target)
+        owner = workload.record.uid
+        if only is not None and owner != only:
+            raise NotAllowed(
+                f"{request.target} is a program of {name_of(owner)}",
+                "one of your own (`moiety ps`); root may change all",
+            )
         changes: dict[str, Any] = {
             field.name: value
             for field in dataclasses.fields(Share)

@@ -13,11 +13,11 @@ import shutil
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from moiety.agent import hands, processes
+from moiety.agent import containers, doors, hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
@@ -25,6 +25,8 @@ from moiety.agent.node import SETTLE_S, Node
 from moiety.model.errors import InvalidGang
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
+
+SOCKET: Final = "shim.sock"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -42,6 +44,10 @@ class Record(msgspec.Struct, frozen=True):
     """what to call its processes instead of what they call themselves"""
     gang: Gang | None = None
     """of which its processes are members"""
+    container: str = ""
+    """the name of its share in `moiety container ls`: it has no first process, and stays"""
+    spec: str = ""
+    """the CDI specification with which containers get it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,16 @@ class Workload:
     """-1 once its first process is gone"""
     clients: set[int] = field(default_factory=set)
     """tenant numbers"""
+
+    @property
+    def socket(self) -> Path:
+        """Where its processes find the agent."""
+        return socket_in(self.folder, self.record)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is there without any process, until it is removed."""
+        return bool(self.record.container)
 
 
 class Workloads:
@@ -117,14 +133,39 @@ class Workloads:
             gang=gang,
         )
         folder = self._directory.workloads / identity
-        check_socket_path(self._directory, folder / "shim.sock")
+        check_socket_path(self._directory, folder / SOCKET)
         try:
-            (folder / "clients").mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)
+            (folder / "clients").mkdir(mode=0o700)
             write_whole(folder / "workload.json", msgspec.json.encode(record))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return self._open(record)
+        try:
+            return self._open(record, folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def create_container(self, record: Record, owner: processes.Peer) -> Workload:
+        """A workload that containers join, now and after any restart, until it is removed."""
+        folder = containers.make(self._directory, record.container, owner)
+        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        return self._open(record, folder)
+
+    def rewrite(self, workload: Workload, record: Record) -> None:
+        """Change what is written down of a workload."""
+        workload.record = record
+        write_whole(workload.folder / "workload.json", msgspec.json.encode(record))
+        self._divide(workload)
+
+    def remove(self, workload: Workload) -> None:
+        """Forget one that stays; its processes lose their agent."""
+        del self.by_id[workload.record.id]
+        self._close(workload)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+        if not self.by_id and self._on_empty:
+            self._on_empty()
 
     def check_gang(self, gang: Gang, uid: int) -> None:
         """Raise InvalidGang if one more program of this user cannot be of a gang."""
@@ -136,16 +177,14 @@ class Workloads:
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""
-        workload = self._open(record)
-        if workload.root_pidfd < 0:
+        workload = self._open(record, folder_of(self._directory, record))
+        if workload.root_pidfd < 0 and not workload.stays:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
         return workload
 
     def promise(self, workload: Workload, share: Share) -> None:
         """Change what a workload is promised, also for agents that follow this one."""
-        workload.record = msgspec.structs.replace(workload.record, share=share)
-        write_whole(workload.folder / "workload.json", msgspec.json.encode(workload.record))
-        self._divide(workload)
+        self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
 
     def _divide(self, workload: Workload) -> None:
         """Let every process of a workload have its part."""
@@ -158,23 +197,31 @@ class Workloads:
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
         for workload in list(self.by_id.values()):
-            alive = workload.root_pidfd >= 0 or bool(workload.clients)
+            alive = workload.root_pidfd >= 0 or bool(workload.clients) or workload.stays
             self._close(workload)
             if not alive:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
-    def _open(self, record: Record) -> Workload:
-        folder = self._directory.workloads / record.id
-        path = folder / "shim.sock"
+    def _open(self, record: Record, folder: Path) -> Workload:
+        path = socket_in(folder, record)
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        listener.bind(str(path))
-        os.chmod(path, 0o600)
+        try:
+            listener.bind(str(path))
+            if record.container:
+                os.chmod(path, containers.SOCKET_MODE)
+            else:
+                doors.open_to(folder, path, record.uid)
+        except OSError:
+            listener.close()
+            raise
         listener.listen(128)
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)
         self.by_id[record.id] = workload
         self._loop.add_reader(listener.fileno(), self._accept, workload)
+        if workload.stays:
+            return workload
         try:
             pidfd = os.pidfd_open(record.root_pid)
         except OSError:
@@ -194,7 +241,7 @@ class Workloads:
                 self._node.log.warning("accept failed", error=str(error))
             return
         peer = processes.peer_of(sock)
-        if not processes.may_use(peer, workload.record.uid):
+        if not workload.stays and not processes.may_use(peer, workload.record.uid):
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
             sock.close()
             return
@@ -208,6 +255,7 @@ class Workloads:
                 share=workload.record.share,
                 name=workload.record.name,
                 gang=workload.record.gang,
+                owner=workload.record.uid,
             )
         except OSError:  # it died between connect and now
             sock.close()
@@ -241,7 +289,7 @@ class Workloads:
         self._linger(workload)
 
     def _linger(self, workload: Workload) -> None:
-        if workload.root_pidfd < 0 and not workload.clients:
+        if workload.root_pidfd < 0 and not workload.clients and not workload.stays:
             self._loop.call_later(self._linger_s, self._remove_if_over, workload)
 
     def _remove_if_over(self, workload: Workload) -> None:
@@ -268,14 +316,15 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
     """What the last agent left behind and still lives; the remains of the rest are removed."""
     records: list[Record] = []
     found: list[Survivor] = []
-    for folder in sorted(directory.workloads.glob("*")):
+    for folder in sorted([*directory.workloads.glob("*"), *containers.folders(directory)]):
         try:
             record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
         except (OSError, msgspec.MsgspecError):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent == directory.workloads:  # of others, containers have parts mounted
+                shutil.rmtree(folder, ignore_errors=True)
             continue
         living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
-        if living or processes.is_alive(record.root_pid, record.root_started):
+        if living or record.container or processes.is_alive(record.root_pid, record.root_started):
             records.append(record)
             found += living
         else:
@@ -294,6 +343,18 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
         file.unlink(missing_ok=True)
         return None
     return Survivor(workload, pid, frozenset(gpus))
+
+
+def folder_of(directory: Directory, record: Record) -> Path:
+    """Where a workload's files lie."""
+    if record.container:
+        return containers.folder(directory, record.container)
+    return directory.workloads / record.id
+
+
+def socket_in(folder: Path, record: Record) -> Path:
+    """A workload's socket: in a folder of its own where that is put into containers."""
+    return folder / containers.SOCKETS / SOCKET if record.container else folder / SOCKET
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -67,6 +67,7 @@ class Type(IntEnum):
     SHARED = 39
     UNKNOWN = 40
     LOOKED = 41
+    WARNING = 52
     SAY = 55
 
 
@@ -205,6 +206,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
     "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
+    "mw_warning": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_share": (
         HEADER,
         ("token", f"{TOKEN_BYTES}s"),

@@ -357,6 +357,18 @@ class Mode(Message, frozen=True):
     mode: int = 0
 
 
+class Warned(Message, frozen=True):
+    """A sentence for the person in front of the program, who reads its stderr."""
+
+    LAYOUT = "mw_warning"
+    TYPES = (Type.WARNING,)
+    TEXT_BYTES = 240
+
+    type: int = Type.WARNING
+    serial: int = 0
+    text: str = ""
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Hello,
     Welcome,
@@ -378,6 +390,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Shared,
     Unknown,
     Mode,
+    Warned,
     SharedMemory,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
