@@ -43,7 +43,7 @@ class ContainerShares:
             own = None  # the id of a program's workload: eight random digits, and this time ours
         if own is not None:
             self._must_own(own, peer)
-        self.sharing.check(asked.share, own)
+        self.sharing.check(asked.share, own.record.uid if own else peer.uid, own)
         if own is not None:
             record = msgspec.structs.replace(own.record, share=asked.share, spec=asked.spec)
             self.workloads.rewrite(own, record)

@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 
 from moiety.agent import doors, kept, metrics, processes, requests
+from moiety.agent.configured import Read, later
 from moiety.agent.container_shares import ContainerShares
 from moiety.agent.directory import Directory
+from moiety.agent.entitlements import Warden
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
 from moiety.agent.options import Options
@@ -57,6 +59,10 @@ class Control:
     stop: Callable[[str], None]
     began_s: float
     scrapes: Scrapes | None = None
+    warden: Warden | None = None
+    """who sees that users have what they may"""
+    read: Read | None = None
+    """what the agent goes by, as it is written now"""
     changed: kept.Kept = field(default_factory=kept.Kept)
     """what was changed since the first agent here started"""
     server: asyncio.Server | None = None
@@ -64,7 +70,7 @@ class Control:
     @property
     def sharing(self) -> Sharing:
         """What may be promised here."""
-        return Sharing(self.node, self.workloads)
+        return Sharing(self.node, self.workloads, self.warden)
 
     @property
     def contained(self) -> ContainerShares:
@@ -163,6 +169,9 @@ class Control:
             case requests.Watch():
                 _must_be_admin(peer, "see who uses GPUs without moiety")
                 return watched(self.node, request)
+            case requests.Reload():
+                _must_be_admin(peer, "have the configuration read again")
+                return self.reload()
             case requests.Stop():
                 _must_be_admin(peer, "end this agent")
                 if self.node.clients and not request.force:
@@ -189,7 +198,7 @@ class Control:
 
     def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
         self._must_share_out(request.capacity_bytes)
-        self.sharing.check(request.share)
+        self.sharing.check(request.share, peer.uid)
         if request.gang:
             self.workloads.check_gang(request.gang, peer.uid)
         workload = self.workloads.create(
@@ -232,6 +241,38 @@ class Control:
 
     def _rows_for(self, peer: processes.Peer) -> list[requests.ProcessRow]:
         return rows_for(process_rows(self.node), peer.uid, self._seen_by(peer))
+
+    def reload(self) -> requests.Reloaded:
+        """Go by what is written now; raises ConfigError, and all stays as it was."""
+        if self.read is None:
+            return requests.Reloaded()
+        before = self.options
+        try:
+            after, entitlements = self.read()
+            found = self.changed.over(after.settings_over(self.node.settings))
+        except (MoietyError, ValueError) as error:
+            self.node.log.error("configuration refused", problem=str(error))
+            self.node.journal.note("ReloadRefused", f"{error}; what was read before still counts")
+            if isinstance(error, MoietyError):
+                raise
+            raise BadArgument(problem=str(error)) from None
+        waits = later(before, after)
+        self.options = dataclasses.replace(
+            before,
+            settings=after.settings,
+            filed=after.filed,
+            watch=after.watch,
+            visible=after.visible,
+        )
+        self.node.set_settings(found)
+        if self.node.watching and after.watch != before.watch:
+            self.node.watching.change(after.watch)
+        if self.warden:
+            self.warden.replace(entitlements)
+        self.node.log.info("configuration", later=waits)
+        told = f"for the next agent only: {', '.join(waits)}" if waits else ""
+        self.node.journal.note("Reloaded", told)
+        return requests.Reloaded(later=waits)
 
     async def _events(self, asked: requests.Events, peer: processes.Peer) -> requests.Happened:
         journal = self.node.journal

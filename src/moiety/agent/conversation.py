@@ -149,7 +149,9 @@ class Conversation:
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
         name = client.anonymous if node.shared else str(client)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, name)
+        joined = ev.Joined(
+            client.number, holding, epoch, pinned, resumed, self._share, name, self._owner
+        )
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:

@@ -37,6 +37,8 @@ REASONS: Final = {
     "AgentStarted": (NORMAL, "an agent serves this node"),
     "AgentStopped": (NORMAL, "it ended in order; without this line it was killed"),
     "SettingsChanged": (NORMAL, "`moiety set --agent` changed how it decides"),
+    "Reloaded": (NORMAL, "the configuration was read again, and counts as it is written now"),
+    "ReloadRefused": (WARNING, "the configuration is wrong; what was read before still counts"),
     "ShareChanged": (NORMAL, "`moiety set` changed what a program is promised"),
     "Joined": (NORMAL, "a process shares the GPUs from now on"),
     "Left": (NORMAL, "it does not any more, and why"),

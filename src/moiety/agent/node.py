@@ -116,6 +116,7 @@ class Node:
         self.notices = Notices(self)
         """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
+        self._owner_limits: dict[int, tuple[int, str]] = {}
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -177,6 +178,12 @@ class Node:
             client.part = part
             self.feed(ev.ShareSet(client.number, part))
             hands.tell_limits(self, client)
+
+    def limit_owners(self, limits: dict[int, tuple[int, str]]) -> None:
+        """What users may allocate on a GPU with all their programs, and the rule in words."""
+        if limits != self._owner_limits:
+            self._owner_limits = limits
+            self.feed(ev.OwnersSet(limits))
 
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""

@@ -130,6 +130,10 @@ class Watch(Request, frozen=True, tag="watch"):
     """what would be done if all that is seen now went on"""
 
 
+class Reload(Request, frozen=True, tag="reload"):
+    """Read the configuration again; answered by Reloaded."""
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
@@ -162,6 +166,13 @@ class Here(Answer, frozen=True, tag="here"):
 
 class Done(Answer, frozen=True, tag="done"):
     """Nothing more to say."""
+
+
+class Reloaded(Answer, frozen=True, tag="reloaded"):
+    """The configuration counts as it is written now, except for `later`."""
+
+    later: list[str] = []
+    """keys of settings that count for the next agent"""
 
 
 class Created(Answer, frozen=True, tag="created"):
@@ -493,6 +504,7 @@ AnyRequest = (
     | Timeline
     | Events
     | Watch
+    | Reload
     | Stop
 )
 AnyAnswer = (
@@ -508,6 +520,7 @@ AnyAnswer = (
     | Recorded
     | Happened
     | Watched
+    | Reloaded
 )
 
 encode = msgspec.json.encode

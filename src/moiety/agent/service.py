@@ -9,19 +9,22 @@ import gc
 import os
 import signal
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from moiety.agent import kept, requests, workloads
 from moiety.agent.arena import Arena, Extent
+from moiety.agent.configured import Read, configured
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
+from moiety.agent.entitlements import Entitlements, Warden
 from moiety.agent.host import available_bytes
 from moiety.agent.journal import Journal
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
 from moiety.agent.notify import Manager
-from moiety.agent.options import ARENA_MOST, Options, parse
+from moiety.agent.options import ARENA_MOST, Options
 from moiety.agent.ownership import own
 from moiety.agent.watching import Watching
 from moiety.arbiter.settings import Settings
@@ -45,11 +48,22 @@ GC_THRESHOLDS = (50_000, 20, 50)
 class Service:
     """One agent, from its locks to its last packet."""
 
-    def __init__(self, directory: Directory, options: Options) -> None:
-        """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory."""
+    def __init__(
+        self,
+        directory: Directory,
+        options: Options,
+        entitlements: Entitlements,
+        read: Read,
+    ) -> None:
+        """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory.
+
+        `read` reads again what the other two were made of.
+        """
         prepare(directory)
         self._directory = directory
         self._options = options
+        self._entitlements = entitlements
+        self._read = read
         self._log: Any = None
         self._locks: list[FileLock] = [_lock_directory(directory)]
         self._devices: Devices | None = None
@@ -94,6 +108,7 @@ class Service:
             linger_s=self._options.linger_s,
             on_empty=self._watch_idleness,
         )
+        warden = Warden(node, known, self._entitlements)
         for record in records:
             known.adopt(record)
         control = Control(
@@ -105,7 +120,11 @@ class Service:
             stop=self._stop,
             began_s=loop.time(),
             changed=changed,
+            warden=warden,
+            read=self._read,
         )
+        self._control = control
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         with must_be_usable(self._directory):
             await control.open()
         self._watch_idleness()
@@ -146,6 +165,13 @@ class Service:
         self._locks.clear()
         if self._devices:
             self._devices.close()
+
+    def _reload(self) -> None:
+        """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
+        self._manager.reloading()
+        with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
+            self._control.reload()
+        self._manager.ready(self._status())
 
     def _status(self) -> str:
         """The agent in a few words, for the service manager."""
@@ -236,23 +262,24 @@ def tell_ready(fd: int | None, answer: requests.Answer) -> None:
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     """Run an agent in this process; returns its exit code."""
     try:
-        options = parse(arguments)
+        options, entitlements = configured(arguments)
     except (ValueError, ConfigError) as error:
         refusal = error if isinstance(error, ConfigError) else BadArgument(problem=str(error))
         if len(arguments) > 1 and arguments[0] == "--ready-fd":
             tell_ready(int(arguments[1]), failed(refusal))
         raise refusal from None
-    return serve(options, foreground=foreground)
+    again = partial(configured, tuple(arguments))
+    return serve(options, entitlements, again, foreground=foreground)
 
 
-def serve(options: Options, *, foreground: bool) -> int:
+def serve(options: Options, entitlements: Entitlements, read: Read, *, foreground: bool) -> int:
     """Run an agent in this process; raises MoietyError if it cannot start."""
     service: Service | None = None
     try:
         # Whatever is written is for this user alone, also where others may go through the folder.
         os.umask(0o077)
         directory = find("system" if options.system else "own")
-        service = Service(directory, options)
+        service = Service(directory, options, entitlements, read)
         try:
             devices = Nvml()
         except NvmlUnavailable as error:

@@ -11,6 +11,7 @@ import msgspec
 
 from moiety.agent import requests
 from moiety.agent.client import Client
+from moiety.agent.entitlements import Warden
 from moiety.agent.node import Node
 from moiety.agent.users import name_of
 from moiety.agent.workloads import Workload, Workloads
@@ -34,13 +35,17 @@ class Sharing:
 
     node: Node
     workloads: Workloads
+    warden: Warden | None = None
 
-    def check(self, share: Share, own: Workload | None = None) -> None:
+    def check(self, share: Share, uid: int, own: Workload | None = None) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
-        `own` is the workload that has it instead of its present one. Without a process on a GPU
+        UserLimit if this user may not have it. `own` is the workload that has it instead of its
+        present one. Without a process on a GPU
         yet, it is enough that some GPU here could take it.
         """
+        if self.warden:
+            self.warden.check(uid, share, own)
         possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
         limit = share.memory_limit_bytes
         if limit is not None and limit > possible:
@@ -82,7 +87,7 @@ class Sharing:
             if (value := getattr(request, field.name)) is not msgspec.UNSET
         }
         share = dataclasses.replace(workload.record.share, **changes)
-        self.check(share, workload)
+        self.check(share, owner, workload)
         self.workloads.promise(workload, share)
         self.node.log.info("share", workload=workload.record.id, share=str(share))
         self.node.journal.note("ShareChanged", _told(changes), client)

@@ -16,8 +16,8 @@ OF_NODE: Final = frozenset(
         "AgentStarted",
         "AgentStopped",
         "SettingsChanged",
-        "UsersRead",
-        "UsersRefused",
+        "Reloaded",
+        "ReloadRefused",
         "GpuUnreadable",
     }
 )

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -101,6 +102,10 @@ class Workloads:
         self._linger_s = linger_s
         self._on_empty = on_empty
         self.by_id: dict[str, Workload] = {}
+        self.effective: Callable[[Workload], Share] = _as_promised
+        """what of its promise a workload has, beside the others of its user"""
+        self.on_owner: Callable[[int], None] = _nobody_cares
+        """a user's workloads are not what they were"""
         node.on_changed.append(self._changed)
         node.on_left.append(self._left)
 
@@ -157,7 +162,8 @@ class Workloads:
         """Change what is written down of a workload."""
         workload.record = record
         write_whole(workload.folder / "workload.json", msgspec.json.encode(record))
-        self._divide(workload)
+        self.divide(workload)
+        self.on_owner(record.uid)
 
     def remove(self, workload: Workload) -> None:
         """Forget one that stays; its processes lose their agent."""
@@ -186,11 +192,12 @@ class Workloads:
         """Change what a workload is promised, also for agents that follow this one."""
         self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
 
-    def _divide(self, workload: Workload) -> None:
+    def divide(self, workload: Workload) -> None:
         """Let every process of a workload have its part."""
+        share = self.effective(workload)
         for number in list(workload.clients):
             if client := self._node.clients.get(number):
-                client.share = workload.record.share
+                client.share = share
                 self._node.promise(client)
                 hands.set_mode(client, client.share.mode)
 
@@ -252,7 +259,7 @@ class Workloads:
                 sock,
                 peer=peer,
                 workload=workload.record.id,
-                share=workload.record.share,
+                share=self.effective(workload),
                 name=workload.record.name,
                 gang=workload.record.gang,
                 owner=workload.record.uid,
@@ -268,7 +275,8 @@ class Workloads:
             write_whole(workload.folder / "clients" / str(client.pid), line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
             self._node.log.warning("client not written down", client=str(client), error=str(error))
-        self._divide(workload)
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
@@ -279,7 +287,8 @@ class Workloads:
             (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
         except OSError as error:
             self._node.log.warning("client not struck off", client=str(client), error=str(error))
-        self._divide(workload)
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
         self._linger(workload)
 
     def _root_ended(self, workload: Workload) -> None:
@@ -310,6 +319,14 @@ class Workloads:
             self._loop.remove_reader(workload.root_pidfd)
             os.close(workload.root_pidfd)
             workload.root_pidfd = -1
+
+
+def _as_promised(workload: Workload) -> Share:
+    return workload.record.share
+
+
+def _nobody_cares(uid: int) -> None:
+    del uid
 
 
 def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:

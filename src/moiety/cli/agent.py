@@ -120,6 +120,17 @@ def stop(force: bool, system: bool) -> None:
 
 @agent.command()
 @system_option
+def reload(system: bool) -> None:
+    """Have the agent read its configuration again, while all runs on."""
+    with call(find("system" if system else None)) as running:
+        done = running.ask(requests.Reload(), requests.Reloaded)
+    click.echo(f"agent {running.agent.pid} goes by what is written now")
+    if done.later:
+        click.echo(f"for the next agent only: {', '.join(done.later)}", err=True)
+
+
+@agent.command()
+@system_option
 @output_option
 def status(output: str, system: bool) -> None:
     """Tell whether an agent runs; exit code 3 if not."""

@@ -373,6 +373,21 @@ _RUN: Final = (
 )
 """in the order of `moiety run --help`"""
 
+
+def _limits(section: str) -> tuple[Setting, ...]:
+    """What may be said of a user, of each user of a group, or of all others."""
+    rows: tuple[tuple[str, str, Callable[[str], Any], str, str], ...] = (
+        ("gpu", "gpu", parse_fraction, "PART", "of each GPU's time, for all programs together"),
+        ("memory", "memory_bytes", values.parse_some_bytes, "SIZE", "of each GPU, likewise"),
+        ("priority", "priority", parse_priority, "CLASS", "the highest: low, normal or high"),
+        ("latency", "latency", values.parse_switch, "BOOL", "whether it may be --latency"),
+        ("workloads", "workloads", values.parse_count, "N", "so many at one time; 0: none"),
+    )
+    return tuple(Setting(section, *row, unset="no limit") for row in rows)
+
+
+_LIMITS: Final = (*_limits("defaults"), *_limits("users.*"), *_limits("groups.*"))
+
 _CLI: Final = (
     Setting(
         "cli",
@@ -412,7 +427,14 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_DEBUG", "1: errors with where they come from", "sentences"),
 )
 
-SETTINGS: Final[tuple[Setting, ...]] = (*_AGENT, *_WATCH, *_RUN, *_CLI, *_ENVIRONMENT)
+SETTINGS: Final[tuple[Setting, ...]] = (
+    *_AGENT,
+    *_WATCH,
+    *_LIMITS,
+    *_RUN,
+    *_CLI,
+    *_ENVIRONMENT,
+)
 
 
 def of_section(section: str) -> tuple[Setting, ...]:

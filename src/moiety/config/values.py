@@ -173,6 +173,13 @@ def parse_group(text: str) -> int:
         raise ValueError(f"there is no group {text!r}") from None
 
 
+def parse_count(text: str) -> int:
+    """A whole number, not negative."""
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no number of things")
+    return int(text)
+
+
 def parse_switch(text: str) -> bool:
     """Whether something is on."""
     word = text.strip().lower()
