@@ -16,8 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shim/nvml.h"
 #include "shim/disable.h"
+#include "shim/nvml.h"
 #include "shim/real.h"
 #include "wire/wire.h"
 
