@@ -83,6 +83,8 @@ enum mw_type {
     MW_RECALL = 43,    /* < give the allowance on a GPU back: answered by MW_RETURNED */
     MW_TAKEN = 44,     /* > bytes of the allowance were allocated */
     MW_RETURNED = 45,  /* > the allowance is over, asked for or not, and had so much left */
+    MW_WARNING = 52,   /* < a sentence for the person in front of the program */
+    MW_SAY = 55,       /* < a line for whoever sits before the program */
 };
 
 /* mw_welcome.flags */
@@ -92,6 +94,7 @@ enum mw_type {
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
 #define MW_HELLO_HOLDING 2u /* and holds a lease now: the word must be open in the new page */
 #define MW_HELLO_PINNED 4u  /* and is pinned */
+#define MW_HELLO_TALKS 8u   /* somebody sits before it, who wants to know why it stands still */
 
 /* mw_alloc.flags */
 #define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
@@ -271,6 +274,12 @@ struct mw_pinned {
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
 };
 
+/* Only to clients that said MW_HELLO_TALKS. */
+struct mw_say {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
+};
+
 /* Of one name at most as often as its count doubles, and of MW_UNKNOWN_MAX names. */
 struct mw_unknown {
     struct mw_header header;
@@ -288,6 +297,11 @@ struct mw_shared {
     struct mw_header header;
     uint32_t flags;
     uint32_t reserved;
+};
+
+struct mw_warning {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
 };
 
 /* Memory that one client exports and others open, as legacy CUDA IPC does. It comes in pieces of the

@@ -71,6 +71,8 @@ class Type(IntEnum):
     RECALL = 43
     TAKEN = 44
     RETURNED = 45
+    WARNING = 52
+    SAY = 55
 
 
 class WelcomeFlag(IntFlag):
@@ -85,6 +87,7 @@ class HelloFlag(IntFlag):
     RESUMED = 1
     HOLDING = 2
     PINNED = 4
+    TALKS = 8
 
 
 class AllocFlag(IntFlag):
@@ -164,6 +167,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
+    "mw_say": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
         HEADER,
         ("uuid", f"{UUID_BYTES}s"),
@@ -219,6 +223,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
     "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
+    "mw_warning": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_share": (
         HEADER,
         ("token", f"{TOKEN_BYTES}s"),

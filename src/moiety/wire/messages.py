@@ -249,6 +249,18 @@ class Looked(Message, frozen=True):
     used_bytes: int = 0
 
 
+class Say(Message, frozen=True):
+    """A line for whoever sits before a program."""
+
+    LAYOUT = "mw_say"
+    TYPES = (Type.SAY,)
+    TEXT_BYTES = 240
+
+    type: int = Type.SAY
+    serial: int = 0
+    text: str = ""
+
+
 class Drained(Message, frozen=True):
     """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
 
@@ -360,6 +372,18 @@ class Mode(Message, frozen=True):
     mode: int = 0
 
 
+class Warned(Message, frozen=True):
+    """A sentence for the person in front of the program, who reads its stderr."""
+
+    LAYOUT = "mw_warning"
+    TYPES = (Type.WARNING,)
+    TEXT_BYTES = 240
+
+    type: int = Type.WARNING
+    serial: int = 0
+    text: str = ""
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Hello,
     Welcome,
@@ -373,6 +397,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Evicted,
     LeaseNote,
     Looked,
+    Say,
     Drained,
     Watch,
     Pace,
@@ -381,6 +406,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Shared,
     Unknown,
     Mode,
+    Warned,
     SharedMemory,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
