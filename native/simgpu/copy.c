@@ -37,7 +37,7 @@ static uint64_t extent(const struct sg_copy *copy, uint64_t pitch, uint64_t slic
     return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width;
 }
 
-/* The GPUs that a copy uses each side from: that of its stream, or of the contexts that the program named. */
+/* The GPU that each side is used from: the stream's, or that of a context that the program named. */
 struct users {
     unsigned dst, src;
 };
@@ -122,8 +122,7 @@ static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_si
             memcpy(copy.staged, (const void *)(uintptr_t)copy.src, copy.width);
             copy.src = (uint64_t)(uintptr_t)copy.staged;
         } else {
-            wait =
-                1; /* the host's pages may change after the call, so it lasts until they were read or written */
+            wait = 1; /* the host's pages may change after the call: it lasts as long as the copy */
         }
     }
     op->copy = copy;
