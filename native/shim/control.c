@@ -16,12 +16,14 @@
 #include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
+#include "shim/disable.h"
 #include "shim/exports.h"
 #include "shim/gate.h"
 #include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/notice.h"
 #include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -270,6 +272,9 @@ static void carry_out(const union link_message *message)
     case MW_IMPORT:
         imports_pieces(&message->share);
         break;
+    case MW_SAY:
+        notice_line(message->say.text, sizeof(message->say.text));
+        break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
     case MW_REFUSED:
@@ -411,6 +416,10 @@ CUresult control_begin(void)
     const char *missing = "pthread_create";
     const char *path = getenv("MOIETY_SOCKET");
     if (active || gate_is_alone()) {
+        return CUDA_SUCCESS;
+    }
+    if (shim_is_disabled()) {
+        gate_leave_alone();
         return CUDA_SUCCESS;
     }
     if (!path || !*path) {

@@ -30,6 +30,7 @@ union link_message {
     struct mw_share share;
     struct mw_unknown unknown;
     struct mw_warning warning;
+    struct mw_say say;
     unsigned char bytes[512];
 };
 

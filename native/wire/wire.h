@@ -80,6 +80,7 @@ enum mw_type {
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
     MW_LOOKED = 41,  /* < answer to MW_LOOKUP from whoever said no hello, and the last word */
     MW_WARNING = 52, /* < a sentence for the person in front of the program */
+    MW_SAY = 55,     /* < a line for whoever sits before the program */
 };
 
 /* mw_welcome.flags */
@@ -89,6 +90,7 @@ enum mw_type {
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
 #define MW_HELLO_HOLDING 2u /* and holds a lease now: the word must be open in the new page */
 #define MW_HELLO_PINNED 4u  /* and is pinned */
+#define MW_HELLO_TALKS 8u   /* somebody sits before it, who wants to know why it stands still */
 
 /* mw_alloc.flags */
 #define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
@@ -250,6 +252,12 @@ struct mw_arena {
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+/* Only to clients that said MW_HELLO_TALKS. */
+struct mw_say {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
 };
 
 /* Of one name at most as often as its count doubles, and of MW_UNKNOWN_MAX names. */

@@ -60,9 +60,9 @@ static unsigned users_of(unsigned gpu, struct user users[SG_PROCESSES_MAX])
         const struct sg_process *process = &sg_state->process[i];
         uint64_t bytes =
             process->pid && process->role == SG_DRIVER ? sg_process_bytes(process, gpu) : 0;
-        if (bytes) {
-            users[count++] =
-                (struct user){process->pid, bytes, sg_process_utilisation(gpu, process)};
+        uint32_t pid = bytes ? sg_process_pid(process) : 0;
+        if (pid) {
+            users[count++] = (struct user){pid, bytes, sg_process_utilisation(gpu, process)};
         }
     }
     sg_unlock();

@@ -57,7 +57,7 @@ struct sg_profile {
     /* How an administrator set the card up. */
     uint32_t compute_mode; /* as NVML and the driver count: 0 is the default */
     uint32_t mig, mps, no_persistence;
-    uint32_t reserved[2]; /* no padding: profiles are compared as bytes */
+    uint32_t reserved[1]; /* no padding: profiles are compared as bytes */
 };
 
 struct sg_machine {

@@ -66,10 +66,15 @@ class Conversation:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
+        owner: int | None = None,
     ) -> None:
-        """Listen to `peer`, who came in through the socket of `workload`."""
+        """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
+
+        Whatever user a process is in its container, it counts as one of whose share it uses.
+        """
         self._node = node
         self._peer = peer
+        self._owner = peer.uid if owner is None else owner
         self._workload = workload
         self._share = share
         self._name = name
@@ -121,7 +126,7 @@ class Conversation:
             started=started,
             pidfd=self._pidfd,
             program=self._name or hello.program or processes.name_of(self._peer.pid),
-            uid=self._peer.uid,
+            uid=self._owner,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),
             share=self._share,
@@ -129,6 +134,7 @@ class Conversation:
             mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
+            talks=bool(hello.flags & HelloFlag.TALKS),
         )
         self._client = client
         self._pidfd = -1
@@ -142,7 +148,10 @@ class Conversation:
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
+        name = client.anonymous if node.shared else str(client)
+        joined = ev.Joined(
+            client.number, holding, epoch, pinned, resumed, self._share, name, self._owner
+        )
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:
@@ -219,6 +228,8 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     _may_ask(client, message.serial)
     client.attaching[message.serial] = gpu
     client.gpus.add(gpu)
+    if client.talks:
+        node.notices.may_wait()
     node.gpus_changed(client)
     node.feed(
         ev.Attached(
@@ -256,6 +267,8 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
+    if client.talks:
+        node.notices.may_wait()
     node.feed(
         ev.Asked(
             client.number,
@@ -312,6 +325,8 @@ def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
+    if client.talks:
+        node.notices.may_wait()
 
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:

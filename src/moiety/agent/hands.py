@@ -52,6 +52,8 @@ def _room(node: Node, client: Client, wanted: do.Room) -> None:
     paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
     if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
         node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
+        if client.talks:
+            node.notices.restoring(client, wanted.gpu, wanted.bytes - paged)
     node.sample(client, wanted.gpu)
     client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
 

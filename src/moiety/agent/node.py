@@ -14,19 +14,23 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
+from moiety.agent.notices import Notices
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GRANULE_BYTES, Budget
 from moiety.devices.seam import Device, Devices, Usage
+
+if TYPE_CHECKING:
+    from moiety.agent.watching import Watching
 
 RECONNECT_S = 2.0
 """how long a living process may be without a connection before it counts as gone"""
@@ -83,8 +87,13 @@ class Node:
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
         journal: Journal | None = None,
+        shared: bool = False,
     ) -> None:
-        """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        """`expected` are (pid, GPUs) of the processes that outlived the last agent.
+
+        `shared`: its programs are of several users, who must not hear each other's names.
+        """
+        self.shared = shared
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -98,11 +107,16 @@ class Node:
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.watching: Watching | None = None
+        """who looks for what goes past us, where somebody does"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
+        self.notices = Notices(self)
+        """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
+        self._owner_limits: dict[int, tuple[int, str]] = {}
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -165,6 +179,12 @@ class Node:
             self.feed(ev.ShareSet(client.number, part))
             hands.tell_limits(self, client)
 
+    def limit_owners(self, limits: dict[int, tuple[int, str]]) -> None:
+        """What users may allocate on a GPU with all their programs, and the rule in words."""
+        if limits != self._owner_limits:
+            self._owner_limits = limits
+            self.feed(ev.OwnersSet(limits))
+
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""
         self.settings = settings
@@ -184,6 +204,7 @@ class Node:
                 self.leave(other, "it reconnected")
         self.clients[client.number] = client
         self.timeline.name(client.number, client.pid, client.program, client.workload)
+        self.timeline.owners[client.number] = client.uid
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))
@@ -221,6 +242,7 @@ class Node:
             call(client)
         self.feed(ev.Left(client.number))
         self.exports.left(client)
+        self.notices.left(client)
         self.timeline.forget(client.number)
         self.came_back(client.pid, None)
 
@@ -306,6 +328,14 @@ class Node:
             if more > residue and before.get(number, (0, 0))[0] == resident:
                 self.feed(ev.Measured(number, gpu, more))
 
+    def beside(self, ask: Callable[[], None]) -> None:
+        """Run this in the thread that talks to NVML, one after the other."""
+        self._nvml.submit(ask)
+
+    def outlived(self, pid: int) -> bool:
+        """Whether a process was here before this agent, and has not come back to it yet."""
+        return not self.settled and pid in self._expected
+
     def _look(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""
 
@@ -329,6 +359,7 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        self.notices.stop()
         if self.arena:
             self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)

@@ -105,6 +105,10 @@ class Arbiter:
         """A picture of every GPU, for `status`."""
         return [view_gpu(self._ledger, gpu) for gpu in self._ledger.specs]
 
+    def queue(self) -> list[int]:
+        """Tenants that wait for a turn, who came first before who came later."""
+        return list(self._ledger.queue)
+
     def refuse_share(
         self, gpu: int, share: Share, beside: Promised = NOTHING, own: Iterable[int] = ()
     ) -> tuple[str, Share] | None:
@@ -151,6 +155,7 @@ class Arbiter:
             pinned=event.pinned,
             since_s=self._now_s,
             joined_s=self._now_s,
+            owner=event.owner,
         )
         if event.holding:
             tenant.state = State.HOLDING
@@ -454,6 +459,9 @@ class Arbiter:
         if tenant.state is State.HOLDING:
             tenant.turn_ends_s = tenant.since_s + self._turns.turn_s(tenant)
 
+    def _owners_set(self, event: ev.OwnersSet) -> None:
+        self._ledger.owner_limits = event.limits
+
     def _settings_set(self, event: ev.SettingsSet) -> None:
         self._settings = replace(event.settings, arena_bytes=self._ledger.arena_bytes)
         self._turns.settings = self._settings
@@ -502,6 +510,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Looked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,
+    ev.OwnersSet: Arbiter._owners_set,
     ev.ArenaSet: Arbiter._arena_set,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,

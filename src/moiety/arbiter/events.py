@@ -6,6 +6,7 @@ Bytes are bytes of GPU memory; times are seconds on the caller's clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from moiety.arbiter.settings import Settings
@@ -28,6 +29,8 @@ class Joined:
     share: Share = NOTHING_ASKED
     name: str = ""
     """how people know it; for sentences"""
+    owner: int = -1
+    """the user whose it is"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,16 @@ class ShareSet:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnersSet:
+    """What all processes of a user may allocate together on one GPU; instead of what held before.
+
+    By user: how much, and the rule in words.
+    """
+
+    limits: Mapping[int, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsSet:
     """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
 
@@ -300,6 +313,7 @@ Event = (
     | Looked
     | ShareSet
     | SettingsSet
+    | OwnersSet
     | ArenaSet
     | Tick
     | Settled

@@ -161,6 +161,8 @@ class Tenant:
     """its limit is used up"""
     window_ends_s: float = 0.0
     """no pause begins before that: what was moved in is used first"""
+    owner: int = -1
+    """the user whose it is"""
 
     @property
     def label(self) -> str:

@@ -130,6 +130,6 @@ def as_json(value: Value) -> dict[str, Any]:
 
 def _agent_arguments() -> tuple[dict[str, str], int | None]:
     try:
-        return typed(arguments_from_environment())
+        return typed(arguments_from_environment())[:2]
     except ValueError as error:
         raise errors.BadArgument(f"{ARGUMENTS}: {error}") from None

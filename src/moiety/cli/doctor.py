@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from moiety.cli.findings import CHECKS, Finding
+from moiety.cli.finding import Finding
+from moiety.cli.findings import CHECKS
 from moiety.cli.show import colour_wanted, emit_json, output_option
 
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}

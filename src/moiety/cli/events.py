@@ -80,7 +80,7 @@ def events(
 def _all(directory: Directory) -> Iterator[requests.Event]:
     try:
         with call(directory) as agent:
-            yield from _pages(agent, 0, 0.0)
+            yield from Pages(agent, 0).read(0.0)
     except errors.NoAgent:
         yield from read(directory.events)
 
@@ -90,23 +90,31 @@ def _follow(directory: Directory) -> Iterator[requests.Event]:
     after = 0
     while True:
         with call(directory) as agent:  # raises NoAgent if none is coming back
+            pages = Pages(agent, after)
             try:
                 while True:
-                    for event in _pages(agent, after, WAIT_S):
-                        after = event.number
-                        yield event
+                    yield from pages.read(WAIT_S)
             except errors.AgentSilent:
+                after = pages.after
                 continue  # it ended; another one may be on its way
 
 
-def _pages(agent: Call, after: int, wait_s: float) -> Iterator[requests.Event]:
-    more = True
-    while more:
-        asked = requests.Events(after=after, wait_s=wait_s)
-        page = agent.ask(asked, requests.Happened)
-        yield from page.events
-        more = page.more
-        after = page.events[-1].number if page.events else after
+class Pages:
+    """The events after the one with a number, page by page; not all of them may be for us."""
+
+    def __init__(self, agent: Call, after: int) -> None:
+        self._agent = agent
+        self.after = after
+
+    def read(self, wait_s: float) -> Iterator[requests.Event]:
+        """Up to the last page that there is now; waits so long for a first event."""
+        more = True
+        while more:
+            asked = requests.Events(after=self.after, wait_s=wait_s)
+            page = self._agent.ask(asked, requests.Happened)
+            yield from page.events
+            self.after = max(self.after, page.read_to)
+            more = page.more
 
 
 def _as_json(event: requests.Event) -> str:

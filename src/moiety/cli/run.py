@@ -28,6 +28,12 @@ from moiety.model.share import Share
 @click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
+@click.option(
+    "--agent",
+    "agent_of",
+    type=click.Choice(["auto", "own", "system"]),
+    help="Through the agent of all users, or one of your own.",
+)
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -36,6 +42,7 @@ def run(
     gang_size: int | None,
     capacity: int | None,
     name: str | None,
+    agent_of: str | None,
     no_check: bool,
     program: str,
     arguments: tuple[str, ...],
@@ -46,7 +53,7 @@ def run(
     It takes over this process: signals and the exit code are the program's own.
     """
     told = settled("run", given)
-    quiet = told.pop("quiet")
+    quiet = told["quiet"]
     share = Share(
         told["gpu"],
         told["gpu_limit"],
@@ -73,7 +80,8 @@ def run(
     agent_arguments = arguments_from_environment()
     if capacity is not None:
         agent_arguments += ["--capacity", str(capacity)]  # the last one counts
-    with call_or_start(find_directory(), agent_arguments) as call:
+    directory = find_directory(agent_of)
+    with call_or_start(directory, agent_arguments) as call:
         created = call.ask(
             requests.CreateWorkload(
                 program=Path(program).name,
@@ -86,7 +94,13 @@ def run(
             ),
             requests.Created,
         )
-    become(path, argv, shared(environment, shim, driver, created.socket))
+    if directory.shared and not quiet:
+        click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
+    environment = shared(environment, shim, driver, created.socket)
+    say = "never" if quiet else told["say"]
+    if say != "auto":
+        environment["MOIETY_SAY"] = say
+    become(path, argv, environment)
 
 
 def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:

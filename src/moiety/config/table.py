@@ -14,6 +14,7 @@ from typing import Any, Final
 from moiety.config import values
 from moiety.model.share import parse_mode, parse_priority
 from moiety.model.units import parse_bytes, parse_duration, parse_fraction
+from moiety.watch.policy import USUAL, parse_exemptions, parse_ladder
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,13 @@ def _arbiter(
     return _agent(key, field, parse, metavar, text, default=default, of_arbiter=True)
 
 
+def _watch(
+    key: str, field: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any
+) -> Setting:
+    named = {"variable": "MOIETY_WATCH_" + key.upper().replace("-", "_"), "flag": f"--watch-{key}"}
+    return Setting("watch", key, field, parse, metavar, text, **(named | more))
+
+
 def _run(
     key: str, field: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any
 ) -> Setting:
@@ -127,6 +135,30 @@ _AGENT: Final = (
         unset="nowhere",
     ),
     _agent(
+        "socket-mode",
+        "socket_mode",
+        values.parse_socket_mode,
+        "MODE",
+        "system agent: who may come, 0600, 0660 or 0666",
+        default="0666",
+    ),
+    _agent(
+        "socket-group",
+        "socket_group",
+        values.parse_group,
+        "GROUP",
+        "system agent: its socket's group",
+        unset="the agent's own",
+    ),
+    _agent(
+        "visible",
+        "visible",
+        values.parse_visible,
+        "WHAT",
+        "system agent: what users see of each other: nothing, sizes, all",
+        default="sizes",
+    ),
+    _agent(
         "log-format",
         "log_format",
         values.parse_log_format,
@@ -149,6 +181,14 @@ _AGENT: Final = (
         "TIME",
         "forget an ended workload after so long",
         default="5s",
+    ),
+    _agent(
+        "say-after",
+        "say_after_s",
+        parse_duration,
+        "TIME",
+        "tell a program's terminal why it waits; 0: never",
+        default="3s",
     ),
     _arbiter("turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", "100ms"),
     _arbiter(
@@ -177,6 +217,82 @@ _AGENT: Final = (
     ),
 )
 """in the order of `moiety agent start --help`"""
+
+_WATCH: Final = (
+    _watch(
+        "every",
+        "every_s",
+        parse_duration,
+        "TIME",
+        "look who uses the GPUs so often; 0: never",
+        default="5s",
+    ),
+    _watch(
+        "unregistered",
+        "unregistered",
+        parse_ladder,
+        "STEPS",
+        "who uses a GPU without moiety: warn,event,60s,kill, say, or off",
+        default="warn,event",
+    ),
+    _watch(
+        "limit",
+        "limit",
+        parse_ladder,
+        "STEPS",
+        "who has more memory than it may",
+        default="warn,event",
+    ),
+    _watch(
+        "lease",
+        "lease",
+        parse_ladder,
+        "STEPS",
+        "whose work runs without a lease",
+        default="warn,event",
+    ),
+    _watch(
+        "exempt",
+        "exempt",
+        parse_exemptions,
+        "LIST",
+        "let these off: user:NAME, command:NAME, container:ID, pod:UID, gpu:N; * matches",
+        default=USUAL,
+    ),
+    _watch(
+        "dry-run",
+        "dry_run",
+        values.parse_switch,
+        "BOOL",
+        "only say what would be done",
+        default="false",
+    ),
+    _watch(
+        "slack",
+        "slack_bytes",
+        parse_bytes,
+        "SIZE",
+        "let a program have so much more than its limit and its context",
+        unset="what two contexts take",
+    ),
+    _watch(
+        "idle",
+        "idle_s",
+        parse_duration,
+        "TIME",
+        "name who has done nothing so long; 0: nobody",
+        default="10min",
+    ),
+    _watch(
+        "slow",
+        "slow_s",
+        parse_duration,
+        "TIME",
+        "name who cost others so much waiting in a minute; 0: nobody",
+        default="5s",
+    ),
+)
+"""after those of [agent] in `moiety agent start --help`"""
 
 _RUN: Final = (
     _run(
@@ -237,6 +353,15 @@ _RUN: Final = (
         unset="as the agent makes them",
     ),
     _run(
+        "say",
+        "say",
+        values.parse_when,
+        "WHEN",
+        "Say on stderr why it waits: auto (a terminal), always, never.",
+        default="auto",
+        variable="MOIETY_SAY",
+    ),
+    _run(
         "quiet",
         "quiet",
         values.parse_switch,
@@ -248,12 +373,27 @@ _RUN: Final = (
 )
 """in the order of `moiety run --help`"""
 
+
+def _limits(section: str) -> tuple[Setting, ...]:
+    """What may be said of a user, of each user of a group, or of all others."""
+    rows: tuple[tuple[str, str, Callable[[str], Any], str, str], ...] = (
+        ("gpu", "gpu", parse_fraction, "PART", "of each GPU's time, for all programs together"),
+        ("memory", "memory_bytes", values.parse_some_bytes, "SIZE", "of each GPU, likewise"),
+        ("priority", "priority", parse_priority, "CLASS", "the highest: low, normal or high"),
+        ("latency", "latency", values.parse_switch, "BOOL", "whether it may be --latency"),
+        ("workloads", "workloads", values.parse_count, "N", "so many at one time; 0: none"),
+    )
+    return tuple(Setting(section, *row, unset="no limit") for row in rows)
+
+
+_LIMITS: Final = (*_limits("defaults"), *_limits("users.*"), *_limits("groups.*"))
+
 _CLI: Final = (
     Setting(
         "cli",
         "color",
         "colour",
-        values.parse_colour,
+        values.parse_when,
         "WHEN",
         "use colours: auto (on a terminal), always or never",
         default="auto",
@@ -269,6 +409,8 @@ _ENVIRONMENT: Final = (
         "the agent's directory",
         "$XDG_RUNTIME_DIR/moiety, else /tmp/moiety-UID",
     ),
+    _environment("MOIETY_AGENT", "which agent is meant: own, system or auto", "auto"),
+    _environment("MOIETY_SYSTEM_DIR", "the directory of the agent of all users", "/run/moiety"),
     _environment("MOIETY_AGENT_ARGS", "flags for an agent that a command starts", "none"),
     _environment("MOIETY_DISABLE", "1: programs run as if moiety were not there", "they share"),
     _environment(
@@ -285,7 +427,14 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_DEBUG", "1: errors with where they come from", "sentences"),
 )
 
-SETTINGS: Final[tuple[Setting, ...]] = (*_AGENT, *_RUN, *_CLI, *_ENVIRONMENT)
+SETTINGS: Final[tuple[Setting, ...]] = (
+    *_AGENT,
+    *_WATCH,
+    *_LIMITS,
+    *_RUN,
+    *_CLI,
+    *_ENVIRONMENT,
+)
 
 
 def of_section(section: str) -> tuple[Setting, ...]:

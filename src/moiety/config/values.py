@@ -15,7 +15,8 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
-COLOURS: Final = ("auto", "always", "never")
+SOCKET_MODES: Final = (0o600, 0o660, 0o666)
+WHENS: Final = ("auto", "always", "never")
 
 
 class LogFormat(StrEnum):
@@ -27,6 +28,15 @@ class LogFormat(StrEnum):
     """the same as one JSON object a line"""
     JOURNAL = "journal"
     """entries of the system's journal, each key a field; no file"""
+
+
+class Visible(StrEnum):
+    """What one user sees of another's programs, where several share an agent."""
+
+    NOTHING = "nothing"
+    SIZES = "sizes"
+    """who, and how much of what; not what it is, nor how it was started"""
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,45 @@ def parse_log_format(text: str) -> LogFormat:
         raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
 
 
+def parse_visible(text: str) -> Visible:
+    """What users see of each other, by its name."""
+    try:
+        return Visible(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(Visible)}") from None
+
+
+def parse_socket_mode(text: str) -> int:
+    """Who may come to a socket, as its permissions in octal."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if mode not in SOCKET_MODES:
+        known = ", ".join(f"{each:04o}" for each in SOCKET_MODES)
+        raise ValueError(f"{text!r} is no socket's mode; one of {known}, between quotes in a file")
+    return mode
+
+
+def parse_group(text: str) -> int:
+    """The number of a group, by its name or number."""
+    if text.isdecimal():
+        return int(text)
+    import grp  # seldom asked for
+
+    try:
+        return grp.getgrnam(text).gr_gid
+    except KeyError:
+        raise ValueError(f"there is no group {text!r}") from None
+
+
+def parse_count(text: str) -> int:
+    """A whole number, not negative."""
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no number of things")
+    return int(text)
+
+
 def parse_switch(text: str) -> bool:
     """Whether something is on."""
     word = text.strip().lower()
@@ -141,8 +190,8 @@ def parse_switch(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-def parse_colour(text: str) -> str:
-    """When colours are used."""
-    if text in COLOURS:
+def parse_when(text: str) -> str:
+    """When something is done that people want and programs do not."""
+    if text in WHENS:
         return text
-    raise ValueError(f"{text!r} is none of {', '.join(COLOURS)}")
+    raise ValueError(f"{text!r} is none of {', '.join(WHENS)}")

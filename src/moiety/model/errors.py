@@ -20,6 +20,7 @@
     │   ├── CapacityAboveGpu                      72
     │   ├── CapacityMismatch                      73   the agent already shares out another amount
     │   ├── ShareTaken                            77   others were promised too much of it
+    │   ├── UserLimit                            110   more than the file lets this user have
     │   └── ArenaAboveHost                        87   --arena 100GiB on a small machine
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
@@ -42,7 +43,11 @@
     │   ├── BadAgentDirectory                     98
     │   ├── WorkloadUnknown                       99
     │   ├── WorkloadAmbiguous                    102   several have that name
-    │   └── MetricsRefused                       108   nothing can listen at that address
+    │   ├── ContainerShareInUse                  119
+    │   ├── ContainerShareUnknown                120
+    │   ├── MetricsRefused                       108   nothing can listen at that address
+    │   ├── NotAllowed                           109   it takes an administrator, or its owner
+    │   └── TooMany                              112   conversations or programs of one user
     ├── FileError
     │   ├── FileExists                           100
     │   └── FileNotWritable                      101
@@ -54,6 +59,7 @@
         ├── SecureProgram                        105   setuid, setgid, capabilities
         ├── StaticProgram                        106
         ├── MuslProgram                          107
+        ├── ImageUnfit                           118   no program in such a container can be shared
         ├── ProgramNotExecutable                 126   as env(1)
         └── ProgramNotFound                      127   as env(1)
 
@@ -317,6 +323,19 @@ class ShareTaken(AmountError):
         super().__init__(problem, hint)
 
 
+class UserLimit(AmountError):
+    """More than the file of users lets somebody have."""
+
+    exit_code = 110
+
+    def __init__(self, problem: str, where: str) -> None:
+        super().__init__(
+            f"{problem} ({where})",
+            "less, or ending another program of yours; administrators change that file "
+            "(`moiety agent reload`)",
+        )
+
+
 class ArenaAboveHost(AmountError):
     """The host has not enough free memory for the arena that the agent was told to have."""
 
@@ -427,7 +446,8 @@ class GpuOwned(GpuError):
     def __init__(self, gpu: int, uuid: str, owner: str) -> None:
         super().__init__(
             f"GPU {gpu} ({uuid}) belongs to another agent: {owner or 'unknown'}",
-            "using that agent (MOIETY_DIR), ending it, or --gpus for the others",
+            "using that agent (MOIETY_AGENT=system, or MOIETY_DIR=its directory), ending it "
+            "(`moiety agent stop` by its user, or kill), or --gpus for the others",
         )
 
 
@@ -446,7 +466,8 @@ class NoAgent(AgentError):
     def __init__(self, directory: str) -> None:
         super().__init__(
             f"no agent runs in {directory}",
-            "`moiety agent start` (`moiety run` does it too); MOIETY_DIR names another place",
+            "`moiety agent start` (`moiety run` does it too, for one of your own); MOIETY_DIR "
+            "names another place, MOIETY_AGENT=own or system which one is meant",
         )
 
 
@@ -557,6 +578,48 @@ class WorkloadAmbiguous(AgentError):
         super().__init__(
             f"{len(tenants)} programs are called {name!r}: tenants {', '.join(map(str, tenants))}",
             "the number of one of them, or `moiety ps`",
+        )
+
+
+class NotAllowed(AgentError):
+    """Only others may do that: an administrator, or whose program it is."""
+
+    exit_code = 109
+
+    def __init__(self, problem: str, hint: str = "root, or the user who runs the agent") -> None:
+        super().__init__(problem, hint)
+
+
+class TooMany(AgentError):
+    """Somebody has as many of something as anybody may have."""
+
+    exit_code = 112
+
+    def __init__(self, problem: str, hint: str = "ending some of them") -> None:
+        super().__init__(problem, hint)
+
+
+class ContainerShareInUse(AgentError):
+    """Processes in containers use a share that was to be removed."""
+
+    exit_code = 119
+
+    def __init__(self, name: str, pids: Sequence[int]) -> None:
+        super().__init__(
+            f"{len(pids)} processes use the share {name!r}: pid {', '.join(map(str, pids))}",
+            "ending their containers first, or --force: they go on, until they need the agent",
+        )
+
+
+class ContainerShareUnknown(AgentError):
+    """No share for containers has that name."""
+
+    exit_code = 120
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no share for containers is called {name!r}",
+            f"`moiety container ls`, or `moiety container spec --name {name}` to make it",
         )
 
 
@@ -683,6 +746,15 @@ class MuslProgram(ProgramError):
             "it is linked against musl, the NVIDIA driver needs glibc",
             "a glibc build of it",
         )
+
+
+class ImageUnfit(ProgramError):
+    """What is in an image keeps the shim out of its programs."""
+
+    exit_code = 118
+
+    def __init__(self, image: str, problem: str, hint: str) -> None:
+        super().__init__(image, problem, hint)
 
 
 class ProgramNotExecutable(ProgramError):

@@ -374,11 +374,11 @@ class SimulatedNode:
             assert self.arbiter.tenants() == self._slower.tenants()
         return told
 
-    def join(self, gang: str = "", size: int = 0) -> SimulatedTenant:
-        """A new process."""
+    def join(self, gang: str = "", size: int = 0, owner: int = -1) -> SimulatedTenant:
+        """A new process, of this user."""
         tenant = SimulatedTenant(next(self._numbers))
         self.tenants[tenant.number] = tenant
-        self.feed(ev.Joined(tenant.number))
+        self.feed(ev.Joined(tenant.number, owner=owner))
         if gang:
             self.band(tenant, gang, size)
         return tenant
@@ -392,9 +392,11 @@ class SimulatedNode:
         tenant.launched = max(mate.launched for mate in members)
         self.feed(ev.Banded(tenant.number, gang, size))
 
-    def start(self, chunks: dict[int, list[int]], residue_bytes: int = 0) -> SimulatedTenant:
+    def start(
+        self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
+    ) -> SimulatedTenant:
         """A new process that has its memory, as far as it was admitted and nobody stands still."""
-        tenant = self.join()
+        tenant = self.join(owner=owner)
         for gpu, sizes in chunks.items():
             tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
             self.settle()

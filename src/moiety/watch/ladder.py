@@ -119,6 +119,13 @@ class Watch:
                 out.append(self._action(Deed.OVER, case, "it ended"))
         return out
 
+    def change(self, policy: Policy) -> None:
+        """Decide otherwise from now on; whose ladder changed begins at its foot."""
+        for case in self._cases.values():
+            if policy.ladder(case.offence) != self.policy.ladder(case.offence):
+                case.rung, case.begun, case.spared = 0, False, False
+        self.policy = policy
+
     def cases(self) -> list[CaseView]:
         """What goes on, oldest first."""
         views = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moiety.model.format import format_duration
@@ -84,7 +84,7 @@ class Neighbours:
                 waits.append(stay)
         found_costs: dict[int, Cost] = {}
         for tenant in {stay.tenant for stay in late} if waits else ():
-            own = [stay for stay in late if stay.tenant == tenant]
+            own = joined(stay for stay in late if stay.tenant == tenant)
             cost = _cost(own, waits, since_s)
             if cost.waited_s > 0:
                 found_costs[tenant] = cost
@@ -101,6 +101,18 @@ def lateness(stay: Stay) -> Stay | None:
     if (stay.state in LATE or stay.state == STUCK) and stay.end_s > begin_s:
         return Stay(stay.tenant, stay.gpus, stay.state, begin_s, stay.end_s)
     return None
+
+
+def joined(stays: Iterable[Stay]) -> list[Stay]:
+    """One tenant's late stays, those that follow each other as one: it drained, and was stopped."""
+    found: list[Stay] = []
+    for stay in sorted(stays, key=lambda each: each.begin_s):
+        last = found[-1] if found else None
+        if last and last.gpus == stay.gpus and stay.begin_s <= last.end_s + 2 * ORDINARY_S:
+            found[-1] = replace(last, end_s=max(last.end_s, stay.end_s))
+        else:
+            found.append(stay)
+    return found
 
 
 def _cost(own: list[Stay], waits: list[Stay], since_s: float) -> Cost:

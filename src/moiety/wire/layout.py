@@ -68,6 +68,7 @@ class Type(IntEnum):
     UNKNOWN = 40
     LOOKED = 41
     WARNING = 52
+    SAY = 55
 
 
 class WelcomeFlag(IntFlag):
@@ -82,6 +83,7 @@ class HelloFlag(IntFlag):
     RESUMED = 1
     HOLDING = 2
     PINNED = 4
+    TALKS = 8
 
 
 class AllocFlag(IntFlag):
@@ -155,6 +157,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
+    "mw_say": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
         HEADER,
         ("uuid", f"{UUID_BYTES}s"),

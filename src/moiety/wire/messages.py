@@ -234,6 +234,18 @@ class Looked(Message, frozen=True):
     used_bytes: int = 0
 
 
+class Say(Message, frozen=True):
+    """A line for whoever sits before a program."""
+
+    LAYOUT = "mw_say"
+    TYPES = (Type.SAY,)
+    TEXT_BYTES = 240
+
+    type: int = Type.SAY
+    serial: int = 0
+    text: str = ""
+
+
 class Drained(Message, frozen=True):
     """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
 
@@ -369,6 +381,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Evicted,
     LeaseNote,
     Looked,
+    Say,
     Drained,
     Watch,
     Pace,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind
 from moiety.config.load import Config
 from moiety.model.errors import BadArgument
+from moiety.watch.policy import Policy
 
 
 def test_nothing_said_means_the_defaults() -> None:
@@ -71,7 +73,8 @@ def test_every_knob_reaches_its_place() -> None:
 
 def test_every_flag_names_a_field() -> None:
     for flag in FLAGS:
-        owner = Settings if flag.of_arbiter else Options
+        owner: Any = Settings if flag.of_arbiter else Options
+        owner = Policy if flag.section == "watch" else owner
         assert flag.field in owner.__dataclass_fields__
 
 
@@ -107,7 +110,9 @@ def test_arguments_of_the_environment_are_split_as_a_shell_does(
 def test_defaults_in_the_table_are_those_of_the_code() -> None:
     standing = parse([], Config({}, {}, ())).arbiter_settings()
     for flag in FLAGS:
-        owner = standing if flag.of_arbiter else Options()
+        owner: object = standing if flag.of_arbiter else Options()
+        if flag.section == "watch":
+            owner = Policy()
         told = None if flag.default is None else flag.parse(flag.default)
         assert told == getattr(owner, flag.field), flag.name
 

@@ -52,7 +52,7 @@ def test_what_stands_nearest_to_the_user_counts(said: set[Source]) -> None:
 def test_a_value_knows_its_line(written: Callable[..., File]) -> None:
     file = written(
         '# ours\n[agent]\nidle-exit = 60\nturn-min = "50ms"  # short\n\n[users.alice]\ngpu = 0.5\n'
-        '["groups"."x"]\nrun = """\n[run]\n"""\n'
+        '["groups"."x"]\npriority = """\n[run]\n"""\n'
     )
     value = load({}, files=[file]).value(TURN_MIN)
     assert (value.value, value.where) == (0.05, f"{file.path}:4")

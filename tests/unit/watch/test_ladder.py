@@ -175,6 +175,18 @@ def test_the_figures_are_told() -> None:
     )
 
 
+def test_a_new_ladder_begins_at_its_foot_and_the_same_goes_on() -> None:
+    watching = watch(Policy(unregistered=parse_ladder("warn,event")))
+    seen(watching, [STRAY], every(0, 100))
+    watching.change(Policy(unregistered=parse_ladder("warn,event"), idle_s=1))
+    assert seen(watching, [STRAY], every(105, 200)) == []
+    watching.change(Policy(unregistered=parse_ladder("event,20s,kill")))
+    assert deeds(seen(watching, [STRAY], every(205, 230))) == [
+        (205.0, Deed.EVENT),
+        (225.0, Deed.KILL),
+    ]
+
+
 def test_what_goes_on_can_be_looked_at() -> None:
     watching = watch()
     seen(watching, [STRAY], [0])

@@ -56,6 +56,18 @@ def test_what_still_goes_on_counts() -> None:
     assert cost.longest_s == pytest.approx(20.0)
 
 
+def test_a_drain_that_becomes_a_stop_is_one_time() -> None:
+    known = told(
+        Stay(A, (0,), "draining", 10.0, 10.1),
+        Stay(A, (0,), "stopped", 10.1, 12.0),
+        Stay(A, (0,), "draining", 14.0, 15.0),
+        Stay(B, (0,), "waiting", 9.0, 16.0),
+    )
+    cost = known.costs(20.0, [])[A]
+    assert cost.times == 2
+    assert cost.longest_s == pytest.approx(1.995)
+
+
 def test_after_a_minute_it_is_forgotten() -> None:
     known = told(Stay(A, (0,), "stopped", 0, 10), Stay(B, (0,), "waiting", 0, 10))
     assert known.costs(65.0, [])[A].waited_s == pytest.approx(5.0)
