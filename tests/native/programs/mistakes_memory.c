@@ -213,7 +213,8 @@ static void copies_at(const char *what, CUdeviceptr wrong, CUdeviceptr right)
                                 .Depth = 1};
     SAY(cuMemcpy3DPeer(&peers));
     SAY(cuMemcpy3DPeerAsync(&peers, NULL));
-    if (wrong != NOWHERE) { /* which a batch takes for the host's, and then there is nothing there */
+    if (wrong !=
+        NOWHERE) { /* which a batch takes for the host's, and then there is nothing there */
         batches_at(wrong, right);
     }
     nodes_at(wrong, right);
