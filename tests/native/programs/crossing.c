@@ -26,11 +26,11 @@ static void demand(int holds, int line, const char *what)
 }
 #define DEMAND(condition) demand((condition) != 0, __LINE__, #condition)
 
-static void is_there(CUdeviceptr where, int owner, u64 bytes, int line)
+static void is_there(CUdeviceptr address, int owner, u64 bytes, int line)
 {
     OK(cuCtxSetCurrent(contexts[owner]));
     memset(seen, 0xee, sizeof(seen));
-    OK(cuMemcpyDtoH_v2(seen, where, bytes));
+    OK(cuMemcpyDtoH_v2(seen, address, bytes));
     for (u64 i = 0; i < bytes / 8; i++) {
         if (seen[i] != words[i]) {
             printf("line %d: word %llu is wrong\n", line, i);
@@ -38,7 +38,7 @@ static void is_there(CUdeviceptr where, int owner, u64 bytes, int line)
         }
     }
 }
-#define IS_THERE(where, owner, bytes) is_there(where, owner, bytes, __LINE__)
+#define IS_THERE(address, owner, bytes) is_there(address, owner, bytes, __LINE__)
 
 /* New words, on one GPU, from its own context. */
 static void renew(int own)

@@ -98,12 +98,13 @@ static void batches_at(CUdeviceptr wrong, CUdeviceptr right)
 {
     CUstream stream;
     CUdeviceptr dsts[3] = {right, right + 64, wrong}, srcs[3] = {right + 128, right + 192, right};
+    CUdeviceptr from[3] = {right, wrong, right};
     size_t sizes[3] = {64, 64, 64}, failed = 77, first = 0;
     CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 3, &attributes, &first, 1, &failed, stream));
     TELL(failed);
-    SAY(cuMemcpyBatchAsync_v2(srcs, dsts, sizes, 3, &attributes, &first, 1, stream));
+    SAY(cuMemcpyBatchAsync_v2(dsts, from, sizes, 2, &attributes, &first, 1, stream));
     SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 2, &attributes, &first, 1, &failed, stream));
     TELL(failed);
     SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 0, &attributes, &first, 1, &failed, stream));
