@@ -322,7 +322,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
-    const struct device *reached = block && block->device->peers ? block->device : NULL;
+    const struct device *reached =
+        block && (block->device->peers | block->device->crossed) ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {

@@ -53,7 +53,7 @@ static inline char *mistakes_of(void (*make)(void))
  * answered the first time; what they were later, if that was anything else. Returns the exit code. */
 static inline int mistakes_repeat(void (*make)(void), long most)
 {
-    signal(SIGUSR1, mistakes_stop); /* it may come before the first round is over */
+    signal(SIGUSR1, mistakes_stop); /* which may come in the first round */
     char *first = mistakes_of(make);
     int same = 1;
     fputs(first, stdout);
