@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "config": "Show what is set, and where; check a file of settings.",
+    "sim": "Try rules of placement on the trace of a cluster, without any GPU.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
     "version": "Show the versions of moiety and of its protocol.",
 }
