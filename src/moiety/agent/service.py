@@ -94,6 +94,7 @@ class Service:
             journal=self._open_journal(),
             shared=self._directory.shared,
         )
+        node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )
