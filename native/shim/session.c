@@ -16,6 +16,7 @@
 #include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/memory.h"
+#include "shim/notice.h"
 #include "shim/say.h"
 #include "shim/segments.h"
 
@@ -71,7 +72,7 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
         .header = {MW_HELLO, sizeof(hello), 0},
         .magic = MW_MAGIC,
         .version = MW_VERSION,
-        .flags = flags,
+        .flags = (uint16_t)(flags | (notice_is_wanted() ? MW_HELLO_TALKS : 0)),
         .pid = (uint32_t)getpid(),
         .epoch = session->epoch,
     };

@@ -219,3 +219,23 @@ def test_who_does_not_own_the_directory_is_not_taken_for_its_agent(
         with pytest.raises(Raised, match="another user") as refused:
             users(ALICE)
     assert refused.value.kind == "AgentNotYours"
+
+
+def test_a_share_for_containers_is_its_makers(agent: AgentProcess, users: Users) -> None:
+    assert agent.directory.shared
+    alice, bob = users(ALICE), users(BOB)
+    alice.do("row = call.ask(requests.CreateContainer('train'), requests.Contained).row")
+    inside = "os.stat(row.folder + '/socket/shim.sock').st_size"
+    assert alice.do(inside) == 0, "her own container runtime can mount it"
+    bob.do(
+        f"row = requests.ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')"
+    )
+    with pytest.raises(Raised, match="PermissionError"):
+        bob.do(inside)
+    with pytest.raises(Raised, match="AgentNotYours"):
+        bob.do("call.ask(requests.RemoveContainer('train'), requests.Contained)")
+    with pytest.raises(Raised, match="AgentNotYours"):
+        bob.do("call.ask(requests.CreateContainer('train'), requests.Contained)")
+    assert bob.do("call.ask(requests.Containers(), requests.ContainerRows).rows") == []
+    with pytest.raises(Raised, match="PermissionError"):
+        alice.do("open(row.folder + '/workload.json.new', 'w')")

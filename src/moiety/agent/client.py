@@ -41,6 +41,8 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    talks: bool = False
+    """whether somebody sits before it who wants to know why it stands still (notices.py)"""
     gang: str = ""
     """with whom it holds GPUs (together.py); empty: it is in none"""
     shares: int = 0

@@ -13,6 +13,7 @@ whatever users it has: who sees the socket was given it. Outside nobody reaches 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -54,18 +55,19 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
     """Make them, or make them whole again; raises BadAgentDirectory or OSError."""
     found = folder(directory, name)
     check_socket_path(directory, found / SOCKETS / "shim.sock")
-    found.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.shared:  # everybody goes through, and nobody looks around
-        for above in (found.parent, found.parent.parent):
-            os.chmod(above, 0o711)
+    if not found.parent.exists():
+        found.parent.mkdir(parents=True)
+        os.chmod(found.parent, directory.folder_mode)
+    found.mkdir(mode=0o700, exist_ok=True)
     os.chmod(found, 0o700)
     (found / "clients").mkdir(mode=0o700, exist_ok=True)
     (found / SOCKETS).mkdir(exist_ok=True)
     os.chmod(found / SOCKETS, 0o755)
     (found / PRELOAD).write_text(f"{SHIM_INSIDE}\n")
     os.chmod(found / PRELOAD, 0o644)
-    if owner.uid != os.getuid():  # its own container runtime must come in, but change nothing
-        doors.let_through(found, owner.uid)
+    if owner.uid not in (0, os.getuid()):
+        with contextlib.suppress(OSError):  # then only a runtime that is root can mount it
+            doors.let_only(found, owner.uid)
     return found
 
 

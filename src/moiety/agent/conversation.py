@@ -23,6 +23,7 @@ from moiety.wire.layout import (
     UNKNOWN_MAX,
     AllocFlag,
     EvictedFlag,
+    FreeFlag,
     HelloFlag,
     Refusal,
     Type,
@@ -51,6 +52,7 @@ from moiety.wire.messages import (
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
 ALLOC_MANAGED = int(AllocFlag.MANAGED)
+FREE_ALLOWED = int(FreeFlag.ALLOWED)
 
 
 class Conversation:
@@ -151,6 +153,7 @@ class Conversation:
             mode=self._share.mode,
             resumed=resumed,
             pinned="before the agent started" if pinned else "",
+            talks=bool(hello.flags & HelloFlag.TALKS),
         )
         self._client = client
         self._pidfd = -1
@@ -272,6 +275,8 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     _may_ask(client, message.serial)
     client.attaching[message.serial] = gpu
     client.gpus.add(gpu)
+    if client.talks:
+        node.notices.may_wait()
     node.gpus_changed(client)
     node.feed(
         ev.Attached(
@@ -309,6 +314,8 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
+    if client.talks:
+        node.notices.may_wait()
     node.feed(
         ev.Asked(
             client.number,
@@ -340,9 +347,21 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
             bool(message.flags & ALLOC_MANAGED),
+            bool(message.flags & FREE_ALLOWED),
         )
     )
     node.sample(client, message.gpu)
+
+
+def _taken(node: Node, client: Client, message: Free) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Took(client.number, message.gpu, message.bytes, message.resident_bytes))
+    node.sample(client, message.gpu)
+
+
+def _returned(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Returned(client.number, message.gpu, message.bytes))
 
 
 def _keep(node: Node, client: Client, message: Amount) -> None:
@@ -365,6 +384,8 @@ def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
+    if client.talks:
+        node.notices.may_wait()
 
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
@@ -476,6 +497,8 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.ALLOC): _alloc,
     int(Type.NEED): _need,
     int(Type.FREE): _free,
+    int(Type.TAKEN): _taken,
+    int(Type.RETURNED): _returned,
     int(Type.KEEP): _keep,
     int(Type.EXPORT): _export,
     int(Type.IMPORT): _import,

@@ -47,6 +47,11 @@ def let_through(folder: Path, uid: int) -> None:
         os.chmod(folder, 0o711)
 
 
+def let_only(folder: Path, uid: int) -> None:
+    """Let one more user, and nobody else, go through; OSError where no list can say that."""
+    _admit(folder, uid, owner=7, user=1)
+
+
 def open_to_group(socket: Path, mode: int, gid: int | None) -> None:
     """Let whoever `mode` says come to a socket, its group being this one; raises OSError."""
     os.chmod(socket, mode & ~0o077)

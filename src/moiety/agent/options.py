@@ -49,6 +49,8 @@ class Options:
     linger_s: float = 5.0
     watch: Policy = dataclasses.field(default_factory=Policy)
     """what is done about who uses the GPUs without us, is idle, or slows others down"""
+    say_after_s: float = 3.0
+    """programs that wait longer are told why; 0: never"""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """of the arbiter, where somebody said what they are"""
     filed: frozenset[str] = frozenset()

@@ -96,6 +96,7 @@ class Service:
             shared=self._directory.shared,
         )
         node.bounds = Bounds(messages_per_s=max(1.0, self._options.messages_per_s))
+        node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )

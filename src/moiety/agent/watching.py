@@ -83,6 +83,7 @@ class Watching:
         self._neighbours = Neighbours()
         self._slow = Named()
         self._slow_strangers = Named()
+        self._origins: dict[int, Origin] = {}
         self._since_us = 0
         self._before_s = 0.0
         self._evicted: dict[int, int] = {}
@@ -147,9 +148,19 @@ class Watching:
             except Exception:  # whatever NVML raises; the rest of the agent says that it does not
                 users[gpu] = None  # answer
         pids = {user.pid for found in users.values() for user in found or ()}
-        if self.is_blind:
-            pids = set()
-        return users, {pid: origin for pid in pids if (origin := origin_of(pid)) is not None}
+        return users, {} if self.is_blind else self._origins_of(pids)
+
+    def _origins_of(self, pids: set[int]) -> dict[int, Origin]:
+        """Whose they are; what was read before counts while the start time is the same."""
+        found = {}
+        for pid in pids:
+            known = self._origins.get(pid)
+            if known is None or processes.start_time(pid) != known.started:
+                known = origin_of(pid)
+            if known is not None:
+                found[pid] = known
+        self._origins = found
+        return found
 
     def looked(self, found: Looked) -> None:
         """This is what there was to see a moment ago."""

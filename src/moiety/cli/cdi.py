@@ -40,11 +40,14 @@ UNVERSIONED: Final = ("libnvidia-gpucomp.so",)
 """of the driver, too, but known by its whole version only"""
 PASSED_ON: Final = (
     "HOME",
+    "MOIETY_AGENT",
+    "MOIETY_CONFIG",
     "MOIETY_DIR",
     "MOIETY_LOCK_DIR",
     "MOIETY_NATIVE",
     "MOIETY_SIMGPU",
     "MOIETY_SIMGPU_STATE",
+    "MOIETY_SYSTEM_DIR",
     "PYTHONPATH",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",

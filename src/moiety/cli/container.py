@@ -73,7 +73,7 @@ def spec(
     """Make a share for containers, and write down how they get it.
 
     What is written is a specification of the Container Device Interface. Podman (4.1 and later) and
-    Docker (28.3 and later; 25 with CDI turned on) read it; for others the options are printed.
+    Docker (25 and later; where CDI is turned on) read it; for others the options are printed.
     The same name again changes the share, also of containers that run.
     """
     cdi.check_name(name)

@@ -53,7 +53,7 @@ def run(
     It takes over this process: signals and the exit code are the program's own.
     """
     told = settled("run", given)
-    quiet = told.pop("quiet")
+    quiet = told["quiet"]
     share = Share(
         told["gpu"],
         told["gpu_limit"],
@@ -96,7 +96,11 @@ def run(
         )
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
-    become(path, argv, shared(environment, shim, driver, created.socket))
+    environment = shared(environment, shim, driver, created.socket)
+    say = "never" if quiet else told["say"]
+    if say != "auto":
+        environment["MOIETY_SAY"] = say
+    become(path, argv, environment)
 
 
 def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:

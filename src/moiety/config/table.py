@@ -190,6 +190,14 @@ _AGENT: Final = (
         "forget an ended workload after so long",
         default="5s",
     ),
+    _agent(
+        "say-after",
+        "say_after_s",
+        parse_duration,
+        "TIME",
+        "tell a program's terminal why it waits; 0: never",
+        default="3s",
+    ),
     _arbiter("turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", "100ms"),
     _arbiter(
         "turn-factor", "turn_factor", values.parse_factor, "N", "turn length / hand-off time", "9"
@@ -353,6 +361,15 @@ _RUN: Final = (
         unset="as the agent makes them",
     ),
     _run(
+        "say",
+        "say",
+        values.parse_when,
+        "WHEN",
+        "Say on stderr why it waits: auto (a terminal), always, never.",
+        default="auto",
+        variable="MOIETY_SAY",
+    ),
+    _run(
         "quiet",
         "quiet",
         values.parse_switch,
@@ -384,7 +401,7 @@ _CLI: Final = (
         "cli",
         "color",
         "colour",
-        values.parse_colour,
+        values.parse_when,
         "WHEN",
         "use colours: auto (on a terminal), always or never",
         default="auto",

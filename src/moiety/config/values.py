@@ -16,7 +16,7 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
-COLOURS: Final = ("auto", "always", "never")
+WHENS: Final = ("auto", "always", "never")
 
 
 class LogFormat(StrEnum):
@@ -190,8 +190,8 @@ def parse_switch(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-def parse_colour(text: str) -> str:
-    """When colours are used."""
-    if text in COLOURS:
+def parse_when(text: str) -> str:
+    """When something is done that people want and programs do not."""
+    if text in WHENS:
         return text
-    raise ValueError(f"{text!r} is none of {', '.join(COLOURS)}")
+    raise ValueError(f"{text!r} is none of {', '.join(WHENS)}")
