@@ -74,7 +74,7 @@ def events(
     show = _as_json if output == "json" else _as_text
     directory = find()
     try:
-        for event in _follow(directory) if follow else _all(directory):
+        for event in _follow(directory) if follow else known(directory):
             if wanted(event):
                 click.echo(show(event))
                 sys.stdout.flush()
@@ -82,7 +82,8 @@ def events(
         pass
 
 
-def _all(directory: Directory) -> Iterator[requests.Event]:
+def known(directory: Directory) -> Iterator[requests.Event]:
+    """What the agent remembers; without one, what the last ones wrote down."""
     try:
         with call(directory) as agent:
             yield from Pages(agent, 0).read(0.0)

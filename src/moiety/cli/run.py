@@ -87,7 +87,7 @@ def run(
             requests.CreateWorkload(
                 program=Path(program).name,
                 name=name,
-                argv=argv,
+                argv=requests.shortened(argv),
                 cwd=os.getcwd(),
                 share=share,
                 gang=together,
