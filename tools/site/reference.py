@@ -32,7 +32,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def commands() -> str:
     """Every command with its options, as `--help` has them."""
-    parts = []
+    parts: list[str] = []
     for name in COMMANDS:
         found = getattr(importlib.import_module(f"moiety.cli.{name}"), name)
         parts += _command(found, ["moiety", name], 2)

@@ -294,6 +294,7 @@ class Watching:
             action.use.gpu,
             pid=who.pid,
             program=who.command,
+            uid=who.uid,
         )
 
     def _kill(self, action: Action, client: Client | None) -> None:
@@ -378,7 +379,12 @@ class Watching:
                 text = took(stranger, now_s)
                 self.node.log.warning("slow neighbour", who=str(who), text=text)
                 self.node.journal.note(
-                    "SlowNeighbour", text, gpu=stranger.use.gpu, pid=who.pid, program=who.command
+                    "SlowNeighbour",
+                    text,
+                    gpu=stranger.use.gpu,
+                    pid=who.pid,
+                    program=who.command,
+                    uid=who.uid,
                 )
 
     def _stayed(
