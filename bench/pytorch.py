@@ -98,8 +98,8 @@ def overhead(folder: Path, found: setup.Environment) -> Figure:
         note=f"native allocator, 6000 tensors for which the driver is asked {asked:.0f} times, "
         f"for as much as was freed just before; {statistics.median(without) * 1e3:.1f} ms without "
         f"the shim, {statistics.median(gated) * 1e3:.1f} ms with it; with a cache that is not "
-        f"empty in the beginning, and {warm[2]:.0f} such calls, {ratio(*warm[:2]):.2f}; 20 MiB that "
-        f"the program never had before take {each_us(fresh[0], fresh[2]):.0f} us without the shim, "
+        f"empty in the beginning, and {warm[2]:.0f} such calls, {ratio(*warm[:2]):.2f}; 20 MiB "
+        f"that the program never had take {each_us(fresh[0], fresh[2]):.0f} us without the shim, "
         f"{each_us(fresh[1], fresh[2]):.0f} us with it",
     )
 

@@ -3,8 +3,8 @@
 usage: torch_churn.py [0 | grow]
 
 Tensors of many sizes come and go, from the caching allocator. It is empty in the beginning of each
-round, so that the driver is asked; with 0 only in the first. With `grow` tensors of 20 MiB come, and
-none goes: each is memory that the program never had before.
+round, so that the driver is asked; with 0 only in the first. With `grow` tensors of 20 MiB come,
+and none goes: each is memory that the program never had before.
 """
 
 from __future__ import annotations

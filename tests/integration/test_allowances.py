@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -188,6 +190,45 @@ def test_a_context_that_ends_takes_it_along(node: Node, program: Path) -> None:
     tell(process, *(f"alloc {slot} 20" for slot in range(4)))
     assert tell(process, "free 0", "reset", "alloc 0 20", "churn 5 20", "check 0 0")[:4] == [0] * 4
     assert row(node, process)["allocated_bytes"] == 20 * MIB
+
+
+def test_churn_beside_one_who_takes_all_there_is_loses_nothing(node: Node, program: Path) -> None:
+    churners = [started(node, program) for _ in range(2)]
+    taker = started(node, program)
+    capacity = node.json("status")["gpus"][0]["capacity_bytes"] // MIB
+    wrong: list[str] = []
+
+    def churn(process: subprocess.Popen[str], seed: int) -> None:
+        dice = random.Random(seed)
+        for turn in range(25):
+            sizes = [dice.choice([2, 6, 20, 24]) for _ in range(8)]
+            lines = [f"alloc {slot} {size}" for slot, size in enumerate(sizes)]
+            order = dice.sample(range(8), 8)
+            lines += [f"fill {slot} {turn * 8 + slot + seed}" for slot in order[:3]]
+            lines += ["churn 3 20", "churn 2 2"]
+            lines += [f"check {slot} {turn * 8 + slot + seed}" for slot in order[:3]]
+            lines += [f"free {slot}" for slot in order]
+            answers = tell(process, *lines)
+            wrong.extend(
+                f"{said} to {line}" for line, said in zip(lines, answers, strict=True) if said
+            )
+
+    threads = [
+        threading.Thread(target=churn, args=(process, 1000 * at))
+        for at, process in enumerate(churners)
+    ]
+    for thread in threads:
+        thread.start()
+    refused = 0
+    while any(thread.is_alive() for thread in threads):
+        refused += tell(taker, f"alloc 0 {capacity - 400}", "free 0")[0] != 0
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert refused == 0, "what churns has less than 400 MiB, with all that it was allowed"
+    node.until(
+        lambda: [r["allocated_bytes"] for r in node.json("ps")] == [0, 0, 0], "all is counted"
+    )
 
 
 # An agent that the test plays: what is said, word by word
