@@ -159,6 +159,14 @@ _AGENT: Final = (
         default="sizes",
     ),
     _agent(
+        "messages",
+        "messages_per_s",
+        values.parse_factor,
+        "N",
+        "read so many messages of one user's programs in a second, after a burst",
+        default="12800",
+    ),
+    _agent(
         "log-format",
         "log_format",
         values.parse_log_format,
