@@ -13,13 +13,18 @@ static CUmemAllocationHandleType exportable(CUdevice device)
 
 static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationProp *prop)
 {
-    CUresult result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    CUresult result = CUDA_SUCCESS;
+    if (!chunk->handle) {
+        result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    }
     if (result != CUDA_SUCCESS) {
+        chunk->handle = 0;
         return result;
     }
     result = REAL(cuMemMap)(at, chunk->bytes, 0, chunk->handle, 0);
     if (result != CUDA_SUCCESS) {
         REAL(cuMemRelease)(chunk->handle);
+        chunk->handle = 0;
     }
     return result;
 }

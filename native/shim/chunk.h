@@ -8,7 +8,8 @@
 #include "cuda/cuda_abi.h"
 
 struct chunk {
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle
+        handle; /* not present: 0, or memory kept for the next (spares.h) */
     uint64_t bytes;
     void *host;      /* its bytes while it is out, and until they have come back */
     uint32_t looked; /* the device's turn in which it was looked at; 0: not since it came */

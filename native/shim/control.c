@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/allowance.h"
 #include "shim/arena.h"
 #include "shim/captures.h"
 #include "shim/charge.h"
@@ -128,6 +129,7 @@ static bool drain(void)
 static void tell_drained(void)
 {
     memory_drained();
+    allowances_end();
     session_tell_drained(revoked_epoch);
     count_moves();
 }
@@ -253,6 +255,13 @@ static void carry_out(const union link_message *message)
     case MW_ARENA_BACK:
         segments_back(message->arena.bytes);
         break;
+    case MW_ALLOWANCE:
+        allowance_given(message->allowance.gpu, message->allowance.bytes,
+                        message->allowance.most_bytes);
+        break;
+    case MW_RECALL:
+        allowance_recalled(message->amount.gpu);
+        break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
         break;
@@ -358,6 +367,8 @@ static void *control_main(void *unused)
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (;;) {
         uint64_t wait_ns = move_on();
+        uint64_t look_ns = allowances_look();
+        wait_ns = look_ns < wait_ns ? look_ns : wait_ns;
         if (watch_us && wait_ns > watch_step_ns()) {
             wait_ns = watch_step_ns();
         }

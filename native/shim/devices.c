@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "shim/allowance.h"
 #include "shim/control.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -255,6 +256,7 @@ void device_detach_unused(struct device *device)
     }
     lock_drop(&lock);
     if (unused) {
+        allowance_forget(device);
         link_amount(MW_DETACH, device->gpu, 0);
     }
 }

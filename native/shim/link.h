@@ -19,6 +19,7 @@ union link_message {
     struct mw_amount amount;
     struct mw_alloc alloc;
     struct mw_free free;
+    struct mw_allowance allowance;
     struct mw_evicted evicted;
     struct mw_lease_note note;
     struct mw_drained drained;

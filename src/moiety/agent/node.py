@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
+from moiety.agent.bounds import Bounds
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
@@ -94,6 +95,7 @@ class Node:
         `shared`: its programs are of several users, who must not hear each other's names.
         """
         self.shared = shared
+        self.bounds = Bounds()
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -271,13 +273,13 @@ class Node:
         """
         if self.arbiter.managed_bytes(client.number, gpu):
             return  # NVML counts those of its pages that happen to be there
-        before = self.arbiter.resident_bytes(client.number, gpu)
+        before = self._on_gpu(client, gpu)
 
         def measured(usage: Usage | None) -> None:
             if client.number not in self.clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
-            if found is not None and self.arbiter.resident_bytes(client.number, gpu) == before:
+            if found is not None and self._on_gpu(client, gpu) == before:
                 residue = max(0, found - before)
             elif hint_bytes:
                 residue = hint_bytes
@@ -289,6 +291,11 @@ class Node:
             self.feed(ev.Measured(client.number, gpu, residue))
 
         self._look(gpu, measured)
+
+    def _on_gpu(self, client: Client, gpu: int) -> int:
+        """What NVML counts of a process' data: what it has, and what it may use again."""
+        at = client.number, gpu
+        return self.arbiter.resident_bytes(*at) + self.arbiter.spare_bytes(*at)
 
     def need(self, client: Client, gpu: int, serial: int, wanted: int) -> None:
         """A process' driver ran out by itself: look what there is, then have room made for it.
@@ -315,9 +322,9 @@ class Node:
     def _resident(self, gpu: int) -> dict[int, tuple[int, int]]:
         """Of whoever is on a GPU without managed memory, its resident bytes and its residue."""
         return {
-            view.tenant: (view.gpus[gpu].resident_bytes, view.gpus[gpu].residue_bytes)
+            view.tenant: (on.resident_bytes + on.spare_bytes, on.residue_bytes)
             for view in self.arbiter.tenants()
-            if gpu in view.gpus and not self.arbiter.managed_bytes(view.tenant, gpu)
+            if (on := view.gpus.get(gpu)) and not self.arbiter.managed_bytes(view.tenant, gpu)
         }
 
     def _correct(self, gpu: int, usage: Usage, before: dict[int, tuple[int, int]]) -> None:

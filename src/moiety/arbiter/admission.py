@@ -123,7 +123,7 @@ def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
     """Why these cannot hold together, and so be a gang; empty if they can."""
     for gpu in ledger.specs:
         own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
-        need = sum(on.allocated_bytes for _, on in own)
+        need = sum(on.used_bytes for _, on in own)
         promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
         room = budget_bytes(ledger, gpu) - promised + sum(t.promised_bytes(on) for t, on in own)
         if len(own) > 1 and need > room:

@@ -123,7 +123,11 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """A process freed `bytes`, of which `resident_bytes` were on the GPU."""
+    """A process freed `bytes`, of which `resident_bytes` were on the GPU.
+
+    `allowed`: all of them were, they are part of its allowance from now on, and `resident_bytes` of
+    them still are there.
+    """
 
     tenant: int
     gpu: int
@@ -131,6 +135,26 @@ class Freed:
     resident_bytes: int
     pinned: bool = False
     managed: bool = False
+    allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """A process allocated `bytes` of its allowance; `spare_bytes` less are spare now."""
+
+    tenant: int
+    gpu: int
+    bytes: int
+    spare_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A process gave its allowance on a GPU back, of which `bytes` were left; nothing is spare."""
+
+    tenant: int
+    gpu: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +323,8 @@ Event = (
     | Asked
     | Needed
     | Freed
+    | Took
+    | Returned
     | Kept
     | Inherited
     | Disowned

@@ -25,7 +25,8 @@
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                  78
-    │   └── ScreenMissing                         79
+    │   ├── ScreenMissing                         79
+    │   └── PlotMissing                          123
     ├── GpuError
     │   ├── NoDriver                              80
     │   ├── DriverTooOld                          81
@@ -50,7 +51,9 @@
     │   └── TooMany                              112   conversations or programs of one user
     ├── FileError
     │   ├── FileExists                           100
-    │   └── FileNotWritable                      101
+    │   ├── FileNotWritable                      101
+    │   ├── TraceInvalid                         121   a line of a trace makes no sense
+    │   └── TraceMissing                         122
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -393,6 +396,18 @@ class ScreenMissing(InstallationError):
         )
 
 
+class PlotMissing(InstallationError):
+    """The library that draws plots was not installed with moiety."""
+
+    exit_code = 123
+
+    def __init__(self) -> None:
+        super().__init__(
+            "matplotlib, which draws plots, is not installed",
+            "`pip install 'moiety[plot]'`; the same without --plot prints the numbers",
+        )
+
+
 # The GPUs
 
 
@@ -686,6 +701,32 @@ class BadSetting(ConfigError):
     def __init__(self, where: str, name: str, problem: str, hint: str = "") -> None:
         subject = "" if where == name else f"{name}: "
         super().__init__(f"{where}: {subject}{problem}", hint or "moiety config show")
+
+
+class TraceInvalid(FileError):
+    """A line of a trace cannot be what it says."""
+
+    exit_code = 121
+
+    def __init__(self, path: str, line: int, problem: str, hint: str = "") -> None:
+        where = f"{path}, line {line}" if line else path
+        super().__init__(
+            f"{where}: {problem}",
+            hint or "--bad report, which leaves such lines out and counts them",
+        )
+
+
+class TraceMissing(FileError):
+    """There is no trace where one was said to be."""
+
+    exit_code = 122
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"there is no trace in {path}: {problem}",
+            "a folder with nodes.csv and jobs.csv (docs/traces-of-pools.md), or none for the one "
+            "that comes with moiety",
+        )
 
 
 # The program to run

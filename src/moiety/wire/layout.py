@@ -67,6 +67,10 @@ class Type(IntEnum):
     SHARED = 39
     UNKNOWN = 40
     LOOKED = 41
+    ALLOWANCE = 42
+    RECALL = 43
+    TAKEN = 44
+    RETURNED = 45
     WARNING = 52
     SAY = 55
 
@@ -91,6 +95,12 @@ class AllocFlag(IntFlag):
 
     PINNED = 1
     MANAGED = 2
+
+
+class FreeFlag(IntFlag):
+    """`mw_free.flags`, besides those of `AllocFlag`."""
+
+    ALLOWED = 4
 
 
 class SharedFlag(IntFlag):
@@ -131,6 +141,7 @@ class Refusal(IntEnum):
     CAPACITY = 4
     GPU = 5
     STOPPING = 6
+    FULL = 7
 
 
 Layout = tuple[tuple[str, str], ...]
@@ -189,6 +200,13 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("flags", "I"),
         ("bytes", "Q"),
         ("resident_bytes", "Q"),
+    ),
+    "mw_allowance": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("bytes", "Q"),
+        ("most_bytes", "Q"),
     ),
     "mw_evicted": (
         HEADER,

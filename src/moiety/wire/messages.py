@@ -157,6 +157,8 @@ class Amount(Message, frozen=True):
         Type.ALLOCATED,
         Type.LIMIT,
         Type.KEEP,
+        Type.RECALL,
+        Type.RETURNED,
     )
 
     gpu: int = 0
@@ -177,10 +179,10 @@ class Alloc(Message, frozen=True):
 
 
 class Free(Message, frozen=True):
-    """Bytes were freed."""
+    """Bytes were freed, or (TAKEN) allocated from the allowance."""
 
     LAYOUT = "mw_free"
-    TYPES = (Type.FREE,)
+    TYPES = (Type.FREE, Type.TAKEN)
 
     type: int = Type.FREE
     serial: int = 0
@@ -188,6 +190,19 @@ class Free(Message, frozen=True):
     flags: int = 0
     bytes: int = 0
     resident_bytes: int = 0
+
+
+class Allowance(Message, frozen=True):
+    """So many bytes more may be allocated without asking."""
+
+    LAYOUT = "mw_allowance"
+    TYPES = (Type.ALLOWANCE,)
+
+    type: int = Type.ALLOWANCE
+    serial: int = 0
+    gpu: int = 0
+    bytes: int = 0
+    most_bytes: int = 0
 
 
 class Evicted(Message, frozen=True):
@@ -378,6 +393,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Amount,
     Alloc,
     Free,
+    Allowance,
     Evicted,
     LeaseNote,
     Looked,
