@@ -14,8 +14,8 @@ GPU = "A100-80:memory=112MiB,link=16GB/s,residue=2MiB"
 MIB = 44
 """of CuPy's arrays"""
 NUMBA_MIB = 60
-JAX_MIB = 60
-"""of arrays; it takes three quarters of the GPU at once"""
+JAX_MIB = 24
+"""of arrays, in the three quarters of the GPU that it takes at once"""
 HANDOFFS = 60
 """of each program, at least"""
 

@@ -58,7 +58,8 @@ class Submitter:
 
     def window(self, looks: int) -> list[int]:
         """How many were outstanding in so many looks, sorted; the GPU went on between each two."""
-        found, last = [], -1
+        found: list[int] = []
+        last = -1
         while len(found) < looks:
             submitted, begun = self.look()
             if begun != last:
@@ -192,7 +193,7 @@ def test_a_revoke_finds_little_to_wait_for(submit: Callable[..., Submitter]) -> 
     program = submit("threads", LENGTH_US, BOUND_US)
     agent = program.agent
     assert agent.page is not None
-    waited_for = []
+    waited_for: list[int] = []
 
     def revoke() -> list[int]:
         assert agent.page is not None
