@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/allowance.h"
 #include "shim/devices.h"
 #include "shim/exports.h"
 #include "shim/gate.h"
@@ -83,8 +84,10 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
 static void explain(const char *path, int error, const union link_message *answer)
 {
     if (error == -EPROTO && answer->header.type == MW_REFUSED) {
-        say("start the program again with the moiety that its agent came with", "%.*s",
-            (int)MW_TEXT_BYTES, answer->refused.text);
+        const char *hint = answer->refused.code == MW_REFUSAL_VERSION
+                               ? "start the program again with the moiety that its agent came with"
+                               : "moiety events tells more";
+        say(hint, "%.*s", (int)MW_TEXT_BYTES, answer->refused.text);
     } else {
         say("moiety agent status; start the program with moiety run", "no agent answers at %s: %s",
             path, strerror(-error));
@@ -152,6 +155,7 @@ static void tell_state(int socket)
     struct mw_attach states[MW_GPUS_MAX];
     uint32_t count = 0;
     memory_freeze();
+    allowances_forget();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         device_tell(d, &states[count++]);
     }

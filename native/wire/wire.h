@@ -124,6 +124,7 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+    MW_REFUSAL_FULL = 7,     /* this user has, or sends, as much as one may */
 };
 
 /* mw_welcome.mode, mw_mode.mode: how a process allocates */

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from moiety.agent import doors, kept, metrics, processes, requests
+from moiety.agent.bounds import Bounds
 from moiety.agent.configured import Read, later
 from moiety.agent.container_shares import ContainerShares
 from moiety.agent.directory import Directory
@@ -40,9 +41,12 @@ from moiety.model.errors import (
     MoietyError,
     NotAllowed,
     SystemRefusal,
+    TooMany,
 )
 from moiety.wire.layout import VERSION
 
+NOBODY = -1
+"""a user who has no program"""
 EVENTS_PAGE = 500
 EVENTS_WAIT_S = 5.0
 
@@ -102,22 +106,44 @@ class Control:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock: socket.socket = writer.get_extra_info("socket")
+        tally = self.node.bounds.conversations
+        peer = None
         try:
             peer = processes.peer_of(sock)
             if not (self.directory.shared or _is_admin(peer)):
+                peer = None
                 return
-            greeted = False
-            while line := await reader.readline():
-                answer = await self._answer_line(line, peer, greeted)
-                greeted = greeted or isinstance(answer, requests.Here)
-                writer.write(requests.encode(answer) + b"\n")
-                await writer.drain()
-                if not greeted:
-                    return
-        except (OSError, ValueError, asyncio.CancelledError):
-            pass  # it hung up, its line has no end, or the agent ends
+            no = tally.refuse(peer.uid, is_admin=_is_admin(peer))
+            tally.take(peer.uid)
+            if no:
+                writer.write(requests.encode(failed(TooMany(no))) + b"\n")
+                await asyncio.wait_for(writer.drain(), Bounds.GREETING_S)
+                return
+            await self._listen(reader, writer, peer)
+        except (OSError, ValueError, TimeoutError, asyncio.CancelledError):
+            pass  # it hung up, says or reads nothing, its line has no end, or the agent ends
         finally:
+            if peer:
+                tally.give(peer.uid)
             writer.close()
+
+    async def _listen(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: processes.Peer
+    ) -> None:
+        """Answer one line after the other; raises TimeoutError if nothing comes, or is read."""
+        greeted = False
+        patience_s = Bounds.GREETING_S
+        while line := await asyncio.wait_for(reader.readline(), patience_s):
+            if not _is_admin(peer):
+                now_s = self.node.loop.time()
+                await asyncio.sleep(self.node.bounds.requests.spend(peer.uid, now_s))
+            answer = await self._answer_line(line, peer, greeted)
+            greeted = greeted or isinstance(answer, requests.Here)
+            writer.write(requests.encode(answer) + b"\n")
+            await asyncio.wait_for(writer.drain(), Bounds.SILENCE_S)
+            if not greeted:
+                return
+            patience_s = Bounds.SILENCE_S
 
     async def _answer_line(
         self, line: bytes, peer: processes.Peer, greeted: bool
@@ -203,11 +229,11 @@ class Control:
             self.workloads.check_gang(request.gang, peer.uid)
         workload = self.workloads.create(
             peer,
-            program=request.program,
-            argv=request.argv,
-            cwd=request.cwd,
+            program=request.program[: requests.NAME_MAX],
+            argv=requests.shortened(request.argv),
+            cwd=request.cwd[: requests.ARGV_MAX],
             share=request.share,
-            name=request.name,
+            name=request.name and request.name[: requests.NAME_MAX],
             gang=request.gang,
         )
         self.node.log.info(
@@ -298,6 +324,10 @@ class Control:
     async def metrics(self) -> bytes:
         """The answer to Prometheus."""
         seen = metrics.snapshot(self.node, await self._usages(), self.began_s)
+        at = self.options.metrics
+        if self.directory.shared and at and not at.path:  # every user can ask a port
+            rows = rows_for(seen.processes, NOBODY, self.options.visible)
+            seen = dataclasses.replace(seen, processes=rows)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
     async def _status(self, peer: processes.Peer) -> requests.NodeStatus:
@@ -334,7 +364,8 @@ def _is_admin(peer: processes.Peer) -> bool:
 
 def _must_be_admin(peer: processes.Peer, what: str) -> None:
     if not _is_admin(peer):
-        raise NotAllowed(f"only root and {name_of(os.getuid())} may {what}")
+        who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
+        raise NotAllowed(f"only {who} may {what}")
 
 
 def failed(error: MoietyError) -> requests.Failed:

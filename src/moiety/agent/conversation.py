@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from moiety.agent import hands, processes, together
+from moiety.agent.bounds import Tally
 from moiety.agent.client import REQUESTS_MAX, Client
-from moiety.agent.connection import Connection
+from moiety.agent.connection import PACKETS_A_TURN, Connection
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
@@ -83,13 +84,25 @@ class Conversation:
         self._gang = gang
         self._pidfd = processes.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
-        self._connection = Connection(loop, sock, self._on_packet, self._on_end)
+        self._loop = loop
+        self._ends: list[Tally] = []
+        """where it is to be struck off when it is over"""
+        self._count(node.bounds.connections)
+        self._silence: asyncio.TimerHandle | None = loop.call_later(
+            node.bounds.GREETING_S, self._hang_up, Refusal.PROTOCOL, "it did not introduce itself"
+        )
+        self._connection = Connection(
+            loop, sock, self._on_packet, self._on_end, self._on_burst, self._over
+        )
 
     def _on_packet(self, packet: bytes) -> None:
         try:
             message = decode(packet)
             client = self._client
             if client is None:
+                if self._silence:
+                    self._silence.cancel()
+                    self._silence = None
                 if isinstance(message, Attach) and message.type == Type.LOOKUP:
                     self._show(message)
                     return
@@ -112,6 +125,10 @@ class Conversation:
     def _greet(self, hello: Hello) -> None:
         """A process introduces itself: give it a number and its lease page."""
         node = self._node
+        if no := node.bounds.processes.refuse(self._owner, is_admin=self._is_admin):
+            self._hang_up(Refusal.FULL, no)
+            return
+        self._count(node.bounds.processes)
         started = processes.start_time(self._peer.pid)
         if started is None:
             self._connection.close()
@@ -182,6 +199,34 @@ class Conversation:
             ).encode()
         self._connection.send_last(answer)
         self._on_end("")
+
+    @property
+    def _is_admin(self) -> bool:
+        return processes.may_use(self._peer, os.getuid())
+
+    def _count(self, tally: Tally) -> None:
+        tally.take(self._owner)
+        self._ends.append(tally)
+
+    def _over(self) -> None:
+        """The connection is closed, by whoever."""
+        if self._silence:
+            self._silence.cancel()
+            self._silence = None
+        while self._ends:
+            self._ends.pop().give(self._owner)
+
+    def _on_burst(self) -> float:
+        """It sends faster than it is read: others come first for a while."""
+        now_s = self._loop.time()
+        turns = self._node.bounds.turns
+        wait_s = turns.spend(self._owner, now_s)
+        if turns.is_flooding(self._owner, now_s):
+            most = round(turns.per_s * PACKETS_A_TURN)
+            self._hang_up(
+                Refusal.FULL, f"it sends more than {most} messages a second, and does not stop"
+            )
+        return wait_s
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"

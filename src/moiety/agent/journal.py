@@ -103,8 +103,9 @@ class Journal:
         *,
         pid: int | None = None,
         program: str = "",
+        uid: int | None = None,
     ) -> None:
-        """It happened just now; `pid` and `program` name a process that shares nothing."""
+        """It happened just now; `pid`, `program` and `uid` name a process that shares nothing."""
         event = Event(
             number=self.next,
             at_s=self._wall_s(),
@@ -116,7 +117,7 @@ class Journal:
             program=client.program if client else program,
             workload=client.workload if client else "",
             gpu=gpu,
-            uid=client.uid if client else None,
+            uid=client.uid if client else uid,
         )
         self.next += 1
         self.counts[reason] += 1

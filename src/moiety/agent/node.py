@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
+from moiety.agent.bounds import Bounds
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
@@ -94,6 +95,7 @@ class Node:
         `shared`: its programs are of several users, who must not hear each other's names.
         """
         self.shared = shared
+        self.bounds = Bounds()
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moiety.agent.bounds import MESSAGES
 from moiety.agent.host import available_bytes
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind, read_all
@@ -41,6 +42,8 @@ class Options:
     socket_group: int | None = None
     visible: Visible = Visible.SIZES
     """what users see of each other, with a system agent"""
+    messages_per_s: float = MESSAGES
+    """of one user's programs, after a burst of ten times as many"""
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0

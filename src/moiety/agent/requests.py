@@ -12,9 +12,26 @@ from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
-LINE_MAX = 4 << 20
+LINE_MAX = 256 << 10
+"""of a request: the agent reads many at one time"""
+NAME_MAX = 255
+"""of a program"""
+ARGV_MAX = 4096
+"""of a program's command line, as it is written down"""
 ANSWER_TAG = "is"
 """what tells one kind of answer from another on the socket, and means nothing beyond it"""
+
+
+def shortened(argv: list[str]) -> list[str]:
+    """A command line, or the beginning of a long one."""
+    found: list[str] = []
+    left = ARGV_MAX
+    for word in argv:
+        if len(word) >= left:
+            return [*found, word[:left] + "..."]
+        found.append(word)
+        left -= len(word) + 1
+    return found
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):

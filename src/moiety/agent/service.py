@@ -14,6 +14,7 @@ from typing import Any
 
 from moiety.agent import kept, requests, workloads
 from moiety.agent.arena import Arena, Extent
+from moiety.agent.bounds import Bounds
 from moiety.agent.configured import Read, configured
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
@@ -94,6 +95,7 @@ class Service:
             journal=self._open_journal(),
             shared=self._directory.shared,
         )
+        node.bounds = Bounds(messages_per_s=max(1.0, self._options.messages_per_s))
         node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]

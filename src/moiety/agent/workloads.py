@@ -23,11 +23,14 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
-from moiety.model.errors import InvalidGang
+from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
 SOCKET: Final = "shim.sock"
+
+
+ACCEPT_AGAIN_S: Final = 0.1
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -121,6 +124,9 @@ class Workloads:
         gang: Gang | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
+        is_admin = processes.may_use(peer, os.getuid())
+        if no := self._node.bounds.workloads.refuse(peer.uid, is_admin=is_admin):
+            raise TooMany(no)
         started = processes.start_time(peer.pid)
         if started is None:
             raise ProcessLookupError(peer.pid)
@@ -226,6 +232,7 @@ class Workloads:
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)
         self.by_id[record.id] = workload
+        self._node.bounds.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
         if workload.stays:
             return workload
@@ -244,12 +251,19 @@ class Workloads:
         try:
             sock, _ = workload.listener.accept()
         except OSError as error:
-            if not isinstance(error, BlockingIOError):
+            if not isinstance(error, BlockingIOError):  # no descriptors are left, say
                 self._node.log.warning("accept failed", error=str(error))
+                self._loop.remove_reader(workload.listener.fileno())
+                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, workload)
             return
         peer = processes.peer_of(sock)
         if not workload.stays and not processes.may_use(peer, workload.record.uid):
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            sock.close()
+            return
+        is_admin = processes.may_use(peer, os.getuid())
+        if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
+            self._node.log.warning("turned away", pid=peer.pid, reason=no)
             sock.close()
             return
         try:
@@ -266,6 +280,10 @@ class Workloads:
             )
         except OSError:  # it died between connect and now
             sock.close()
+
+    def _accept_again(self, workload: Workload) -> None:
+        if self.by_id.get(workload.record.id) is workload:
+            self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
 
     def _changed(self, client: Client) -> None:
         workload = self.by_id[client.workload]
@@ -313,6 +331,7 @@ class Workloads:
             self._on_empty()
 
     def _close(self, workload: Workload) -> None:
+        self._node.bounds.workloads.give(workload.record.uid)
         self._loop.remove_reader(workload.listener.fileno())
         workload.listener.close()
         if workload.root_pidfd >= 0:

@@ -13,7 +13,7 @@ from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from moiety.agent import journal, requests
+from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import Directory, find
 from moiety.cli.finding import Finding
@@ -130,7 +130,9 @@ def asked(request: requests.Request, kind: type[AnswerT]) -> AnswerT:
 
 def events(redactor: Redactor) -> str:
     """The last ones, of this agent and of those before it."""
-    found = list(journal.read(find().events))[-EVENTS:]
+    from moiety.cli.events import known
+
+    found = list(known(find()))[-EVENTS:]
     plain = (redactor.value(msgspec.to_builtins(event)) for event in found)
     return "".join(msgspec.json.encode(each).decode() + "\n" for each in plain)
 

@@ -14,6 +14,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call, call
 from moiety.agent.directory import Directory, find
 from moiety.agent.journal import REASONS, read
+from moiety.cli.lazily import completed
 from moiety.cli.show import Duration, colour_wanted
 from moiety.model import errors
 
@@ -34,7 +35,11 @@ WAIT_S = 5.0
     help="Only these, such as Refused or Killed; may be given several times.",
 )
 @click.option(
-    "--of", "target", metavar="TENANT", help="Only of one program: its number, pid or name."
+    "--of",
+    "target",
+    metavar="TENANT",
+    shell_complete=completed("tenants"),
+    help="Only of one program: its number, pid or name.",
 )
 @click.option(
     "-o",
@@ -69,7 +74,7 @@ def events(
     show = _as_json if output == "json" else _as_text
     directory = find()
     try:
-        for event in _follow(directory) if follow else _all(directory):
+        for event in _follow(directory) if follow else known(directory):
             if wanted(event):
                 click.echo(show(event))
                 sys.stdout.flush()
@@ -77,7 +82,8 @@ def events(
         pass
 
 
-def _all(directory: Directory) -> Iterator[requests.Event]:
+def known(directory: Directory) -> Iterator[requests.Event]:
+    """What the agent remembers; without one, what the last ones wrote down."""
     try:
         with call(directory) as agent:
             yield from Pages(agent, 0).read(0.0)

@@ -159,6 +159,14 @@ _AGENT: Final = (
         default="sizes",
     ),
     _agent(
+        "messages",
+        "messages_per_s",
+        values.parse_factor,
+        "N",
+        "read so many messages of one user's programs in a second, after a burst",
+        default="12800",
+    ),
+    _agent(
         "log-format",
         "log_format",
         values.parse_log_format,
@@ -203,6 +211,14 @@ _AGENT: Final = (
     ),
     _arbiter(
         "link", "link_bytes_per_s", values.parse_speed, "SIZE", "assumed speed of the link", "10GB"
+    ),
+    _arbiter(
+        "allowance",
+        "allowance_bytes",
+        parse_bytes,
+        "SIZE",
+        "allocated without asking; 0: none",
+        "512MiB",
     ),
     _arbiter(
         "revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", "10s"

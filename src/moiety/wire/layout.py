@@ -141,6 +141,7 @@ class Refusal(IntEnum):
     CAPACITY = 4
     GPU = 5
     STOPPING = 6
+    FULL = 7
 
 
 Layout = tuple[tuple[str, str], ...]
