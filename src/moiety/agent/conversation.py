@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 
 from moiety.agent import hands, processes, together
 from moiety.agent.client import REQUESTS_MAX, Client
-from moiety.agent.connection import Connection
+from moiety.agent.connection import Connection, Loop
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
@@ -58,7 +57,7 @@ class Conversation:
     def __init__(
         self,
         node: Node,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         sock: socket.socket,
         *,
         peer: processes.Peer,
@@ -74,7 +73,7 @@ class Conversation:
         self._share = share
         self._name = name
         self._gang = gang
-        self._pidfd = processes.pidfd_of(sock, peer.pid)
+        self._pidfd = node.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
         self._connection = Connection(loop, sock, self._on_packet, self._on_end)
 
@@ -105,7 +104,7 @@ class Conversation:
     def _greet(self, hello: Hello) -> None:
         """A process introduces itself: give it a number and its lease page."""
         node = self._node
-        started = processes.start_time(self._peer.pid)
+        started = node.kernel.start_time(self._peer.pid)
         if started is None:
             self._connection.close()
             self._on_end("")
@@ -120,7 +119,7 @@ class Conversation:
             pid=self._peer.pid,
             started=started,
             pidfd=self._pidfd,
-            program=self._name or hello.program or processes.name_of(self._peer.pid),
+            program=self._name or hello.program or node.kernel.name_of(self._peer.pid),
             uid=self._peer.uid,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
@@ -144,7 +143,7 @@ def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
         node.journal.note("Overdue", late, client)
     if wanted.kill:
         node.journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
-        processes.kill(client.pidfd)
+        node.kernel.kill(client.pidfd)
 
 
 def _look(node: Node, client: Client, wanted: do.Look) -> None:

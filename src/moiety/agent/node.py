@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import socket
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -60,6 +61,25 @@ class Loop(Protocol):
         """Call back in the loop's own thread."""
 
 
+class Kernel(Protocol):
+    """What the system knows of processes: processes.py, or a stand-in."""
+
+    def pidfd_of(self, connection: socket.socket, pid: int, /) -> int:
+        """A descriptor that becomes readable when the process at the other end dies."""
+
+    def start_time(self, pid: int, /) -> int | None:
+        """When it started; None if it is dead."""
+
+    def name_of(self, pid: int, /) -> str:
+        """Its short name."""
+
+    def is_stopped(self, pid: int, /) -> bool:
+        """Whether it cannot run for now."""
+
+    def kill(self, pidfd: int, /) -> None:
+        """End it."""
+
+
 @dataclass(slots=True)
 class Gpu:
     """One GPU of this node."""
@@ -83,8 +103,14 @@ class Node:
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
         journal: Journal | None = None,
+        kernel: Kernel = processes,
+        beside: Executor | None = None,
     ) -> None:
-        """`expected` are (pid, GPUs) of the processes that outlived the last agent."""
+        """`expected` are (pid, GPUs) of the processes that outlived the last agent.
+
+        NVML is asked in `beside`; None: in a thread of its own.
+        """
+        self.kernel = kernel
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -109,7 +135,7 @@ class Node:
         self.settled = not self._expected
         self._timer: Timer | None = None
         self._timer_s = 0.0
-        self._nvml = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+        self._nvml = beside or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
         specs = [
             GpuSpec(
                 gpu=index,
@@ -237,7 +263,7 @@ class Node:
     def look(self, client: Client) -> None:
         """Tell the arbiter whether a process that is slow to answer is stopped."""
         if client.number in self.clients:
-            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
+            self.feed(ev.Looked(client.number, self.kernel.is_stopped(client.pid)))
 
     # GPUs are measured
 
