@@ -1,13 +1,36 @@
-"""The agent's log: one `key=value` line for each thing, in a file that stays small."""
+"""The agent's log: one line for each thing, in a file that stays small, or in the journal."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from moiety.agent.journald import SOCKET, Journald
+
 MAX_BYTES = 4 << 20
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    """`key=value` lines in the agent's directory"""
+    JSON = "json"
+    """the same as one JSON object a line"""
+    JOURNAL = "journal"
+    """entries of the system's journal, each key a field; no file"""
+
+
+def parse_log_format(text: str) -> LogFormat:
+    """A form of log by its name; raises ValueError."""
+    try:
+        return LogFormat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
 
 
 class BoundedFile:
@@ -59,18 +82,47 @@ class Both:
         sys.stderr.flush()
 
 
-def open_log(path: Path, *, also_stderr: bool) -> Any:
-    """A structlog logger that writes there."""
+def open_log(
+    path: Path,
+    *,
+    also_stderr: bool,
+    form: LogFormat = LogFormat.TEXT,
+    journal: Path = SOCKET,
+) -> Any:
+    """A structlog logger that writes there, or to the journal."""
     import structlog
 
-    file = BoundedFile(path)
+    in_order = structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"])
+    render: Callable[..., Any] = in_order
+    logger: Any
+    if form is LogFormat.JOURNAL:
+        render = _for_journal(structlog.processors.LogfmtRenderer())
+        logger = Journald(journal)
+    else:
+        file = BoundedFile(path)
+        logger = structlog.WriteLogger(Both(file) if also_stderr else file)  # type: ignore[arg-type]
+        if form is LogFormat.JSON:
+            render = structlog.processors.JSONRenderer(default=str)
     return structlog.wrap_logger(
-        structlog.WriteLogger(Both(file) if also_stderr else file),  # type: ignore[arg-type]
+        logger,
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"]),
+            render,
         ],
         cache_logger_on_first_use=True,
     )
+
+
+def _for_journal(line: Callable[..., str]) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The event as it is, and as a sentence without what the journal writes down itself."""
+
+    def render(
+        logger: Any, name: str, event: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        told = {k: v for k, v in event.items() if k not in ("level", "time", "event")}
+        text = line(logger, name, told) if told else ""
+        return (dict(event), f"{event['event']}  {text}".rstrip()), {}
+
+    return render

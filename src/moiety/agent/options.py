@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.agent.host import available_bytes
+from moiety.agent.logs import LogFormat, parse_log_format
 from moiety.agent.scrape import Address, parse_address
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.budget import GRANULE_BYTES
@@ -32,6 +33,7 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """where Prometheus reads; None: nowhere"""
+    log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -119,6 +121,7 @@ FLAGS: Final = (
     ),
     Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
     Flag("--metrics", "metrics", parse_address, "ADDRESS", "serve /metrics there, such as 9402"),
+    Flag("--log-format", "log_format", parse_log_format, "FORM", "text, json, or journal"),
     Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
     Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
     Flag("--turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", True),

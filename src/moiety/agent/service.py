@@ -22,6 +22,7 @@ from moiety.agent.journal import Journal
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
+from moiety.agent.notify import Manager
 from moiety.agent.options import ARENA_MOST, Options, parse
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
@@ -54,6 +55,7 @@ class Service:
         self._log: Any = None
         self._locks: list[FileLock] = [_lock_directory(directory)]
         self._devices: Devices | None = None
+        self._manager = Manager()
         self._ended: asyncio.Future[str] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -114,10 +116,13 @@ class Service:
         )
         node.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
         tell_ready(self._options.ready_fd, requests.Done())
+        self._manager.ready(self._status())
+        self._manager.keep_told(loop, self._status)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         reason = await self._ended
+        self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(node.clients))
         node.journal.note("AgentStopped", reason)
         control.close()
@@ -137,6 +142,12 @@ class Service:
         self._locks.clear()
         if self._devices:
             self._devices.close()
+
+    def _status(self) -> str:
+        """The agent in a few words, for the service manager."""
+        gpus, tenants = len(self._node.gpus), len(self._node.clients)
+        workloads = len(self._workloads.by_id)
+        return f"{gpus} GPU(s), {workloads} workload(s), {tenants} tenant(s)"
 
     def _settings(self, outlived: bool, budgets: Sequence[Budget]) -> Settings:
         """The arbiter's; what survivors evicted before we came counts as memory that we gave.
@@ -266,7 +277,7 @@ def serve(options: Options, *, foreground: bool) -> int:
         except NvmlUnavailable as error:
             raise NoGpu(problem=str(error)) from None
         with must_be_usable(directory):
-            log = open_log(directory.log, also_stderr=foreground)
+            log = open_log(directory.log, also_stderr=foreground, form=options.log_format)
         asyncio.run(service.run(devices, log))
     except MoietyError as error:
         tell_ready(options.ready_fd, failed(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -64,6 +65,25 @@ def start(foreground: bool, **given: str | None) -> None:
     with Call(directory) as running:
         here = running.agent
         click.echo(f"agent {here.product} runs as pid {here.pid}, {directory.path}")
+
+
+@agent.command()
+@click.option("--user", help="Run it as this user instead of root.")
+@agent_options
+def unit(user: str | None, **given: str | None) -> None:
+    """Print a systemd unit for an agent that serves all users of this machine."""
+    from moiety.agent.unit import unit as text_of
+
+    arguments = [
+        part for flag in FLAGS if (text := given[flag.field]) for part in (flag.name, text)
+    ]
+    try:
+        parse(arguments)
+    except ValueError as error:
+        raise errors.BadArgument(problem=str(error)) from None
+    named = ("MOIETY_SIMGPU", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "PYTHONPATH")
+    environment = [(name, os.environ[name]) for name in named if os.environ.get(name)]
+    click.echo(text_of(arguments, user=user, environment=environment), nl=False)
 
 
 @agent.command()

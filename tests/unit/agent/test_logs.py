@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from moiety.agent.logs import BoundedFile, open_log
+from moiety.agent.logs import BoundedFile, LogFormat, open_log
 
 
 def test_a_line_says_when_what_and_about_whom(tmp_path: Path) -> None:
@@ -29,3 +30,12 @@ def test_it_is_moved_aside_when_it_has_grown(tmp_path: Path) -> None:
     assert (tmp_path / "log.1").stat().st_size <= 1000
     assert (tmp_path / "log").read_text().splitlines()[-1].endswith("99")
     file.close()
+
+
+def test_as_json_each_line_is_an_object(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log", also_stderr=False, form=LogFormat.JSON)
+    log.warning("dropped", client='x"\n', tenant=3)
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    found = json.loads(line)
+    assert (found["event"], found["level"]) == ("dropped", "warning")
+    assert (found["client"], found["tenant"]) == ('x"\n', 3)

@@ -1,0 +1,123 @@
+"""Whose a process is: its user, program, container and pod, read from /proc.
+
+A pid is a number that is used again, so what is read here carries the start time, and whoever acts
+on it compares. NVML reports pids of the host; in another PID namespace they mean somebody else.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from moiety.devices.cgroups import Placement, parse
+from moiety.devices.native import is_simulated
+
+PROC: Final = Path("/proc")
+HOST_PID_NAMESPACE: Final = 0xEFFFFFFC
+"""its inode, the same on every Linux (proc_ns.h)"""
+STATE, START_TIME = 0, 19
+"""fields of /proc/PID/stat, counted behind the name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One process."""
+
+    pid: int
+    started: int
+    """clock ticks since boot: with the pid, this names it for good"""
+    uid: int
+    user: str
+    """its name, or the number where it has none here"""
+    command: str
+    """the file name of its program; where that may not be read, the name it gives itself"""
+    placement: Placement
+    inner_pid: int
+    """what its own PID namespace calls it; `pid` outside of containers"""
+
+    def __str__(self) -> str:
+        where = self.where
+        return f"{self.command or '?'} (pid {self.pid}, {self.user}{', ' * bool(where)}{where})"
+
+    @property
+    def where(self) -> str:
+        """Its container and pod in words; empty outside of them."""
+        found = self.placement
+        parts = []
+        if found.container:
+            parts.append(f"{found.runtime or 'container'} {found.short}")
+        if found.pod:
+            parts.append(f"pod {found.pod}")
+        if found.job:
+            parts.append(f"job {found.job}")
+        return ", ".join(parts)
+
+
+def origin_of(pid: int, proc: Path = PROC) -> Origin | None:
+    """What the kernel says of a process; None if there is none, or it is dead."""
+    folder = proc / str(pid)
+    try:
+        uid = folder.stat().st_uid
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+        status = (folder / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    if len(fields) <= START_TIME or fields[STATE] in (b"Z", b"X"):
+        return None
+    try:
+        placed = parse((folder / "cgroup").read_text(errors="replace"))
+    except OSError:
+        placed = Placement()
+    real = _ids(status, "Uid:")
+    inner = _ids(status, "NSpid:")
+    uid = real[0] if real else uid  # a program that may not be dumped belongs to root in /proc
+    return Origin(
+        pid=pid,
+        started=int(fields[START_TIME]),
+        uid=uid,
+        user=user_name(uid),
+        command=_command(folder, status),
+        placement=placed,
+        inner_pid=inner[-1] if inner else pid,
+    )
+
+
+def sees_host_pids(proc: Path = PROC) -> bool:
+    """Whether the pids that NVML reports mean the same here: in the host's PID namespace.
+
+    Simulated GPUs report pids as their processes see them, which are of one namespace.
+    """
+    if is_simulated():
+        return True
+    try:
+        return (proc / "self/ns/pid").stat().st_ino == HOST_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=256)
+def user_name(uid: int) -> str:
+    """A user's name on this machine, or the number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _command(folder: Path, status: str) -> str:
+    try:
+        return os.path.basename(os.readlink(folder / "exe")).removesuffix(" (deleted)")
+    except OSError:
+        named = next((line for line in status.splitlines() if line.startswith("Name:")), "Name:")
+        return named.removeprefix("Name:").strip()
+
+
+def _ids(status: str, title: str) -> list[int]:
+    for line in status.splitlines():
+        if line.startswith(title):
+            return [int(word) for word in line.removeprefix(title).split() if word.isdecimal()]
+    return []
