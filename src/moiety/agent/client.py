@@ -35,6 +35,10 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    fenced: bool = False
+    """it has not answered since it was"""
+    unspoken: set[int] = field(default_factory=set)
+    """where it had a context when its connection broke, of which it has not spoken since"""
     gang: str = ""
     """with whom it holds GPUs (together.py); empty: it is in none"""
     shares: int = 0

@@ -77,6 +77,13 @@ class Conversation:
         self._client: Client | None = None
         self._connection = Connection(loop, sock, self._on_packet, self._on_end)
 
+    def abandon(self) -> None:
+        """Let go of what the kernel keeps for it, without a word to anybody."""
+        self._connection.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
     def _on_packet(self, packet: bytes) -> None:
         try:
             message = decode(packet)
@@ -113,6 +120,9 @@ class Conversation:
         holding = resumed and bool(hello.flags & HelloFlag.HOLDING)
         pinned = resumed and bool(hello.flags & HelloFlag.PINNED)
         epoch = hello.epoch if resumed else 0
+        before = node.known_as(self._peer.pid, self._workload) if resumed else None
+        fenced = holding and node.is_fenced(self._peer.pid, before)
+        doubted = holding and not fenced and not node.may_hold(self._peer.pid, before)
         client = Client(
             number=node.number(),
             workload=self._workload,
@@ -122,11 +132,12 @@ class Conversation:
             program=self._name or hello.program or node.kernel.name_of(self._peer.pid),
             uid=self._peer.uid,
             connection=self._connection,
-            page=LeasePage(epoch, is_open=holding),
+            page=LeasePage(epoch, is_open=holding and not fenced and not doubted),
             share=self._share,
             part=self._share,
             mode=self._share.mode,
             resumed=resumed,
+            fenced=fenced,
             pinned="before the agent started" if pinned else "",
         )
         self._client = client
@@ -141,7 +152,17 @@ class Conversation:
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
-        joined = ev.Joined(client.number, holding, epoch, pinned, resumed, self._share, str(client))
+        joined = ev.Joined(
+            client.number,
+            holding,
+            epoch,
+            pinned,
+            resumed,
+            self._share,
+            str(client),
+            fenced=fenced,
+            doubted=doubted,
+        )
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
         if self._gang is not None:
@@ -179,9 +200,7 @@ class Conversation:
         self._on_end("")
 
     def _on_end(self, reason: str) -> None:
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        self.abandon()
         if self._client is not None:
             self._node.disconnected(self._client, reason)
 
@@ -210,13 +229,16 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
         return
     if gpu in client.attaching.values():
         raise ProtocolError(f"GPU {gpu} is being attached already")
-    if message.allocated_bytes and not client.resumed:
-        raise ProtocolError("a new process cannot have memory already")
+    exists = message.allocated_bytes > 0 or not message.serial
+    if exists and not client.resumed:
+        raise ProtocolError("a new process cannot have a context already")
     if gpu in client.gpus:
         hands.attach(node, client, message.serial, gpu)
         return
-    _may_ask(client, message.serial)
-    client.attaching[message.serial] = gpu
+    if message.serial:
+        _may_ask(client, message.serial)
+        client.attaching[message.serial] = gpu
+    client.unspoken.discard(gpu)
     client.gpus.add(gpu)
     node.gpus_changed(client)
     node.feed(
@@ -230,6 +252,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
             managed_bytes=message.managed_bytes,
+            exists=exists,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -329,10 +352,12 @@ def _drained(node: Node, client: Client, message: Drained) -> None:
     node.timeline.worked(client.number, client.work)
     if message.gpu == NO_GPU:
         node.feed(ev.Drained(client.number, message.epoch))
-        return
-    _know(client, message.gpu)
-    node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
-    node.sample(client, message.gpu)
+    else:
+        _know(client, message.gpu)
+        node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
+        node.sample(client, message.gpu)
+    if client.fenced and message.epoch == client.page.epoch:
+        hands.fence(node, client, fenced=False)
 
 
 def _evicted(node: Node, client: Client, message: Evicted) -> None:

@@ -78,6 +78,7 @@ class Service:
             changed.over(self._settings(bool(records), [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
+            fenced=[s.pid for s in survivors if s.fenced],
             journal=self._open_journal(),
         )
         extent = Extent.of(

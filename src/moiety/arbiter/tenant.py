@@ -52,6 +52,8 @@ class OnGpu:
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     needed_bytes: int = 0
     """to be kept free for what its driver is about to take by itself"""
+    is_hearsay: bool = False
+    """its connection broke, and it has not said since what it has here"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
