@@ -24,6 +24,9 @@ LOOK_S: Final = 5.0
 PATIENCE_S: Final = 1.0
 """so long the driver may take to answer"""
 
+Taken = dict[int, dict[int, int]]
+"""bytes by GPU by pid"""
+
 
 @dataclass(slots=True)
 class _Ghost:
@@ -53,8 +56,8 @@ class Missing:
                 done = True
                 then()
 
-        def found(taken: dict[int, dict[int, int]]) -> None:
-            if not done:
+        def found(taken: Taken | None) -> None:
+            if not done and taken is not None:
                 for pid in missing:
                     if pid in taken and self._node.is_missing(pid):
                         self._count(pid, taken[pid])
@@ -115,10 +118,10 @@ class Missing:
         if self._ghosts.get(ghost.pid) is ghost:
             self._ask(sorted(self._node.gpus), {}, lambda taken: self._looked(ghost, taken))
 
-    def _looked(self, ghost: _Ghost, taken: dict[int, dict[int, int]]) -> None:
+    def _looked(self, ghost: _Ghost, taken: Taken | None) -> None:
         if self._ghosts.get(ghost.pid) is not ghost:
             return
-        if ghost.pid in taken or self._node.kernel.is_stopped(ghost.pid):
+        if taken is None or ghost.pid in taken or self._node.kernel.is_stopped(ghost.pid):
             self._node.loop.call_at(self._node.loop.time() + LOOK_S, self._look, ghost)
         else:
             self._gone(ghost)
@@ -132,16 +135,19 @@ class Missing:
     def _ask(
         self,
         gpus: list[int],
-        taken: dict[int, dict[int, int]],
-        then: Callable[[dict[int, dict[int, int]]], None],
+        taken: Taken,
+        then: Callable[[Taken | None], None],
     ) -> None:
-        """Bytes by GPU by pid, of all processes, asked one GPU after the other."""
+        """What all processes have, asked one GPU after the other; None where one does not answer."""
         if not gpus:
             then(taken)
             return
 
         def looked(usage: Usage | None) -> None:
-            for pid, amount in (usage.processes if usage else {}).items():
+            if usage is None:
+                then(None)
+                return
+            for pid, amount in usage.processes.items():
                 if amount:
                     taken.setdefault(pid, {})[gpus[0]] = amount
             self._ask(gpus[1:], taken, then)

@@ -308,7 +308,7 @@ class Node:
         def looked(usage: Usage | None) -> None:
             if self.clients.get(client.number) is not client:
                 return
-            if usage is not None and usage.processes.get(client.pid):
+            if usage is None or usage.processes.get(client.pid):
                 self._await(client)
             else:
                 self._seek(client, gpus[1:])

@@ -192,7 +192,6 @@ class Arbiter:
                 orders=[],
                 is_hearsay=True,
             )
-        tenant.pinned = tenant.pinned or before.pinned
         tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
         self._leave(before.number)
 

@@ -10,6 +10,7 @@ end, and once they are gone nothing may be left.
 from __future__ import annotations
 
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import MESSAGES, PACKERS, Hello
 
 STEPS: Final = 150
+DAYS_IN_CI: Final = 1000
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
 SHARES: Final = (
@@ -227,6 +229,8 @@ class Day:
             process = self.dice.choice(processes)
             if what in FAULTS:
                 self.fate.faults[what] += FAULTS[what](self, process)
+            elif process.stopped:
+                return  # nor does any thread of it run
             elif what == "touch":
                 process.touch()
             elif what == "fall_idle":
@@ -341,3 +345,8 @@ def live(seed: int) -> Fate:
         day.live()
         day.end()
     return fate
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        print(live(int(each)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import socket
 from collections.abc import Callable
 from typing import Any, Final
@@ -46,6 +47,8 @@ class Speaker(SimulatedTenant):
         self.joins = 0
         self._resumes = False
         self._is_pinned = False
+        self.claims_lease = False
+        """it says that it has one, and lies"""
 
     # Its lease is a word in memory, as the agent last wrote it
 
@@ -87,6 +90,9 @@ class Speaker(SimulatedTenant):
             return False
         if self.sock is None:
             return self._come_back()
+        if not self.hung and self._is_cut_off():
+            self._hear_last_words()
+            return True
         heard = False if self.hung else self._hear()
         worked = self.has_work
         if worked:
@@ -123,6 +129,8 @@ class Speaker(SimulatedTenant):
             goes_on = self.draining is not None and self.is_running
             flags = HelloFlag.RESUMED | (HelloFlag.HOLDING if self.is_open or goes_on else 0)
             flags |= HelloFlag.PINNED if self._is_pinned else 0
+        if self.claims_lease:
+            flags = HelloFlag.RESUMED | HelloFlag.HOLDING
         # What was said before and is not sent yet is told again by what follows.
         self.sent.clear()
         self.inbox.clear()
@@ -159,6 +167,17 @@ class Speaker(SimulatedTenant):
             pinned_bytes=sum(b.bytes for b in here if b.pinned),
         )
 
+    def _can_restore(self) -> bool:
+        """Not with room that an agent gave which is gone: it may be another's by now."""
+        return super()._can_restore() and not self._is_cut_off()
+
+    def _is_cut_off(self) -> bool:
+        if self.sock is None:
+            return True
+        poll = select.poll()
+        poll.register(self.sock, 0)
+        return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
     # Hearing
 
     def _hear(self) -> bool:
@@ -182,6 +201,13 @@ class Speaker(SimulatedTenant):
         if (told := self._told(message)) is not None:
             self.inbox.append(told)
         return True
+
+    def _hear_last_words(self) -> None:
+        """The agent has hung up: all but its reason is void, others may have it by now."""
+        while self.sock is not None:
+            if not self._hear():
+                self.drop()
+        self.inbox.clear()
 
     def _welcome(self, message: wire.Welcome, fds: list[int]) -> None:
         if self._page is not None:
@@ -220,6 +246,8 @@ class Speaker(SimulatedTenant):
     def _admitted(self, told: do.Admitted) -> None:
         attached = self.attaching.get(told.serial)
         super()._admitted(told)
+        if self.is_open:
+            self.map()  # the thread that asked goes on at once
         if attached:
             self._send(wire.Amount(Type.CONTEXT, 0, attached[0], attached[1]))
 
