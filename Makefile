@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks check format bench gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help demo test test-containers test-frameworks check format bench gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,10 +39,16 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest $(ARGS)
 
-# PyTorch goes into a cache that all checkouts share; where it cannot be had, the tests say so.
-test-frameworks: $(WORK)/installed  ## PyTorch under moiety on a simulated GPU; ARGS="-k moving" chooses
-	@$(PY) tests/frameworks/setup.py
-	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
+# They go into a cache that all checkouts share; where they cannot be had, the tests say so.
+CUDA ?= 12
+test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba on a simulated GPU; CUDA=13, ARGS="-k moving" choose
+	@$(PY) tests/frameworks/setup.py $(CUDA)
+	@MOIETY_TEST_CUDA=$(CUDA) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
+
+# As root on Debian it installs podman and runc; elsewhere they must be there, or the tests say so.
+test-containers: $(WORK)/installed  ## podman and runc with shares of a simulated GPU; ARGS="-k musl" chooses
+	@$(PY) tests/containers/setup.py
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m containers -rs tests/containers $(ARGS)
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)

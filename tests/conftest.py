@@ -14,7 +14,7 @@ settings.register_profile(
 settings.register_profile("soak", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("MOIETY_TEST_PROFILE", "moiety"))
 
-KEPT = {"MOIETY_NATIVE", "MOIETY_TEST_PROFILE"}
+KEPT = {"MOIETY_NATIVE", "MOIETY_TEST_PROFILE", "MOIETY_TEST_CUDA"}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -23,3 +23,4 @@ def _clean_environment() -> None:
     for name in [n for n in os.environ if n.startswith("MOIETY_") and n not in KEPT]:
         del os.environ[name]
     os.environ.pop("LD_PRELOAD", None)
+    os.environ["MOIETY_CONFIG"] = ""  # and so would the files of this machine

@@ -54,6 +54,7 @@ def main() -> int:
         done = subprocess.run(
             command,
             cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},  # and not what is installed
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ ALLOWED = {
     "www.w3.org": "the name space of every SVG",
     "keepachangelog.com": "the form of the change log",
     "semver.org": "the meaning of the version numbers",
+    "moiety.dev": "the vendor part of our device's name in CDI",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
 }

@@ -19,6 +19,7 @@ enum {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidChannelDescriptor = 20,
     cudaErrorInvalidMemcpyDirection = 21,
     cudaErrorInsufficientDriver = 35,
     cudaErrorInvalidDeviceFunction = 98,
@@ -93,6 +94,18 @@ typedef struct cudaMemcpy3DParms {
     cudaExtent extent;
     cudaMemcpyKind kind;
 } cudaMemcpy3DParms;
+
+/* What an element of an array is: bits of each channel, and what they mean. */
+typedef enum cudaChannelFormatKind {
+    cudaChannelFormatKindSigned = 0,
+    cudaChannelFormatKindUnsigned = 1,
+    cudaChannelFormatKindFloat = 2,
+    cudaChannelFormatKindNone = 3,
+} cudaChannelFormatKind;
+typedef struct cudaChannelFormatDesc {
+    int x, y, z, w;
+    cudaChannelFormatKind f;
+} cudaChannelFormatDesc;
 
 /* What is known of a device. 13 dropped some fields in the middle and named some of the reserve at the end. */
 typedef struct cudaDeviceProp {

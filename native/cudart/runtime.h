@@ -76,6 +76,10 @@ cudaError_t rt_opaque(CUkernel *kernel);
 cudaError_t rt_symbol(const void *host, CUdeviceptr *address, size_t *bytes);
 void rt_symbols_reset(int device);
 
+/* ---- arrays ---- */
+/* Bytes of an element, which is what the runtime counts in where an array takes part. */
+cudaError_t rt_element(CUarray array, size_t *bytes);
+
 #define RT_TRY(call)                   \
     do {                               \
         cudaError_t rt_tried = (call); \

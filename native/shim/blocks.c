@@ -12,6 +12,7 @@
 
 #define PIECES 16       /* at least, of an allocation, unless they would be too small */
 #define SMALLEST_PART 8 /* of the largest piece: below, the calls cost more than the copy */
+#define ALONE_PART 2    /* of the largest piece: an allocation up to this has one */
 
 struct lock blocks_lock;
 static struct block **table;
@@ -33,10 +34,27 @@ static uint64_t piece_bytes(uint64_t span, uint64_t largest)
     return piece < largest ? piece : largest < GRANULE ? GRANULE : largest;
 }
 
-static struct block *make(struct device *device, uint64_t bytes, bool whole)
+uint64_t block_span(uint64_t bytes) { return (bytes + GRANULE - 1) / GRANULE * GRANULE; }
+
+/* The calls for one chunk take as long as the driver's own allocation, so those of which there are many
+ * have one. */
+static uint64_t piece_of(uint64_t span, uint64_t largest, enum cut cut)
 {
-    uint64_t span = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    uint64_t piece = whole ? span : piece_bytes(span, device->chunk_bytes);
+    bool whole = cut == CUT_WHOLE || (cut == CUT_PLAIN && span <= largest / ALONE_PART);
+    return whole ? span : piece_bytes(span, largest);
+}
+
+uint32_t block_chunks(const struct device *device, uint64_t bytes, enum cut cut)
+{
+    uint64_t span = block_span(bytes);
+    uint64_t piece = piece_of(span, device->chunk_bytes, cut);
+    return (uint32_t)((span + piece - 1) / piece);
+}
+
+static struct block *make(struct device *device, uint64_t bytes, enum cut cut)
+{
+    uint64_t span = block_span(bytes);
+    uint64_t piece = piece_of(span, device->chunk_bytes, cut);
     uint32_t chunks = (uint32_t)((span + piece - 1) / piece);
     struct block *made = calloc(1, sizeof(*made) + chunks * sizeof(made->chunks[0]));
     if (!made) {
@@ -54,9 +72,9 @@ static struct block *make(struct device *device, uint64_t bytes, bool whole)
     return made;
 }
 
-CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
+CUresult block_make(struct block **block, struct device *device, uint64_t bytes, enum cut cut)
 {
-    struct block *made = make(device, bytes, false);
+    struct block *made = make(device, bytes, cut);
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -72,7 +90,7 @@ CUresult block_make(struct block **block, struct device *device, uint64_t bytes)
 
 CUresult block_make_apart(struct block **block, struct device *device, uint64_t bytes, bool whole)
 {
-    *block = make(device, bytes, whole);
+    *block = make(device, bytes, whole ? CUT_WHOLE : CUT_FINE);
     return *block ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -218,6 +236,15 @@ uint32_t block_charge(const struct block *block)
     return (block->managed ? MW_ALLOC_MANAGED : 0) | (block->stays ? MW_ALLOC_PINNED : 0);
 }
 
+void block_unmap(struct block *block)
+{
+    for (uint32_t i = 0; i < block->chunk_count; i++) {
+        REAL(cuMemUnmap)(block_at(block, i), block->chunks[i].bytes);
+        block->chunks[i].present = false;
+        block->device->resident_bytes -= block->chunks[i].bytes;
+    }
+}
+
 uint64_t block_destroy(struct block *block)
 {
     uint64_t resident = 0;
@@ -230,6 +257,8 @@ uint64_t block_destroy(struct block *block)
         if (chunk->present) {
             block_unback(block, i);
             resident += chunk->bytes;
+        } else if (chunk->handle) {
+            REAL(cuMemRelease)(chunk->handle);
         }
         if (chunk->host) {
             arena_give_back(chunk->host, chunk->bytes);

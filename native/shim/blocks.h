@@ -39,10 +39,22 @@ struct block {
 
 extern struct lock blocks_lock;
 
+/* How an allocation is cut into chunks. */
+enum cut {
+    CUT_PLAIN,
+    CUT_FINE,  /* parts of it may be given back before the whole */
+    CUT_WHOLE, /* one chunk */
+};
+
+/* What it is charged with, and how many chunks that are. */
+uint64_t block_span(uint64_t bytes);
+uint32_t block_chunks(const struct device *device, uint64_t bytes, enum cut cut);
 /* A block with all its chunks new, addresses reserved; not in the table yet. */
-CUresult block_make(struct block **block, struct device *device, uint64_t bytes);
+CUresult block_make(struct block **block, struct device *device, uint64_t bytes, enum cut cut);
 /* The same without addresses; `whole`: as one chunk. The caller gives it an allocation. */
 CUresult block_make_apart(struct block **block, struct device *device, uint64_t bytes, bool whole);
+/* Unmaps all its chunks, which are present, and keeps their memory. */
+void block_unmap(struct block *block);
 /* Unmaps what is present, gives back the rest, frees the addresses and the block. Returns the
  * bytes that were present. */
 uint64_t block_destroy(struct block *block);

@@ -22,6 +22,13 @@ bool bounds_lack_rows(CUdeviceptr address, uint64_t pitch, uint64_t width, uint6
 /* Of either side of a copy. */
 bool bounds_lack_flat(const CUDA_MEMCPY2D *copy);
 bool bounds_lack_deep(const CUDA_MEMCPY3D *copy);
+bool bounds_lack_peers(const CUDA_MEMCPY3D_PEER *copy);
+/* Of any copy of a batch; *failed (may be NULL) is the first such. */
+bool bounds_lack_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
+                       size_t count, size_t *failed);
+/* Of what a graph's node sets or copies. */
+bool bounds_lack_set(const CUDA_MEMSET_NODE_PARAMS *set);
+bool bounds_lack_node(const CUgraphNodeParams *node);
 
 /* clang-format off: this is a table */
 #define WRONG_cuMemcpy ~, bounds_lack(dst, bytes) || bounds_lack(src, bytes)
@@ -39,6 +46,20 @@ bool bounds_lack_deep(const CUDA_MEMCPY3D *copy);
 #define WRONG_cuMemcpy2DAsync_v2 WRONG_cuMemcpy2D_v2
 #define WRONG_cuMemcpy3D_v2 ~, bounds_lack_deep(copy)
 #define WRONG_cuMemcpy3DAsync_v2 WRONG_cuMemcpy3D_v2
+#define WRONG_cuMemcpy3DPeer ~, bounds_lack_peers(copy)
+#define WRONG_cuMemcpy3DPeerAsync WRONG_cuMemcpy3DPeer
+#define WRONG_cuMemcpyBatchAsync ~, bounds_lack_batch(dsts, srcs, sizes, count, fail_idx)
+#define WRONG_cuMemcpyBatchAsync_v2 ~, bounds_lack_batch(dsts, srcs, sizes, count, NULL)
+#define WRONG_cuMemcpyWithAttributesAsync WRONG_cuMemcpy
+#define WRONG_cuGraphAddMemcpyNode ~, bounds_lack_deep(copy_params)
+#define WRONG_cuGraphExecMemcpyNodeSetParams WRONG_cuGraphAddMemcpyNode
+#define WRONG_cuGraphMemcpyNodeSetParams ~, bounds_lack_deep(node_params)
+#define WRONG_cuGraphAddMemsetNode ~, bounds_lack_set(memset_params)
+#define WRONG_cuGraphExecMemsetNodeSetParams WRONG_cuGraphAddMemsetNode
+#define WRONG_cuGraphMemsetNodeSetParams ~, bounds_lack_set(node_params)
+#define WRONG_cuGraphNodeSetParams ~, bounds_lack_node(node_params)
+#define WRONG_cuGraphNodeSetParams_v2 WRONG_cuGraphNodeSetParams
+#define WRONG_cuGraphExecNodeSetParams WRONG_cuGraphNodeSetParams
 #define WRONG_cuMemsetD8_v2 ~, bounds_lack(dst_device, count)
 #define WRONG_cuMemsetD8Async WRONG_cuMemsetD8_v2
 #define WRONG_cuMemsetD16_v2 ~, bounds_lack_rows(dst_device, 2, 2, count)

@@ -9,6 +9,7 @@
 #include "shim/lock.h"
 #include "shim/memory.h"
 #include "shim/pace.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/room.h"
@@ -75,6 +76,7 @@ static void context_gone(struct device *device, CUcontext context)
 {
     pools_forget_context(device, context);
     memory_forget(device, context);
+    peers_forget(context);
     imports_forget(context);
     device_detach_unused(device);
 }

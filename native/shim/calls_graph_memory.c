@@ -1,6 +1,8 @@
-/* Memory that graphs allocate: the driver takes it when they are launched, at addresses that the
+/* Nodes of graphs, and memory that graphs allocate: the driver takes it when they are launched, at addresses that the
  * nodes were given before, and keeps it until it is told to trim. It stays on the GPU. */
+#include "shim/bounds.h"
 #include "shim/control.h"
+#include "shim/crossing.h"
 #include "shim/gate.h"
 #include "shim/pace.h"
 #include "shim/real.h"
@@ -43,16 +45,18 @@ static CUresult expect_any(const CUgraphNodeParams *params)
 }
 
 /* Inside the gate: the driver looks where the addresses lie. */
-#define ADD_NODE(name, parameters, arguments)      \
-    CUresult name parameters                       \
-    {                                              \
-        CUresult result = expect_any(node_params); \
-        if (result == CUDA_SUCCESS) {              \
-            struct mw_slot *slot = gate_enter();   \
-            result = REAL(name) arguments;         \
-            gate_leave(slot);                      \
-        }                                          \
-        return result;                             \
+#define ADD_NODE(name, parameters, arguments)                                                 \
+    CUresult name parameters                                                                  \
+    {                                                                                         \
+        CUresult result = expect_any(node_params);                                            \
+        if (result == CUDA_SUCCESS) {                                                         \
+            struct mw_slot *slot = gate_enter();                                              \
+            CUcontext before = crossing_node(node_params);                                    \
+            result = bounds_lack_node(node_params) ? bounds_refusal() : REAL(name) arguments; \
+            crossing_node_end(node_params, before);                                           \
+            gate_leave(slot);                                                                 \
+        }                                                                                     \
+        return result;                                                                        \
     }
 
 #define WITH_EDGES                                                             \

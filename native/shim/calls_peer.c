@@ -5,31 +5,55 @@
 #include "shim/pool.h"
 #include "shim/real.h"
 
-/* The current context's device may use what is on that of another context. */
-static CUresult allow(CUcontext of)
+/* The device of another context, and that of the current one, which may use it or not. */
+static CUresult find(CUcontext of, struct device **owner, CUdevice *peer, struct opener *opener)
 {
-    struct device *owner = NULL;
-    CUdevice peer = -1;
-    CUresult result = REAL(cuCtxGetDevice)(&peer);
+    CUcontext own = NULL;
+    CUresult result = REAL(cuCtxGetDevice)(peer);
+    if (result == CUDA_SUCCESS) {
+        result = REAL(cuCtxGetCurrent)(&own);
+    }
     if (result == CUDA_SUCCESS) {
         result = REAL(cuCtxPushCurrent_v2)(of);
     }
     if (result == CUDA_SUCCESS) {
-        result = device_current(&owner);
+        result = device_current(owner);
         device_pop();
     }
-    return result == CUDA_SUCCESS ? peers_allow(owner, peer) : result;
+    *opener = (struct opener){own, of};
+    return result;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer_context, unsigned int flags)
 {
+    struct device *owner;
+    CUdevice peer;
+    struct opener opener;
     struct mw_slot *slot = gate_enter();
     CUresult result = REAL(cuCtxEnablePeerAccess)(peer_context, flags);
     if (result == CUDA_SUCCESS && control_is_active()) {
-        result = allow(peer_context);
+        result = find(peer_context, &owner, &peer, &opener);
+        if (result == CUDA_SUCCESS) {
+            result = peers_allow(owner, peer, opener);
+        }
         if (result != CUDA_SUCCESS) {
             REAL(cuCtxDisablePeerAccess)(peer_context);
         }
+    }
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer_context)
+{
+    struct device *owner;
+    CUdevice peer;
+    struct opener opener;
+    struct mw_slot *slot = gate_enter();
+    CUresult result = REAL(cuCtxDisablePeerAccess)(peer_context);
+    if (result == CUDA_SUCCESS && control_is_active() &&
+        find(peer_context, &owner, &peer, &opener) == CUDA_SUCCESS) {
+        result = peers_refuse(owner, peer, opener);
     }
     gate_leave(slot);
     return result;
@@ -43,9 +67,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
     struct mw_slot *slot = gate_enter();
     CUresult result = REAL(cuMemPoolSetAccess)(pool, map, count);
     for (size_t i = 0; owner && i < count && result == CUDA_SUCCESS; i++) {
-        bool allows = map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                      map[i].location.id != ordinal && map[i].flags != 0;
-        result = allows ? peers_allow(owner, map[i].location.id) : CUDA_SUCCESS;
+        CUdevice peer = map[i].location.id;
+        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && peer != ordinal) {
+            result = map[i].flags ? peers_allow(owner, peer, (struct opener){pool, NULL})
+                                  : peers_refuse(owner, peer, (struct opener){pool, NULL});
+        }
     }
     gate_leave(slot);
     return result;

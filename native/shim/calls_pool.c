@@ -2,6 +2,7 @@
 #include "shim/control.h"
 #include "shim/gate.h"
 #include "shim/memory.h"
+#include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
 #include "shim/residue.h"
@@ -204,6 +205,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     CUresult result = REAL(cuMemPoolDestroy)(pool);
     if (result == CUDA_SUCCESS && control_is_active()) {
         pool_remove(pool);
+        peers_forget(pool);
         residue_end_meter(pool);
     }
     return result;

@@ -13,25 +13,29 @@ static CUmemAllocationHandleType exportable(CUdevice device)
 
 static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationProp *prop)
 {
-    CUresult result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    CUresult result = CUDA_SUCCESS;
+    if (!chunk->handle) {
+        result = REAL(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    }
     if (result != CUDA_SUCCESS) {
+        chunk->handle = 0;
         return result;
     }
     result = REAL(cuMemMap)(at, chunk->bytes, 0, chunk->handle, 0);
     if (result != CUDA_SUCCESS) {
         REAL(cuMemRelease)(chunk->handle);
+        chunk->handle = 0;
     }
     return result;
 }
 
-CUresult chunks_allow(CUdeviceptr at, uint64_t bytes, uint64_t peers)
+CUresult chunks_access(CUdeviceptr at, uint64_t bytes, uint64_t peers, CUmemAccess_flags flags)
 {
     CUmemAccessDesc access[64];
     size_t count = 0;
     for (CUdevice device = 0; device < 64; device++) {
         if (peers >> device & 1) {
-            access[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, device},
-                                                CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+            access[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
         }
     }
     return count ? REAL(cuMemSetAccess)(at, bytes, access, count) : CUDA_SUCCESS;
@@ -56,7 +60,9 @@ uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevi
         span += chunks[mapped].bytes;
         mapped++;
     }
-    CUresult allowed = span ? chunks_allow(at, span, peers | 1ull << device) : CUDA_SUCCESS;
+    CUresult allowed =
+        span ? chunks_access(at, span, peers | 1ull << device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+             : CUDA_SUCCESS;
     if (allowed != CUDA_SUCCESS) {
         *result = allowed;
     }

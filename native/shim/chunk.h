@@ -8,7 +8,8 @@
 #include "cuda/cuda_abi.h"
 
 struct chunk {
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle
+        handle; /* not present: 0, or memory kept for the next (spares.h) */
     uint64_t bytes;
     void *host;      /* its bytes while it is out, and until they have come back */
     uint32_t looked; /* the device's turn in which it was looked at; 0: not since it came */
@@ -22,12 +23,12 @@ struct chunk {
 
 /* Backs up to `count` neighbouring chunks with memory of the device, from address `at` on: creates
  * and maps each, then allows access to all of them in one call, because what that costs grows with
- * the calls: to the device itself and to those that `peers` has (bits, by ordinal). Returns how many are present now; fewer than `count`: *result says why. Their content
- * is undefined. */
+ * the calls: to the device itself and to those that `peers` has (bits, by ordinal). Returns how many are
+ * present now; fewer than `count`: *result says why. Their content is undefined. */
 uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
                     uint64_t peers, CUresult *result);
-/* Allows those peers access to what is mapped in a range. */
-CUresult chunks_allow(CUdeviceptr at, uint64_t bytes, uint64_t peers);
+/* Says how those peers may access what is mapped in a range. */
+CUresult chunks_access(CUdeviceptr at, uint64_t bytes, uint64_t peers, CUmemAccess_flags flags);
 /* Takes the memory away again; nothing may use it any more. */
 void chunk_unmap(struct chunk *chunk, CUdeviceptr at);
 

@@ -11,17 +11,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/allowance.h"
 #include "shim/arena.h"
 #include "shim/captures.h"
 #include "shim/charge.h"
 #include "shim/deputy.h"
 #include "shim/devices.h"
+#include "shim/disable.h"
 #include "shim/exports.h"
 #include "shim/gate.h"
 #include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/lock.h"
 #include "shim/memory.h"
+#include "shim/notice.h"
 #include "shim/pace.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -126,6 +129,7 @@ static bool drain(void)
 static void tell_drained(void)
 {
     memory_drained();
+    allowances_end();
     session_tell_drained(revoked_epoch);
     count_moves();
 }
@@ -251,11 +255,21 @@ static void carry_out(const union link_message *message)
     case MW_ARENA_BACK:
         segments_back(message->arena.bytes);
         break;
+    case MW_ALLOWANCE:
+        allowance_given(message->allowance.gpu, message->allowance.bytes,
+                        message->allowance.most_bytes);
+        break;
+    case MW_RECALL:
+        allowance_recalled(message->amount.gpu);
+        break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
         break;
     case MW_PACE:
         pace_set(message->pace.queue_us);
+        break;
+    case MW_WARNING:
+        say(NULL, "%.*s", (int)MW_TEXT_BYTES, message->warning.text);
         break;
     case MW_EXPORT:
         if (message->share.flags & MW_SHARE_ASKED) {
@@ -266,6 +280,9 @@ static void carry_out(const union link_message *message)
         break;
     case MW_IMPORT:
         imports_pieces(&message->share);
+        break;
+    case MW_SAY:
+        notice_line(message->say.text, sizeof(message->say.text));
         break;
     case MW_ATTACHED:
     case MW_ALLOCATED:
@@ -304,6 +321,7 @@ static void watch(void)
 static void reopen(bool holding)
 {
     pace_set(0); /* a new agent believes that there is no bound */
+    allowances_forget();
     session_reopen(&session, holding);
     control_share(atomic_exchange(&session.shared, 0));
     trampoline_tell();
@@ -350,6 +368,8 @@ static void *control_main(void *unused)
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     for (;;) {
         uint64_t wait_ns = move_on();
+        uint64_t look_ns = allowances_look();
+        wait_ns = look_ns < wait_ns ? look_ns : wait_ns;
         if (watch_us && wait_ns > watch_step_ns()) {
             wait_ns = watch_step_ns();
         }
@@ -408,6 +428,10 @@ CUresult control_begin(void)
     const char *missing = "pthread_create";
     const char *path = getenv("MOIETY_SOCKET");
     if (active || gate_is_alone()) {
+        return CUDA_SUCCESS;
+    }
+    if (shim_is_disabled()) {
+        gate_leave_alone();
         return CUDA_SUCCESS;
     }
     if (!path || !*path) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "shim/allowance.h"
 #include "shim/control.h"
 #include "shim/gate.h"
 #include "shim/link.h"
@@ -16,6 +17,8 @@ static struct lock lock;
 static struct lock attach_lock;
 struct lock contexts_lock;
 
+bool devices_several;
+
 static struct device *find(CUdevice ordinal)
 {
     for (uint32_t i = 0; i < device_count; i++) {
@@ -24,6 +27,15 @@ static struct device *find(CUdevice ordinal)
         }
     }
     return NULL;
+}
+
+static void note_several(const struct device *device)
+{
+    for (uint32_t i = 0; i < device_count; i++) {
+        if (devices[i].attached && &devices[i] != device) {
+            __atomic_store_n(&devices_several, true, __ATOMIC_RELAXED);
+        }
+    }
 }
 
 static CUresult fill_attach(struct mw_attach *attach, CUdevice ordinal)
@@ -72,6 +84,7 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
     __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     if (type == MW_ATTACH) {
         __atomic_store_n(&device->attached, true, __ATOMIC_RELEASE);
+        note_several(device);
     }
     *answer = device;
     return CUDA_SUCCESS;
@@ -243,6 +256,7 @@ void device_detach_unused(struct device *device)
     }
     lock_drop(&lock);
     if (unused) {
+        allowance_forget(device);
         link_amount(MW_DETACH, device->gpu, 0);
     }
 }

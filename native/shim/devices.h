@@ -25,14 +25,21 @@ struct device {
     uint32_t creating;   /* threads that are about to add one */
     uint32_t departures; /* contexts that went: what was made in one of them is gone */
     uint32_t turn;       /* counts leases: what was known of the memory's content before is void */
-    /* The next six are under blocks_lock. */
-    uint64_t peers; /* bits, by ordinal: devices that may use its memory (peers.h) */
+    /* The next ten are under blocks_lock. */
+    uint64_t peers;   /* bits, by ordinal: devices that may use its memory (peers.h), */
+    uint64_t crossed; /* and those in whose streams it was copied without (crossing.h) */
     uint64_t allocated_bytes;
     uint64_t managed_bytes; /* those of them that the driver pages */
     uint64_t pinned_bytes;  /* those of them that can never leave */
     uint64_t resident_bytes;
-    uint64_t credit_bytes; /* may be made resident without asking */
+    uint64_t credit_bytes;       /* may be made resident without asking */
+    uint64_t allowed_bytes;      /* may be allocated without asking (allowance.h) */
+    uint64_t allowed_most_bytes; /* of these; 0: there is no allowance */
+    uint64_t allowed_used_ns;    /* when something was taken of them, or came back, the last time */
 };
+
+/* Whether this process has ever used two at a time. */
+extern bool devices_several;
 
 /* Looks the device up with the agent, without attaching; NULL when the agent refuses. */
 struct device *device_know(CUdevice ordinal);

@@ -27,6 +27,7 @@
 #define CLASS_cuCtxCreate OWN
 #define CLASS_cuCtxDestroy OWN
 #define CLASS_cuCtxEnablePeerAccess OWN
+#define CLASS_cuCtxDisablePeerAccess OWN
 #define CLASS_cuCtxDestroy_v2 OWN
 #define CLASS_cuMemAllocManaged OWN
 #define CLASS_cuMemAllocPitch_v2 OWN
@@ -254,7 +255,6 @@
 #define CLASS_cuDeviceSetMemPool PASS
 #define CLASS_cuCtxAttach PASS
 #define CLASS_cuCtxDetach PASS
-#define CLASS_cuCtxDisablePeerAccess PASS
 #define CLASS_cuCtxGetApiVersion PASS
 #define CLASS_cuCtxGetCacheConfig PASS
 #define CLASS_cuCtxGetCurrent PASS

@@ -1,6 +1,7 @@
 /* The wrappers that are all alike, made from the two tables (cuda/cuda_calls.def, entrypoints.h). */
 #include "shim/bounds.h"
 #include "shim/control.h"
+#include "shim/crossing.h"
 #include "shim/entrypoints.h"
 #include "shim/gate.h"
 #include "shim/pace.h"
@@ -28,17 +29,25 @@
 #define PLAIN(stream) (stream)
 #define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-/* The driver, unless its arguments are wrong in a way that it cannot see (bounds.h). */
+/* The driver, unless its arguments are wrong in a way that it cannot see (bounds.h), or reach memory that it
+ * would not find from there (crossing.h). */
 #define SECOND_OF(first, second, ...) second
 #define SECOND(...) SECOND_OF(__VA_ARGS__)
-#define IN_BOUNDS(base, name, arguments) \
-    (SECOND(WRONG_##base, false, ) ? bounds_refusal() : REAL(name) arguments)
+#define DO(base, name, arguments, where)                                             \
+    struct crossing crossing;                                                        \
+    crossing.context = NULL;                                                         \
+    CUresult result = SECOND(WRONG_##base, false, )          ? bounds_refusal()      \
+                      : SECOND(CROSS_##base(where), false, ) ? crossing.result       \
+                                                             : REAL(name) arguments; \
+    if (__builtin_expect(crossing.context != NULL, 0)) {                             \
+        crossing_end(&crossing, &result);                                            \
+    }
 
 #define WRAP_GATED(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                   \
     {                                                          \
         struct mw_slot *slot = gate_enter();                   \
-        CUresult result = IN_BOUNDS(base, name, arguments);    \
+        DO(base, name, arguments, flavour((CUstream)NULL))     \
         streams_note(flavour((CUstream)NULL));                 \
         gate_leave(slot);                                      \
         return result;                                         \
@@ -48,7 +57,7 @@
     {                                                                \
         bool is_last = count;                                        \
         struct mw_slot *slot = gate_enter();                         \
-        CUresult result = IN_BOUNDS(base, name, arguments);          \
+        DO(base, name, arguments, stream)                            \
         if (__builtin_expect(is_last, 0)) {                          \
             pace_mark(stream, result);                               \
         }                                                            \

@@ -19,6 +19,7 @@ union link_message {
     struct mw_amount amount;
     struct mw_alloc alloc;
     struct mw_free free;
+    struct mw_allowance allowance;
     struct mw_evicted evicted;
     struct mw_lease_note note;
     struct mw_drained drained;
@@ -29,6 +30,8 @@ union link_message {
     struct mw_mode mode;
     struct mw_share share;
     struct mw_unknown unknown;
+    struct mw_warning warning;
+    struct mw_say say;
     unsigned char bytes[512];
 };
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/disable.h"
 #include "shim/nvml.h"
 #include "shim/real.h"
 #include "shim/trampoline.h"
@@ -36,7 +37,7 @@ static void *substitute(const char *name, void *found)
     if (real_is_ours(found)) {
         return real_load() ? found : NULL; /* without us the program would not have found it */
     }
-    if (!real_load() || !real_is_drivers(found)) {
+    if (!real_load() || !real_is_drivers(found) || shim_is_disabled()) {
         return found;
     }
     void *wrapped = real_wrapped(found);
@@ -57,7 +58,7 @@ static int without_deepbind(int mode)
     const char *socket = getenv("MOIETY_SOCKET");
     const char *kept = getenv("MOIETY_DEEPBIND");
     bool shares = socket && *socket && !(kept && strcmp(kept, "keep") == 0);
-    return shares ? mode & ~RTLD_DEEPBIND : mode;
+    return shares && !shim_is_disabled() ? mode & ~RTLD_DEEPBIND : mode;
 }
 
 /* A jump, too: where the loader searches depends on who calls. */
@@ -92,6 +93,9 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
 /* What cuGetProcAddress returned: known by its address, or else by what was asked for. */
 static void *substitute_version(const char *symbol, void *found, int cuda_version, cuuint64_t flags)
 {
+    if (shim_is_disabled()) {
+        return found;
+    }
     void *wrapped = real_is_ours(found) ? found : real_wrapped(found);
     if (wrapped) {
         return wrapped;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "shim/allocation.h"
+#include "shim/allowance.h"
 #include "shim/blocks.h"
 #include "shim/charge.h"
 #include "shim/exports.h"
@@ -17,6 +18,7 @@
 #include "shim/real.h"
 #include "shim/say.h"
 #include "shim/slab.h"
+#include "shim/spares.h"
 #include "shim/streams.h"
 
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
@@ -73,7 +75,7 @@ static void drop_later(const struct block *block)
     }
 }
 
-void memory_discard(struct block *block)
+static void discard(struct block *block, bool may_keep)
 {
     struct device *device = block->device;
     block_retire(block);
@@ -82,9 +84,14 @@ void memory_discard(struct block *block)
     uint32_t flags = block_charge(block);
     drop_later(block);
     blocks_remove(block);
+    if (may_keep && !exports && allowance_keep(block)) {
+        return;
+    }
     charge_drop(device, charged, block_destroy(block), flags);
     exports_end(exports);
 }
+
+void memory_discard(struct block *block) { discard(block, true); }
 
 /* The lock is free between steps: mapping many chunks takes long, and others free memory. */
 static CUresult back_in_steps(struct block *block)
@@ -113,16 +120,53 @@ CUresult memory_back(struct block *block)
         if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began > PATIENCE_NS) {
             return result;
         }
+        allowance_give_up_spares(block->device);
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
     }
 }
 
-/* `attach` is what cuMemAllocManaged is called with; 0: chunks of ours. */
-static CUresult make(struct device *device, uint64_t bytes, unsigned attach, struct block **made)
+/* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none. */
+static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
 {
-    struct block *block;
+    if (!atomic_load(&allowances_given)) {
+        return NULL;
+    }
+    struct mw_slot *slot =
+        gate_enter(); /* what is spare goes before it is said that nothing runs */
+    lock_take(&blocks_lock);
+    struct block *block =
+        allowance_reuse(device, block_span(bytes), block_chunks(device, bytes, cut));
+    if (block) {
+        block->bytes = bytes;
+        block->born = blocks_number();
+        block->leaves = false;
+        REAL(cuCtxGetCurrent)(&block->context);
+    }
+    if (block && blocks_insert(block) != 0) {
+        charge_drop(device, block->span, block_destroy(block), 0);
+        block = NULL;
+    }
+    lock_drop(&blocks_lock);
+    if (block && back_in_steps(block) != CUDA_SUCCESS) {
+        LOCK_SCOPE(&blocks_lock);
+        discard(block, false);
+        block = NULL;
+    }
+    gate_leave(slot);
+    return block;
+}
+
+/* `attach` is what cuMemAllocManaged is called with; 0: chunks of ours. */
+static CUresult make(struct device *device, uint64_t bytes, unsigned attach, enum cut cut,
+                     struct block **made)
+{
     bool managed = attach != 0;
+    struct block *block = managed ? NULL : reuse(device, bytes, cut);
+    if (block) {
+        *made = block;
+        return CUDA_SUCCESS;
+    }
     uint64_t step = managed ? MANAGED_PAGE : GRANULE;
     uint64_t span = (bytes + step - 1) / step * step;
     uint32_t flags = managed ? MW_ALLOC_MANAGED : 0;
@@ -130,8 +174,8 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result =
-        managed ? managed_make(&block, device, bytes, attach) : block_make(&block, device, bytes);
+    result = managed ? managed_make(&block, device, bytes, attach)
+                     : block_make(&block, device, bytes, cut);
     lock_take(&blocks_lock);
     if (result != CUDA_SUCCESS) {
         charge_drop(device, span, 0, flags);
@@ -146,7 +190,7 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
     result = managed ? CUDA_SUCCESS : memory_back(block);
     if (result != CUDA_SUCCESS) {
         LOCK_SCOPE(&blocks_lock);
-        memory_discard(block);
+        discard(block, false);
         return result;
     }
     *made = block;
@@ -156,7 +200,7 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, str
 CUresult memory_make(struct device *device, uint64_t bytes, struct block **made)
 {
     return make(device, bytes, atomic_load(&mode) == MW_MEMORY_MANAGED ? CU_MEM_ATTACH_GLOBAL : 0,
-                made);
+                CUT_FINE, made);
 }
 
 static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
@@ -171,7 +215,7 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
         return CUDA_SUCCESS;
     }
     struct block *block;
-    CUresult result = make(device, GRANULE, attach, &block);
+    CUresult result = make(device, GRANULE, attach, CUT_PLAIN, &block);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -207,9 +251,9 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
                    ? allocate_small(device, pointer, bytes, attach)
                    : result;
     }
-    result = make(device, bytes, attach, &block);
+    result = make(device, bytes, attach, CUT_PLAIN, &block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
-        result = make(device, bytes, attach, &block);
+        result = make(device, bytes, attach, CUT_PLAIN, &block);
     }
     if (result == CUDA_SUCCESS) {
         *pointer = block->base;
@@ -278,7 +322,8 @@ bool memory_free(CUdeviceptr pointer, CUresult *result)
     lock_take(&blocks_lock);
     struct block *block = blocks_find(pointer);
     CUcontext context = block ? block->context : NULL;
-    const struct device *reached = block && block->device->peers ? block->device : NULL;
+    const struct device *reached =
+        block && (block->device->peers | block->device->crossed) ? block->device : NULL;
     bool pooled = block && block->segment;
     lock_drop(&blocks_lock);
     if (!pointer || !block) {
@@ -383,7 +428,7 @@ CUdeviceptr memory_as_seen(CUdeviceptr pointer)
         return pointer;
     }
     LOCK_SCOPE(&blocks_lock);
-    return blocks_find(pointer) ? NOTHING : pointer;
+    return blocks_find(pointer) || spares_have(pointer) ? NOTHING : pointer;
 }
 
 bool memory_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
@@ -417,7 +462,7 @@ void memory_forget(struct device *device, CUcontext context)
             if (block->slab) {
                 slab_drop(block);
             }
-            memory_discard(block);
+            discard(block, false);
             i = blocks_count(); /* the table may have changed meanwhile */
         }
     }
@@ -431,6 +476,7 @@ void memory_after_fork(void)
 {
     blocks_after_fork();
     slab_after_fork();
+    allowances_after_fork();
     pools_after_fork();
     later = NULL;
 }

@@ -67,8 +67,8 @@ bool memory_await(CUcontext context, CUresult *result);
 /* With blocks_lock held: where the allocation in a block begins that `pointer` points into; false:
  * there is none. */
 bool memory_base(const struct block *block, CUdeviceptr pointer, CUdeviceptr *base);
-/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, out
- * of the world, and the agent knows. */
+/* With blocks_lock held, but for waiting until nothing of it is being moved: out of the table, and
+ * out of the world, unless its memory is kept for the next (allowance.h); the agent knows. */
 void memory_discard(struct block *block);
 
 /* ---- for the control thread (moving is in swap.h) ---- */

@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "shim/disable.h"
 #include "shim/nvml.h"
 #include "shim/real.h"
 #include "wire/wire.h"
@@ -102,7 +103,7 @@ static bool share_of(void *device, uint64_t *limit, uint64_t *used)
     struct mw_attach question = {.header = {MW_LOOKUP, sizeof(question), 0}};
     struct mw_looked answer;
     const char *path = getenv("MOIETY_SOCKET");
-    if (!path || !*path || !uuid_of(device, question.uuid)) {
+    if (shim_is_disabled() || !path || !*path || !uuid_of(device, question.uuid)) {
         return false;
     }
     int before = errno;

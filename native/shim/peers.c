@@ -1,12 +1,49 @@
 #include "shim/peers.h"
 
+#include <stdlib.h>
+
 #include "shim/blocks.h"
 #include "shim/gate.h"
 #include "shim/real.h"
 #include "shim/streams.h"
 
-/* What is present of a block; the rest is opened when it is mapped. */
-static CUresult open_block(const struct block *block, uint64_t peers)
+/* Under blocks_lock. */
+static struct opening {
+    struct opener by;
+    struct device *owner;
+    CUdevice peer;
+} *openings;
+static size_t opening_count;
+
+static struct opening *find(const struct device *owner, CUdevice peer, const struct opener *by)
+{
+    for (size_t i = 0; i < opening_count; i++) {
+        struct opening *o = &openings[i];
+        if (o->owner == owner && o->peer == peer &&
+            (!by || (o->by.who == by->who && o->by.of == by->of))) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+static bool add(struct device *owner, CUdevice peer, struct opener by)
+{
+    if (find(owner, peer, &by)) {
+        return true;
+    }
+    struct opening *grown = realloc(openings, (opening_count + 1) * sizeof(*openings));
+    if (grown) {
+        openings = grown;
+        openings[opening_count++] = (struct opening){by, owner, peer};
+    }
+    return grown != NULL;
+}
+
+static void drop(struct opening *opening) { *opening = openings[--opening_count]; }
+
+/* What is present of a block; the rest is opened, or not, when it is mapped. */
+static CUresult set_block(const struct block *block, uint64_t peers, CUmemAccess_flags access)
 {
     CUresult result = CUDA_SUCCESS;
     uint32_t i = 0;
@@ -16,13 +53,24 @@ static CUresult open_block(const struct block *block, uint64_t peers)
         while (i < block->chunk_count && block->chunks[i].present) {
             bytes += block->chunks[i++].bytes;
         }
-        result = bytes ? chunks_allow(at, bytes, peers) : CUDA_SUCCESS;
+        result = bytes ? chunks_access(at, bytes, peers, access) : CUDA_SUCCESS;
         i += bytes == 0;
     }
     return result;
 }
 
-CUresult peers_allow(struct device *owner, CUdevice peer)
+static CUresult set_all(const struct device *owner, CUdevice peer, CUmemAccess_flags access)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < blocks_count() && result == CUDA_SUCCESS; i++) {
+        const struct block *block = blocks_get(i);
+        bool is_mine = block->device == owner && !block->managed && !block->allocation;
+        result = is_mine ? set_block(block, 1ull << peer, access) : CUDA_SUCCESS;
+    }
+    return result;
+}
+
+CUresult peers_allow(struct device *owner, CUdevice peer, struct opener opener)
 {
     if (peer < 0 || peer >= 64) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
@@ -30,17 +78,54 @@ CUresult peers_allow(struct device *owner, CUdevice peer)
     uint64_t bit = 1ull << peer;
     CUresult result = CUDA_SUCCESS;
     LOCK_SCOPE(&blocks_lock);
-    bool known = owner->peers & bit;
-    for (size_t i = 0; !known && i < blocks_count() && result == CUDA_SUCCESS; i++) {
-        const struct block *block = blocks_get(i);
-        bool is_mine = block->device == owner && !block->managed && !block->allocation;
-        result = is_mine ? open_block(block, bit) : CUDA_SUCCESS;
+    if (!(owner->peers & bit)) {
+        result = set_all(owner, peer, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+    if (result == CUDA_SUCCESS && !add(owner, peer, opener)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS) {
         owner->peers |= bit;
     }
     return result;
 }
+
+/* With blocks_lock: if nobody holds it open any more. */
+static CUresult close_unheld(struct device *owner, CUdevice peer)
+{
+    if (find(owner, peer, NULL) || !(owner->peers >> peer & 1)) {
+        return CUDA_SUCCESS;
+    }
+    owner->peers &= ~(1ull << peer);
+    return set_all(owner, peer, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+CUresult peers_refuse(struct device *owner, CUdevice peer, struct opener opener)
+{
+    LOCK_SCOPE(&blocks_lock);
+    struct opening *opening = find(owner, peer, &opener);
+    if (!opening) {
+        return CUDA_SUCCESS;
+    }
+    drop(opening);
+    return close_unheld(owner, peer);
+}
+
+void peers_forget(const void *which)
+{
+    LOCK_SCOPE(&blocks_lock);
+    for (size_t i = 0; which && i < opening_count;) {
+        struct opening gone = openings[i];
+        if (gone.by.who == which || gone.by.of == which) {
+            drop(&openings[i]);
+            close_unheld(gone.owner, gone.peer);
+        } else {
+            i++;
+        }
+    }
+}
+
+void peers_after_fork(void) { opening_count = 0; }
 
 static bool await_device(const struct device *device, CUresult *result)
 {
@@ -61,7 +146,7 @@ bool peers_await(const struct device *owner, CUresult *result)
     struct mw_slot *slot = gate_block();
     bool waited = true;
     for (struct device *d = device_next(NULL); d && waited; d = device_next(d)) {
-        if (owner->peers >> d->ordinal & 1) {
+        if ((owner->peers | owner->crossed) >> d->ordinal & 1) {
             waited = await_device(d, result);
         }
     }

@@ -330,13 +330,33 @@ void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *valu
     }
 }
 
+/* With pools_lock. */
+static struct segment *segment_of(CUdeviceptr pointer)
+{
+    LOCK_SCOPE(&blocks_lock);
+    const struct block *block = blocks_find(pointer);
+    return block ? block->segment : NULL;
+}
+
+bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
+{
+    LOCK_SCOPE(&pools_lock);
+    const struct piece *piece = piece_at(pointer); /* most who ask mean its beginning */
+    if (!piece) {
+        const struct segment *segment = segment_of(pointer);
+        piece = segment ? piece_of(segment, pointer) : NULL;
+    }
+    if (piece) {
+        *base = piece->base;
+        *bytes = piece->bytes;
+    }
+    return piece != NULL;
+}
+
 bool pool_describe(CUdeviceptr pointer, struct memory_info *info)
 {
     LOCK_SCOPE(&pools_lock);
-    lock_take(&blocks_lock);
-    struct block *block = blocks_find(pointer);
-    struct segment *segment = block ? block->segment : NULL;
-    lock_drop(&blocks_lock);
+    struct segment *segment = segment_of(pointer);
     struct piece *piece = segment ? piece_of(segment, pointer) : NULL;
     if (!piece || pointer >= piece->base + piece->bytes) {
         return false;

@@ -49,6 +49,8 @@ void pools_note_free(void);
  * same. Whether there was any. */
 bool pools_give_up(const struct device *device);
 
+/* Of a block that is a pool's: what the program was given that an address lies in; false: nothing. */
+bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Of a block that is a pool's: the allocation that an address lies in; false: none. */
 bool pool_describe(CUdeviceptr pointer, struct memory_info *info);
 

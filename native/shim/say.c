@@ -1,10 +1,42 @@
 #include "shim/say.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+/* The program's own descriptor may block, and making it one that does not would change it for all who
+ * have it. So what can block is opened once more; without /proc, it is asked whether it has room. */
+void say_at_once(const char *text, size_t size)
+{
+    struct stat about;
+    int own = -1;
+    if (fstat(STDERR_FILENO, &about) != 0) {
+        return;
+    }
+    if (S_ISSOCK(about.st_mode)) {
+        send(STDERR_FILENO, text, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return;
+    }
+    if (!S_ISREG(about.st_mode)) {
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (own < 0 && poll(&room, 1, 0) <= 0) {
+            return;
+        }
+    }
+    if (write(own < 0 ? STDERR_FILENO : own, text, size) < 0) {
+        /* nobody listens: there is nowhere else to say it */
+    }
+    if (own >= 0) {
+        close(own);
+    }
+}
 
 void say(const char *hint, const char *format, ...)
 {
@@ -23,9 +55,7 @@ void say(const char *hint, const char *format, ...)
     if (n > (int)sizeof(text) - 1) {
         n = (int)sizeof(text) - 1;
     }
-    if (write(STDERR_FILENO, text, (size_t)n) < 0) {
-        return; /* nobody listens: there is nowhere else to say it */
-    }
+    say_at_once(text, (size_t)n);
 }
 
 uint64_t now_ns(void)

@@ -2,10 +2,14 @@
 #ifndef MOIETY_SHIM_SAY_H
 #define MOIETY_SHIM_SAY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* "moiety: <what>" and, if hint is given, "  try: <hint>". One write, so lines never mix. */
 void say(const char *hint, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Writes to stderr without ever waiting for it: what cannot be written at once is lost. */
+void say_at_once(const char *text, size_t size);
 
 /* Nanoseconds on CLOCK_MONOTONIC. */
 uint64_t now_ns(void);

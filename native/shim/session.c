@@ -16,6 +16,7 @@
 #include "shim/imports.h"
 #include "shim/link.h"
 #include "shim/memory.h"
+#include "shim/notice.h"
 #include "shim/say.h"
 #include "shim/segments.h"
 
@@ -71,7 +72,7 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
         .header = {MW_HELLO, sizeof(hello), 0},
         .magic = MW_MAGIC,
         .version = MW_VERSION,
-        .flags = flags,
+        .flags = (uint16_t)(flags | (notice_is_wanted() ? MW_HELLO_TALKS : 0)),
         .pid = (uint32_t)getpid(),
         .epoch = session->epoch,
     };
@@ -82,8 +83,10 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
 static void explain(const char *path, int error, const union link_message *answer)
 {
     if (error == -EPROTO && answer->header.type == MW_REFUSED) {
-        say("start the program again with the moiety that its agent came with", "%.*s",
-            (int)MW_TEXT_BYTES, answer->refused.text);
+        const char *hint = answer->refused.code == MW_REFUSAL_VERSION
+                               ? "start the program again with the moiety that its agent came with"
+                               : "moiety events tells more";
+        say(hint, "%.*s", (int)MW_TEXT_BYTES, answer->refused.text);
     } else {
         say("moiety agent status; start the program with moiety run", "no agent answers at %s: %s",
             path, strerror(-error));

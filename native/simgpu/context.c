@@ -59,10 +59,31 @@ void sg_contexts_lock(void) { pthread_mutex_lock(&lock); }
 
 void sg_contexts_unlock(void) { pthread_mutex_unlock(&lock); }
 
+/* Whether the card's compute mode lets this process have a context. */
+static int is_admitted(unsigned gpu)
+{
+    unsigned mode = sg_profile_of(gpu)->compute_mode;
+    int others = 0;
+    if (mode != SG_EXCLUSIVE) {
+        return mode != SG_PROHIBITED;
+    }
+    sg_lock();
+    sg_reap();
+    for (unsigned i = 0; i < sg_state->processes_high; i++) {
+        const struct sg_process *process = &sg_state->process[i];
+        others |= process->pid && process != sg_process && process->on[gpu].context_bytes;
+    }
+    sg_unlock();
+    return !others;
+}
+
 CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigned version)
 {
     CUcontext context;
     if (contexts_on[gpu] == 0) {
+        if (!is_admitted(gpu)) {
+            return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        }
         CUresult result = sg_charge_context(gpu, (int64_t)sg_profile_of(gpu)->residue_bytes);
         if (result) {
             return result;

@@ -37,8 +37,14 @@ static uint64_t extent(const struct sg_copy *copy, uint64_t pitch, uint64_t slic
     return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width;
 }
 
+/* The GPU that each side is used from: the stream's, or that of a context that the program named. */
+struct users {
+    unsigned dst, src;
+};
+
 /* Which way the bytes go, and whether the program may name them. */
-static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_side, unsigned gpu)
+static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_side, unsigned gpu,
+                        struct users users)
 {
     int dst_gpu, src_gpu;
     uint64_t dst_extent = extent(copy, copy->dst_pitch, copy->dst_slice);
@@ -48,6 +54,10 @@ static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_
     }
     SG_TRY(locate(copy->dst, dst_extent, dst_side, &dst_gpu));
     SG_TRY(locate(copy->src, src_extent, src_side, &src_gpu));
+    if ((dst_gpu >= 0 && !sg_is_open_to(copy->dst, dst_extent, users.dst, 1)) ||
+        (src_gpu >= 0 && !sg_is_open_to(copy->src, src_extent, users.src, 0))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     copy->gpu = gpu;
     copy->direction = SG_H2H;
     if (dst_gpu >= 0 && src_gpu >= 0) {
@@ -66,41 +76,37 @@ static CUresult resolve(struct sg_copy *copy, enum side dst_side, enum side src_
     return CUDA_SUCCESS;
 }
 
-/* ---- what a test has go wrong ---- */
+/* The contexts that a copy between peers names; the two of another are its stream's. */
+struct ends {
+    CUcontext dst, src;
+};
 
-static struct {
-    _Atomic int64_t left; /* succeed, then so many below 0 fail */
-    int64_t count;
-    CUresult result;
-} failing[2];
-
-CUDA_EXPORT void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result)
+static CUresult users_of(const struct ends *ends, CUstream stream, struct users *users)
 {
-    failing[to_gpu != 0].count = (int64_t)count;
-    failing[to_gpu != 0].result = (CUresult)result;
-    failing[to_gpu != 0].left = (int64_t)after;
-}
-
-static CUresult failure_of(enum sg_direction direction)
-{
-    if (direction != SG_H2D && direction != SG_D2H) {
-        return CUDA_SUCCESS;
+    unsigned own = stream->context->gpu;
+    *users = (struct users){own, own};
+    if (ends) {
+        if (!sg_handle_is(ends->dst, SG_CONTEXT_TYPE) ||
+            !sg_handle_is(ends->src, SG_CONTEXT_TYPE)) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        *users = (struct users){ends->dst->gpu, ends->src->gpu};
     }
-    int way = direction == SG_H2D;
-    int64_t left = failing[way].count ? --failing[way].left : 0;
-    return left < 0 && -left <= failing[way].count ? failing[way].result : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_side, CUstream handle,
-                       enum when when)
+                       enum when when, const struct ends *ends)
 {
     CUstream stream;
+    struct users users;
     SG_TRY(sg_stream_of(handle, &stream));
+    SG_TRY(users_of(ends, stream, &users));
     if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
         return CUDA_SUCCESS;
     }
-    SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu));
-    SG_TRY(failure_of(copy.direction));
+    SG_TRY(resolve(&copy, dst_side, src_side, stream->context->gpu, users));
+    SG_TRY(sg_copy_failure(copy.direction));
     if (when == SYNC) {
         SG_TRY(sg_capture_forbids_legacy(stream));
         SG_TRY(sg_capture_forbids());
@@ -116,8 +122,7 @@ static CUresult submit(struct sg_copy copy, enum side dst_side, enum side src_si
             memcpy(copy.staged, (const void *)(uintptr_t)copy.src, copy.width);
             copy.src = (uint64_t)(uintptr_t)copy.staged;
         } else {
-            wait =
-                1; /* the host's pages may change after the call, so it lasts until they were read or written */
+            wait = 1; /* the host's pages may change after the call: it lasts as long as the copy */
         }
     }
     op->copy = copy;
@@ -128,7 +133,7 @@ static CUresult linear(uint64_t dst, enum side dst_side, uint64_t src, enum side
                        size_t bytes, CUstream stream, enum when when)
 {
     struct sg_copy copy = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
-    return submit(copy, dst_side, src_side, stream, when);
+    return submit(copy, dst_side, src_side, stream, when, NULL);
 }
 
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
@@ -173,30 +178,41 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CU
     return linear(dst, DEVICE, src, DEVICE, bytes, stream, ASYNC);
 }
 
+static CUresult between(CUdeviceptr dst, CUdeviceptr src, size_t bytes, struct ends ends,
+                        CUstream stream, enum when when)
+{
+    struct sg_copy copy = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
+    return submit(copy, DEVICE, DEVICE, stream, when, &ends);
+}
+
 CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                       CUcontext src_context, size_t bytes)
 {
-    (void)dst_context, (void)src_context; /* addresses say where they are */
-    return linear(dst, DEVICE, src, DEVICE, bytes, NULL, SYNC);
+    return between(dst, src, bytes, (struct ends){dst_context, src_context}, NULL, SYNC);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                            CUcontext src_context, size_t bytes, CUstream stream)
 {
-    (void)dst_context, (void)src_context;
-    return linear(dst, DEVICE, src, DEVICE, bytes, stream, ASYNC);
+    return between(dst, src, bytes, (struct ends){dst_context, src_context}, stream, ASYNC);
 }
 
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                               CUmemcpyAttributes *attributes, size_t *indices,
-                               size_t attribute_count, CUstream stream)
+/* All copies of a batch, before any is done; *failed is the one that cannot be. */
+static CUresult check_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
+                            size_t count, size_t *failed, CUstream handle)
 {
-    (void)attributes, (void)indices, (void)attribute_count;
-    if (!dsts || !srcs || !sizes || !count) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    CUstream stream;
+    SG_TRY(sg_stream_of(handle, &stream));
+    unsigned gpu = stream->context->gpu;
     for (size_t i = 0; i < count; i++) {
-        SG_TRY(linear(dsts[i], EITHER, srcs[i], EITHER, sizes[i], stream, ASYNC));
+        struct sg_copy copy = {
+            .dst = dsts[i], .src = srcs[i], .width = sizes[i], .height = 1, .depth = 1};
+        CUresult result =
+            sizes[i] ? resolve(&copy, EITHER, EITHER, gpu, (struct users){gpu, gpu}) : CUDA_SUCCESS;
+        if (result) {
+            *failed = i;
+            return result;
+        }
     }
     return CUDA_SUCCESS;
 }
@@ -205,11 +221,26 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                             CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count,
                             size_t *failed, CUstream stream)
 {
-    if (failed) {
-        *failed = SIZE_MAX;
+    size_t unasked;
+    failed = failed ? failed : &unasked;
+    (void)attributes, (void)indices, (void)attribute_count;
+    *failed = SIZE_MAX;
+    if (!dsts || !srcs || !sizes || !count) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attributes, indices, attribute_count,
-                                 stream);
+    SG_TRY(check_batch(dsts, srcs, sizes, count, failed, stream));
+    for (size_t i = 0; i < count; i++) {
+        SG_TRY(linear(dsts[i], EITHER, srcs[i], EITHER, sizes[i], stream, ASYNC));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                               CUmemcpyAttributes *attributes, size_t *indices,
+                               size_t attribute_count, CUstream stream)
+{
+    return cuMemcpyBatchAsync(dsts, srcs, sizes, count, attributes, indices, attribute_count, NULL,
+                              stream);
 }
 
 /* ---- two and three dimensions ---- */
@@ -279,12 +310,13 @@ static CUresult describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, enum side 
     return CUDA_SUCCESS;
 }
 
-static CUresult volume(const CUDA_MEMCPY3D *c, CUstream stream, enum when when)
+static CUresult volume(const CUDA_MEMCPY3D *c, CUstream stream, enum when when,
+                       const struct ends *ends)
 {
     struct sg_copy copy;
     enum side dst_side, src_side;
     SG_TRY(describe(c, &copy, &dst_side, &src_side));
-    return submit(copy, dst_side, src_side, stream, when);
+    return submit(copy, dst_side, src_side, stream, when, ends);
 }
 
 CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
@@ -295,7 +327,7 @@ CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
     if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SG_TRY(resolve(&copy, dst_side, src_side, gpu));
+    SG_TRY(resolve(&copy, dst_side, src_side, gpu, (struct users){gpu, gpu}));
     *out = sg_op_new(SG_OP_COPY);
     (*out)->copy = copy;
     return CUDA_SUCCESS;
@@ -325,7 +357,7 @@ static CUresult plane(const CUDA_MEMCPY2D *c, CUstream stream, enum when when)
         .Height = c->Height,
         .Depth = 1,
     };
-    return volume(&all, stream, when);
+    return volume(&all, stream, when, NULL);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy) { return plane(copy, NULL, SYNC); }
@@ -339,33 +371,34 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy)
 {
-    return copy ? volume(copy, NULL, SYNC) : CUDA_ERROR_INVALID_VALUE;
+    return copy ? volume(copy, NULL, SYNC, NULL) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
 {
-    return copy ? volume(copy, stream, ASYNC) : CUDA_ERROR_INVALID_VALUE;
+    return copy ? volume(copy, stream, ASYNC, NULL) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The peer form has the same layout, with contexts where the other has reserved words. */
 _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER), "one layout");
 
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
+/* A side that is no GPU's may leave its context out. */
+static CUresult volume_between(const CUDA_MEMCPY3D_PEER *c, CUstream stream, enum when when)
 {
     CUDA_MEMCPY3D plain;
-    if (!copy) {
+    SG_CONTEXT(context);
+    if (!c) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    memcpy(&plain, copy, sizeof plain);
-    return volume(&plain, NULL, SYNC);
+    struct ends ends = {c->dstMemoryType == CU_MEMORYTYPE_HOST ? context : c->dstContext,
+                        c->srcMemoryType == CU_MEMORYTYPE_HOST ? context : c->srcContext};
+    memcpy(&plain, c, sizeof plain);
+    return volume(&plain, stream, when, &ends);
 }
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy) { return volume_between(copy, NULL, SYNC); }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
-    CUDA_MEMCPY3D plain;
-    if (!copy) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(&plain, copy, sizeof plain);
-    return volume(&plain, stream, ASYNC);
+    return volume_between(copy, stream, ASYNC);
 }

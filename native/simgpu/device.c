@@ -248,6 +248,9 @@ static int of_model(CUdevice_attribute attribute, unsigned gpu, int *value)
 {
     const struct sg_profile *profile = sg_profile_of(gpu);
     switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        *value = (int)profile->compute_mode;
+        return 1;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
         *value = (int)profile->clock_mhz * 1000;
         return 1;

@@ -42,7 +42,9 @@ CUresult sg_set_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p, CU
 {
     if (!p || !sg_handle_is(context, SG_CONTEXT_TYPE) || !p->width || !p->height ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
-        !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize)) {
+        !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize) ||
+        !sg_is_open_to(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize, context->gpu,
+                       1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *out = sg_op_new(SG_OP_SET);

@@ -134,6 +134,8 @@ void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number);
 void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
 
 /* A copy as work; the parameters are checked. */
+/* What a test has a copy of this direction go wrong with. */
+CUresult sg_copy_failure(enum sg_direction direction);
 CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *copy, unsigned gpu);
 /* The same for words in memory. */
 CUresult sg_values_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);

@@ -79,6 +79,12 @@ enum mw_type {
     MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
     MW_LOOKED = 41,  /* < answer to MW_LOOKUP from whoever said no hello, and the last word */
+    MW_ALLOWANCE = 42, /* < so many bytes more may be allocated without asking, until MW_RECALL */
+    MW_RECALL = 43,    /* < give the allowance on a GPU back: answered by MW_RETURNED */
+    MW_TAKEN = 44,     /* > bytes of the allowance were allocated */
+    MW_RETURNED = 45,  /* > the allowance is over, asked for or not, and had so much left */
+    MW_WARNING = 52,   /* < a sentence for the person in front of the program */
+    MW_SAY = 55,       /* < a line for whoever sits before the program */
 };
 
 /* mw_welcome.flags */
@@ -88,10 +94,14 @@ enum mw_type {
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
 #define MW_HELLO_HOLDING 2u /* and holds a lease now: the word must be open in the new page */
 #define MW_HELLO_PINNED 4u  /* and is pinned */
+#define MW_HELLO_TALKS 8u   /* somebody sits before it, who wants to know why it stands still */
 
 /* mw_alloc.flags */
 #define MW_ALLOC_PINNED 1u  /* these bytes can never leave: residue */
 #define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
+
+/* mw_free.flags, besides those of the bytes' kind */
+#define MW_FREE_ALLOWED 4u /* MW_FREE: they are part of the allowance again, all were resident */
 
 /* mw_share.flags */
 #define MW_SHARE_ASKED 1u
@@ -114,6 +124,7 @@ enum mw_refusal {
     MW_REFUSAL_CAPACITY = 4, /* neither the GPU nor host memory can hold it */
     MW_REFUSAL_GPU = 5,      /* no such GPU here, or not for this workload */
     MW_REFUSAL_STOPPING = 6, /* the agent is shutting down */
+    MW_REFUSAL_FULL = 7,     /* this user has, or sends, as much as one may */
 };
 
 /* mw_welcome.mode, mw_mode.mode: how a process allocates */
@@ -181,7 +192,8 @@ struct mw_looked {
     uint64_t used_bytes;  /* allocated by all its processes */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT, MW_KEEP */
+/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT, MW_KEEP, MW_RECALL,
+ * MW_RETURNED */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;
@@ -196,12 +208,24 @@ struct mw_alloc {
     uint64_t bytes;
 };
 
+/* MW_FREE, MW_TAKEN */
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed; MW_FREE_ALLOWED */
     uint64_t bytes;          /* as asked for by MW_ALLOC */
-    uint64_t resident_bytes; /* those of them that were resident */
+    uint64_t resident_bytes; /* those of them that were resident; MW_FREE_ALLOWED: that are spare,
+                              * so still on the GPU; MW_TAKEN: so much less is spare now */
+};
+
+/* An allowance counts as allocated and resident as long as it lasts. It is over when nobody used it for
+ * a moment, and before MW_DRAINED. */
+struct mw_allowance {
+    struct mw_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t bytes;      /* more than it was */
+    uint64_t most_bytes; /* until there is so much of it, freed bytes may become part of it */
 };
 
 struct mw_evicted {
@@ -251,6 +275,12 @@ struct mw_pinned {
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
 };
 
+/* Only to clients that said MW_HELLO_TALKS. */
+struct mw_say {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
+};
+
 /* Of one name at most as often as its count doubles, and of MW_UNKNOWN_MAX names. */
 struct mw_unknown {
     struct mw_header header;
@@ -268,6 +298,11 @@ struct mw_shared {
     struct mw_header header;
     uint32_t flags;
     uint32_t reserved;
+};
+
+struct mw_warning {
+    struct mw_header header;
+    char text[MW_TEXT_BYTES];
 };
 
 /* Memory that one client exports and others open, as legacy CUDA IPC does. It comes in pieces of the

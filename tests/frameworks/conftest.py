@@ -1,4 +1,4 @@
-"""PyTorch as it comes from the package registry, on simgpu."""
+"""PyTorch, CuPy and Numba as they come from the package registry, on simgpu."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.frameworks import setup
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 
-class Torch(NamedTuple):
-    """How a program with PyTorch is started."""
+class Framework(NamedTuple):
+    """How a program with a framework is started."""
 
     python: Path
     env: dict[str, str]
@@ -47,20 +47,41 @@ def native() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def torch(native: Path) -> Torch:
-    """PyTorch, from the cache."""
-    environment = setup.found()
+def framework(name: str, native: Path) -> Framework:
+    """One of them, from the cache."""
+    version = setup.cuda()
+    if (name, version) in setup.MISSING:
+        pytest.skip(setup.MISSING[name, version])
+    environment = setup.found(name, version)
     if environment is None:
-        pytest.skip("PyTorch is not in the cache: make test-frameworks sets it up where it can")
-    return Torch(
+        pytest.skip(f"{setup.NAMES[name]} is not in the cache: make test-frameworks sets it up")
+    folders = [environment.libraries, native / "cudart"]
+    return Framework(
         environment.python,
         {
-            "LD_LIBRARY_PATH": f"{environment.libraries}:{native / 'cudart'}",
+            "LD_LIBRARY_PATH": ":".join(str(folder) for folder in folders if folder),
             "OMP_NUM_THREADS": "1",
             "CUDA_MODULE_LOADING": "LAZY",
         },
     )
+
+
+@pytest.fixture(scope="session")
+def torch(native: Path) -> Framework:
+    """PyTorch."""
+    return framework("torch", native)
+
+
+@pytest.fixture(scope="session")
+def cupy(native: Path) -> Framework:
+    """CuPy."""
+    return framework("cupy", native)
+
+
+@pytest.fixture(scope="session")
+def numba(native: Path) -> Framework:
+    """Numba, with its CUDA part from the package numba-cuda."""
+    return framework("numba", native)
 
 
 @pytest.fixture

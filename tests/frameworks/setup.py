@@ -1,15 +1,16 @@
-"""Puts PyTorch where the tests find it: an environment of its own, in a cache outside the checkout.
+"""Puts PyTorch, CuPy and Numba where the tests find them: in a cache outside the checkout.
 
-    python tests/frameworks/setup.py [VERSION]
+    python tests/frameworks/setup.py [12 | 13]      for which CUDA; 12, if nothing is said
 
-What is there already is used. Exit code 0 also where the packages cannot be had: then the tests
-say so and are skipped.
+Each is in an environment of its own. What is there already is used. Exit code 0 also where packages
+cannot be had: then their tests say so and are skipped.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -24,17 +25,45 @@ from moiety.testing.native import cache_dir
 from tests.frameworks import stubs
 
 HERE = Path(__file__).resolve().parent
-VERSION = "2.5.1"
-"""of PyTorch"""
 DOWNLOAD_S = 900
 INSIDE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+NAMES = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba's numba-cuda"}
+VERSIONS = (12, 13)
+"""of CUDA"""
+
+
+class Recipe(NamedTuple):
+    """What is installed together."""
+
+    name: str
+    """of the environment's folder"""
+    packages: Path
+    """a list for pip"""
+    beside: tuple[str, ...]
+    """what pip is asked for besides"""
+    stubbed: str | None
+    """the folder in site-packages whose libraries name NVIDIA's; None: it needs none"""
+
+
+RECIPES = {
+    ("torch", 12): Recipe("torch-2.5.1", HERE / "packages/torch.txt", ("torch==2.5.1",), "torch"),
+    ("torch", 13): Recipe("torch-2.15.0", HERE / "packages/torch.txt", ("torch==2.15.0",), "torch"),
+    ("cupy", 12): Recipe("cupy-cuda12", HERE / "packages/cupy-12.txt", (), "."),
+    ("numba", 12): Recipe("numba-cuda12", HERE / "packages/numba-12.txt", (), None),
+    ("numba", 13): Recipe("numba-cuda13", HERE / "packages/numba-13.txt", (), None),
+}
+"""By framework and version of CUDA."""
+MISSING = {
+    ("cupy", 13): "CuPy for CUDA 13 contains NVIDIA's runtime, which ends on simgpu",
+}
+"""What there cannot be, and why."""
 
 
 class Environment(NamedTuple):
-    """Where PyTorch is."""
+    """Where a framework is."""
 
     python: Path
-    libraries: Path
+    libraries: Path | None
     """those that do nothing"""
 
 
@@ -42,11 +71,23 @@ class CannotBeHadError(Exception):
     """The packages cannot be had here."""
 
 
-def folder(version: str = VERSION) -> Path:
+def cuda() -> int:
+    """The version of CUDA that the tests are for (`make test-frameworks CUDA=13`).
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    said = os.environ.get("MOIETY_TEST_CUDA") or str(VERSIONS[0])
+    if said not in map(str, VERSIONS):
+        raise ValueError(f"CUDA={said}: choose one of {', '.join(map(str, VERSIONS))}")
+    return int(said)
+
+
+def folder(recipe: Recipe) -> Path:
     """Where the environment for this Python and these packages is, or would be."""
-    digest = hashlib.sha256((HERE / "packages.txt").read_bytes()).hexdigest()[:8]
+    digest = hashlib.sha256(recipe.packages.read_bytes()).hexdigest()[:8]
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return cache_dir() / "frameworks" / f"torch-{version}-python{python}-{digest}"
+    return cache_dir() / "frameworks" / f"{recipe.name}-python{python}-{digest}"
 
 
 def libraries(place: Path) -> Path:
@@ -57,11 +98,14 @@ def libraries(place: Path) -> Path:
     return place / f"libraries-{digest.hexdigest()[:8]}"
 
 
-def found(version: str = VERSION) -> Environment | None:
+def found(framework: str = "torch", version: int = 12) -> Environment | None:
     """The environment, if it is there."""
-    place = folder(version)
-    python, made = place / "bin" / "python", libraries(place)
-    return Environment(python, made) if python.exists() and made.is_dir() else None
+    recipe = RECIPES.get((framework, version))
+    if recipe is None:
+        return None
+    place = folder(recipe)
+    python, made = place / "bin" / "python", libraries(place) if recipe.stubbed else None
+    return Environment(python, made) if python.exists() and (not made or made.is_dir()) else None
 
 
 def pip(*arguments: str, into: Path) -> None:
@@ -92,51 +136,60 @@ def pip(*arguments: str, into: Path) -> None:
         raise CannotBeHadError(said[-1] if said else f"pip ended with {done.returncode}")
 
 
-def install(place: Path, version: str) -> None:
+def install(place: Path, recipe: Recipe) -> None:
     """Make the environment, all of it or nothing."""
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as name:
         # An environment does not like to be moved; the interpreter in it does not mind.
         new = Path(name) / "new"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(new)], check=True)
-        pip("-r", str(HERE / "packages.txt"), into=new)
-        pip(f"torch=={version}", into=new)
+        pip("-r", str(recipe.packages), into=new)
+        if recipe.beside:
+            pip(*recipe.beside, into=new)
         if place.exists():
             shutil.rmtree(place)
         new.rename(place)
 
 
-def set_up(version: str = VERSION) -> Environment:
+def set_up(framework: str = "torch", version: int = 12) -> Environment:
     """The environment; made where it is not there.
 
     Raises:
         CannotBeHadError: the packages cannot be had.
     """
-    place = folder(version)
+    if (framework, version) in MISSING:
+        raise CannotBeHadError(MISSING[framework, version])
+    recipe = RECIPES[framework, version]
+    place = folder(recipe)
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "bin" / "python").exists():
-            print(f"setting up: PyTorch {version}, in {place}", flush=True)
+            print(f"setting up: {recipe.name}, in {place}", flush=True)
             began_s = time.monotonic()
-            install(place, version)
+            install(place, recipe)
             print(f"setting up: {time.monotonic() - began_s:.0f} s", flush=True)
-        made = libraries(place)
-        if not made.is_dir():
+        made = libraries(place) if recipe.stubbed else None
+        if recipe.stubbed and made and not made.is_dir():
             with tempfile.TemporaryDirectory(dir=place, prefix=".") as name:
                 new = Path(name) / "new"
-                stubs.main(place / INSIDE / "torch", new)
+                stubs.main(place / INSIDE / recipe.stubbed, new)
                 new.rename(made)
     return Environment(place / "bin" / "python", made)
 
 
 def main(arguments: list[str]) -> int:
     """Say what there is."""
-    try:
-        environment = set_up(*arguments[:1])
-    except CannotBeHadError as error:
-        print(f"skipped: PyTorch cannot be had here: {error}")
-        return 0
-    print(f"PyTorch is in {environment.python.parents[1]}")
+    version = int(arguments[0]) if arguments else VERSIONS[0]
+    if version not in VERSIONS:
+        print(f"CUDA {version}: choose one of {', '.join(map(str, VERSIONS))}", file=sys.stderr)
+        return 2
+    for framework, name in NAMES.items():
+        try:
+            environment = set_up(framework, version)
+        except CannotBeHadError as error:
+            print(f"skipped: {name} for CUDA {version} cannot be had here: {error}")
+        else:
+            print(f"{name} for CUDA {version} is in {environment.python.parents[1]}")
     return 0
 
 

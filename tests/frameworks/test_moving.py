@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from moiety.testing.node import Node
-from tests.frameworks.conftest import Torch
+from tests.frameworks.conftest import Framework
 from tests.frameworks.turns import end_well, wait_for_handoffs, wait_until_ready
 
 GPU = "A100-80:memory=112MiB,link=16GB/s,residue=2MiB"
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_tensors_are_right_after_hundreds_of_hand_offs(
-    make_node: Callable[[str], Node], torch: Torch, allocator: str
+    make_node: Callable[[str], Node], torch: Framework, allocator: str
 ) -> None:
     node = make_node(GPU)
     node.start_agent("--quantum", "10ms")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from moiety.testing.node import Node, finish
-from tests.frameworks.conftest import Torch
+from tests.frameworks import setup
+from tests.frameworks.conftest import Framework
 from tests.frameworks.turns import end_well, wait_for_handoffs, wait_until_ready
 
 GPU = "A100-80:memory=112MiB,link=16GB/s,residue=2MiB"
@@ -17,8 +19,18 @@ MakeNode = Callable[[str], Node]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
+def test_the_runtime_is_ours_and_of_the_version_that_was_asked_for(
+    make_node: MakeNode, torch: Framework, native: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    code, out, err = finish(node.run(torch.command("versions"), env=torch.env))
+    runtime = native / "cudart" / f"libcudart.so.{setup.cuda()}"
+    assert (code, out.splitlines()) == (0, [str(setup.cuda()), str(runtime)]), err
+
+
 def test_a_graph_is_right_after_its_memory_went_and_came_back(
-    make_node: MakeNode, torch: Torch
+    make_node: MakeNode, torch: Framework
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
@@ -33,7 +45,7 @@ def test_a_graph_is_right_after_its_memory_went_and_came_back(
     print(f"{sum(counts)} hand-offs")
 
 
-def test_a_training_shares_with_numba(make_node: MakeNode, torch: Torch) -> None:
+def test_a_training_shares_with_numba(make_node: MakeNode, torch: Framework) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
     programs = [
@@ -50,7 +62,7 @@ def test_a_training_shares_with_numba(make_node: MakeNode, torch: Torch) -> None
     print(f"{sum(counts)} hand-offs")
 
 
-def test_batches_of_forked_workers_arrive(make_node: MakeNode, torch: Torch) -> None:
+def test_batches_of_forked_workers_arrive(make_node: MakeNode, torch: Framework) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
     other = node.run(torch.command("moving", 44, 1), env=torch.env)
@@ -60,7 +72,9 @@ def test_batches_of_forked_workers_arrive(make_node: MakeNode, torch: Torch) -> 
     end_well([other])
 
 
-def test_tensors_of_another_process_are_the_same_memory(make_node: MakeNode, torch: Torch) -> None:
+def test_tensors_of_another_process_are_the_same_memory(
+    make_node: MakeNode, torch: Framework
+) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK)
     other = node.run(torch.command("moving", 30, 1), env=torch.env)
@@ -71,7 +85,7 @@ def test_tensors_of_another_process_are_the_same_memory(make_node: MakeNode, tor
 
 
 def test_a_limit_is_the_size_of_the_gpu_and_its_end_an_ordinary_error(
-    make_node: MakeNode, torch: Torch
+    make_node: MakeNode, torch: Framework
 ) -> None:
     node = make_node(GPU)
     node.start_agent()

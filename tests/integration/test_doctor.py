@@ -98,3 +98,98 @@ def test_what_is_needed_is_in_the_table_since_then(name: str) -> None:
     table = (NATIVE / "cuda" / "entrypoints.def").read_text()
     major, minor = driver.NEEDED[name].split(".")
     assert f"{name}, {int(major) * 1000 + int(minor) * 10}" in table
+
+
+def look(node: Node) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """The doctor's exit code, and its findings by what they are about."""
+    done = node.cli("doctor", "-o", "json")
+    found: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(done.stdout):
+        found.setdefault(finding["about"], []).append(finding)
+    return done.returncode, found
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "says", "hint"),
+    [
+        ("compute_mode=0", "ok", "can be shared", ""),
+        ("compute_mode=3", "bad", "EXCLUSIVE_PROCESS", "nvidia-smi -i 0 -c DEFAULT"),
+        ("compute_mode=2", "bad", "nobody (PROHIBITED)", "nvidia-smi -i 0 -c DEFAULT"),
+        ("mig=1", "warn", "divided by MIG", "nvidia-smi -i 0 -mig 0"),
+        ("no_persistence=1", "warn", "the driver is unloaded", "nvidia-persistenced"),
+    ],
+)
+def test_how_a_card_is_set_up_is_found(
+    make_node: MakeNode, state: str, level: str, says: str, hint: str
+) -> None:
+    code, found = look(make_node(f"A100-80:{state}"))
+    (card,) = found["GPU 0"]
+    assert card["level"] == level
+    assert says in card["text"]
+    assert hint in card["hint"]
+    assert (code != 0) == (level == "bad")
+
+
+def test_an_exclusive_card_admits_one_program(
+    make_node: MakeNode, build: Callable[[str], Path], kernels: Path
+) -> None:
+    node = make_node("A100-80:memory=96MiB,compute_mode=3")
+    command = [build("watched"), 1 << 20, 0, kernels]
+    first = node.run_alone(command)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    code, _, err = finish(node.run_alone(command))
+    assert code == 1
+    assert "failed with error 46" in err
+
+
+def test_mps_is_found_by_its_socket_and_by_its_clients(
+    make_node: MakeNode, build: Callable[[str], Path], kernels: Path, tmp_path: Path
+) -> None:
+    node = make_node("A100-80:memory=96MiB,mps=1")
+    node.env["CUDA_MPS_PIPE_DIRECTORY"] = str(tmp_path)
+    assert look(node)[1]["MPS"][0]["level"] == "ok"
+    client = node.run_alone([build("watched"), 1 << 20, 0, kernels])
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    (found,) = look(node)[1]["MPS"]
+    assert found["level"] == "warn"
+    assert f"1 program on the GPUs, watched (pid {client.pid}" in found["text"]
+    (tmp_path / "control").touch()
+    (found,) = look(node)[1]["MPS"]
+    assert f"a control daemon answers in {tmp_path}" in found["text"]
+    assert "nvidia-cuda-mps-control" in found["hint"]
+
+
+def test_who_uses_a_gpu_without_moiety_is_found_with_and_without_an_agent(
+    make_node: MakeNode, build: Callable[[str], Path], kernels: Path
+) -> None:
+    node = make_node("A100-80:memory=96MiB,residue=2MiB")
+    command = [build("watched"), 20 << 20, 0, kernels]
+    assert look(node)[1]["GPU users"][0]["level"] == "ok"
+    stray = node.run_alone(command)
+    assert stray.stdout is not None
+    assert stray.stdout.readline() == "ready\n"
+    for agent in (False, True):
+        if agent:
+            node.start_agent()
+            shared = node.run(command, stdin=True)
+            assert shared.stdout is not None
+            assert shared.stdout.readline() == "ready\n"
+        (found,) = look(node)[1]["GPU users"]
+        assert found["level"] == "warn"
+        assert found["text"].startswith(f"watched (pid {stray.pid}, ")
+        assert found["text"].endswith("uses GPU 0 without moiety (22 MiB)")
+        assert "moiety run" in found["hint"]
+
+
+def test_an_agent_elsewhere_is_named(make_node: MakeNode) -> None:
+    node, other = make_node("A100-80"), make_node("2xA100-80")
+    other.start_agent()
+    folder = Path(node.env["MOIETY_DIR"])
+    node.env["MOIETY_SYSTEM_DIR"] = str(other.directory)
+    node.env["MOIETY_DIR"] = str(folder)
+    (found,) = look(node)[1]["other agents"]
+    assert found["level"] == "ok"
+    assert f"in {other.directory}, pid " in found["text"]
+    assert found["hint"] == f"MOIETY_DIR={other.directory} moiety agent stop, if nobody needs it"

@@ -61,6 +61,33 @@ def test_memory_that_comes_back_is_open_to_the_other_gpus_again(
     assert_all_right(node, running)
 
 
+def test_copies_reach_the_other_gpu_without_access_by_peers(
+    make_node: MakeNode, build: Build
+) -> None:
+    node = make_node("2x" + GPU)
+    node.start_agent()
+    code, out, err = finish(node.run_alone([build("crossing"), "2"]))
+    assert (code, out) == RIGHT, err
+    code, out, err = finish(node.run([build("crossing"), "2", "moiety"]))
+    assert (code, out) == RIGHT, err
+
+
+@pytest.mark.slow
+def test_copies_reach_the_other_gpu_between_hand_offs(
+    make_node: MakeNode, build: Build, programs: Path, kernels: Path
+) -> None:
+    node = make_node("2x" + GPU)
+    node.start_agent(*QUICK)
+    worker = [programs / "worker", kernels, str(72 * MIB), FOREVER, "0", "0"]
+    running = [
+        node.run([build("crossing"), "0", "moiety"], env={"MOIETY_SIMGPU_POISON": "1"}),
+        node.run([*worker, "7"], env={"CUDA_VISIBLE_DEVICES": "0"}),
+        node.run([*worker, "8"], env={"CUDA_VISIBLE_DEVICES": "1"}),
+    ]
+    node.until(lambda: evicted_bytes(node, "crossing") > 300 * MIB, "its memory has left often")
+    assert_all_right(node, running)
+
+
 @pytest.mark.slow
 def test_memory_of_several_contexts_moves_and_goes_with_them(
     make_node: MakeNode, build: Build, programs: Path, kernels: Path

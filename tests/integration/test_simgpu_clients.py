@@ -143,8 +143,9 @@ assert n.nvmlDeviceGetMemoryInfo(gpu).used == 0
 assert n.nvmlDeviceGetComputeRunningProcesses(gpu) == []
 assert n.nvmlSystemGetCudaDriverVersion() == 13000
 assert 0 < n.nvmlDeviceGetTemperature(gpu, 0) < 100
+assert list(n.nvmlDeviceGetMigMode(gpu)) == [0, 0]
 try:
-    n.nvmlDeviceGetMigMode(gpu)
+    n.nvmlDeviceGetMaxMigDeviceCount(gpu)
 except n.NVMLError_NotSupported:
     print("ok")
 """

@@ -205,7 +205,7 @@ NVML_DEVICE(nvmlDeviceIsMigDeviceHandle, unsigned int *is)
     return NVML_SUCCESS;
 }
 
-/* Four that are always off, under names of their own. */
+/* Three that are always off, under names of their own. */
 #define NVML_OFF(name)                    \
     NVML_DEVICE(name, unsigned int *mode) \
     {                                     \
@@ -213,15 +213,31 @@ NVML_DEVICE(nvmlDeviceIsMigDeviceHandle, unsigned int *is)
         *mode = 0;                        \
         return NVML_SUCCESS;              \
     }
-NVML_OFF(nvmlDeviceGetComputeMode)
 NVML_OFF(nvmlDeviceGetDisplayMode)
 NVML_OFF(nvmlDeviceGetDisplayActive)
 NVML_OFF(nvmlDeviceGetPerformanceState)
 
+NVML_DEVICE(nvmlDeviceGetComputeMode, unsigned int *mode)
+{
+    NVML_ENTER();
+    *mode = profile->compute_mode;
+    return NVML_SUCCESS;
+}
+
+NVML_DEVICE(nvmlDeviceGetMigMode, unsigned int *current, unsigned int *pending)
+{
+    NVML_ENTER();
+    if (profile->cc_major < 8) {
+        return NVML_ERROR_NOT_SUPPORTED; /* as cards that cannot be divided */
+    }
+    *current = *pending = profile->mig != 0;
+    return NVML_SUCCESS;
+}
+
 NVML_DEVICE(nvmlDeviceGetPersistenceMode, unsigned int *mode)
 {
     NVML_ENTER();
-    *mode = 1;
+    *mode = !profile->no_persistence;
     return NVML_SUCCESS;
 }
 

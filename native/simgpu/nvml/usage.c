@@ -60,9 +60,9 @@ static unsigned users_of(unsigned gpu, struct user users[SG_PROCESSES_MAX])
         const struct sg_process *process = &sg_state->process[i];
         uint64_t bytes =
             process->pid && process->role == SG_DRIVER ? sg_process_bytes(process, gpu) : 0;
-        if (bytes) {
-            users[count++] =
-                (struct user){process->pid, bytes, sg_process_utilisation(gpu, process)};
+        uint32_t pid = bytes ? sg_process_pid(process) : 0;
+        if (pid) {
+            users[count++] = (struct user){pid, bytes, sg_process_utilisation(gpu, process)};
         }
     }
     sg_unlock();
@@ -120,7 +120,25 @@ NVML_DEVICE(nvmlDeviceGetRunningProcessDetailList, nvmlProcessDetailList_v1_t *l
     return NVML_SUCCESS;
 }
 
-/* Nothing draws, and there is no MPS. */
+/* Under MPS all programs are its clients. */
+NVML_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v3, unsigned int *count,
+            nvmlProcessInfo_t *infos)
+{
+    NVML_ENTER();
+    if (!profile->mps) {
+        *count = 0;
+        return NVML_SUCCESS;
+    }
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
+}
+
+NVML_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v2, unsigned int *count,
+            nvmlProcessInfo_t *infos)
+{
+    return nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
+}
+
+/* Nothing draws, and nobody asks in the oldest form. */
 #define NVML_NO_PROCESSES(name)                         \
     NVML_DEVICE(name, unsigned int *count, void *infos) \
     {                                                   \
@@ -133,8 +151,6 @@ NVML_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NVML_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NVML_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
 NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
-NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NVML_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 NVML_DEVICE(nvmlDeviceGetProcessUtilization, nvmlProcessUtilizationSample_t *samples,
             unsigned int *count, unsigned long long since_us)

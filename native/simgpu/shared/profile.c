@@ -48,6 +48,10 @@ static const struct key {
     {"multiprocessors", KEY_NUMBER, FIELD(multiprocessors), 0},
     {"cc_major", KEY_NUMBER, FIELD(cc_major), 0},
     {"cc_minor", KEY_NUMBER, FIELD(cc_minor), 0},
+    {"compute_mode", KEY_NUMBER, FIELD(compute_mode), 0},
+    {"mig", KEY_NUMBER, FIELD(mig), 0},
+    {"mps", KEY_NUMBER, FIELD(mps), 0},
+    {"no_persistence", KEY_NUMBER, FIELD(no_persistence), 0},
 #undef FIELD
 };
 

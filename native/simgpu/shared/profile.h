@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #define SG_DEVICES_MAX 16
+#define SG_PROHIBITED 2 /* compute modes */
+#define SG_EXCLUSIVE 3
 
 /* Plain numbers without pointers: it lies in the state that processes share, and two
  * machines are the same when their bytes are. */
@@ -52,6 +54,9 @@ struct sg_profile {
     uint32_t pci_device_id; /* device << 16 | vendor, as NVML has it */
     uint32_t pcie_generation;
     uint32_t nvml_architecture;
+    /* How an administrator set the card up. */
+    uint32_t compute_mode; /* as NVML and the driver count: 0 is the default */
+    uint32_t mig, mps, no_persistence;
     uint32_t reserved[1]; /* no padding: profiles are compared as bytes */
 };
 

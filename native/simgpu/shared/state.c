@@ -43,9 +43,47 @@ static uint64_t start_time(uint32_t pid)
     return state == 'Z' || state == 'X' ? 0 : ticks ? ticks : 1;
 }
 
+/* Of the calling process: numbers of others mean the same here only if it is theirs, too. */
+static uint64_t pid_namespace(void)
+{
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+/* One byte for each slot, which its process has locked. The kernel unlocks it when the process
+ * dies, and tells who that is in the numbers of whoever asks. Never closed: closing it once would
+ * give back all locks of the process, also those of the other library with this code in it. */
+static int alive_file = -1;
+
+static struct flock slot_lock(const struct sg_process *process)
+{
+    return (struct flock){.l_type = F_WRLCK,
+                          .l_whence = SEEK_SET,
+                          .l_start = process - sg_state->process,
+                          .l_len = 1};
+}
+
 int sg_process_lives(const struct sg_process *process)
 {
-    return process->pid != 0 && start_time(process->pid) == process->start_time;
+    if (process->pid == 0) {
+        return 0;
+    }
+    if (process->namespace == pid_namespace()) {
+        return start_time(process->pid) == process->start_time;
+    }
+    struct flock lock = slot_lock(process);
+    return fcntl(alive_file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+uint32_t sg_process_pid(const struct sg_process *process)
+{
+    if (process->namespace == pid_namespace()) {
+        return process->pid;
+    }
+    struct flock lock = slot_lock(process);
+    return fcntl(alive_file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0
+               ? (uint32_t)lock.l_pid
+               : 0;
 }
 
 /* ---- mutual exclusion ---- */
@@ -189,7 +227,10 @@ static int take_slot(enum sg_role role)
         memset(process, 0, sizeof *process);
         process->role = role;
         process->start_time = start_time(pid);
+        process->namespace = pid_namespace();
         process->pid = pid;
+        struct flock lock = slot_lock(process);
+        fcntl(alive_file, F_SETLK, &lock);
         sg_process = process;
         if (i >= sg_state->processes_high) {
             sg_state->processes_high = i + 1;
@@ -231,6 +272,11 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
             close(lock);
         }
         return error;
+    }
+    if (alive_file < 0) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/alive", directory);
+        alive_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     }
     error = open_file(directory, &machine, why, why_bytes);
     if (!error) {

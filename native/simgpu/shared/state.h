@@ -45,6 +45,7 @@ struct sg_process {
     uint64_t start_time; /* of /proc/PID/stat, so that a reused pid is not taken for this one */
     uint32_t evicted;    /* managed granules that others moved out and this one has not noticed */
     uint32_t reserved;
+    uint64_t namespace; /* that `pid` is of, by its inode */
     struct simgpu_counters counters;
     struct sg_holding {
         uint64_t context_bytes;
@@ -128,6 +129,9 @@ int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned dev
 /* 0: nobody shares anything there. */
 uint32_t sg_export_serial(uint64_t inode, uint64_t offset);
 int sg_export_drop(uint64_t inode, uint64_t offset); /* 1 when nobody holds it any more */
+
+/* What the calling process calls another one: in a container, it counts otherwise. 0: it cannot see it. */
+uint32_t sg_process_pid(const struct sg_process *process);
 
 /* The path of the directory that holds the state. */
 void sg_state_directory(char *path, size_t bytes);

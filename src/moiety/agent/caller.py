@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -26,6 +26,16 @@ START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 5.0
 """how long a killed agent may take to be back"""
+
+PATHS: Final = (
+    "MOIETY_CONFIG",
+    "MOIETY_DIR",
+    "MOIETY_LOCK_DIR",
+    "MOIETY_NATIVE",
+    "MOIETY_SIMGPU_STATE",
+    "MOIETY_SYSTEM_DIR",
+)
+"""variables that may name a file from where the command is"""
 
 A = TypeVar("A", bound=requests.Answer)
 
@@ -46,9 +56,11 @@ class Call:
         except OSError as error:
             sock.close()
             if error.errno in (errno.EACCES, errno.EPERM):
+                if directory.shared:
+                    raise errors.NotAllowed(*_not_let_in(directory)) from None
                 raise errors.AgentNotYours(directory=str(directory.path)) from None
             raise errors.NoAgent(directory=str(directory.path)) from None
-        if not processes.may_use(processes.peer_of(sock), os.getuid()):
+        if not _is_trusted(directory, processes.peer_of(sock)):
             sock.close()  # anybody can make a directory in /tmp that is named after us
             raise errors.AgentNotYours(directory=str(directory.path))
         self._sock = sock
@@ -91,6 +103,27 @@ class Call:
         self.close()
 
 
+def _not_let_in(directory: Directory) -> tuple[str, str]:
+    return (
+        f"the agent of this machine, in {directory.path}, does not let you in",
+        "its administrator (--socket-mode, --socket-group); an agent of your own for GPUs that it "
+        "does not have: MOIETY_AGENT=own",
+    )
+
+
+def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
+    """Whether that agent may tell us what to do: it is ours, root's, or the machine's.
+
+    Only root can make /run/moiety, so whoever has it was given it.
+    """
+    if processes.may_use(agent, os.getuid()):
+        return True
+    try:
+        return directory.shared and os.stat(directory.path).st_uid == agent.uid
+    except OSError:
+        return False
+
+
 def read_answer(line: bytes, answer: type[A]) -> A:
     """The answer of this type in one line; raises the error that is there instead."""
     try:
@@ -109,13 +142,28 @@ def call(directory: Directory) -> Call:
     try:
         return Call(directory)
     except errors.NoAgent:
-        if not locks.is_held(directory.supervisor_lock):
+        if not _comes_back(directory):
             raise
     return _wait_for(directory, RESTART_TIMEOUT_S)
 
 
+def _comes_back(directory: Directory) -> bool:
+    """Whether an agent that does not answer was killed, and somebody starts it again.
+
+    The system's service manager is asked nothing: an agent that ends in order leaves no socket.
+    """
+    return locks.is_held(directory.supervisor_lock) or (
+        directory.shared and os.path.lexists(directory.control)
+    )
+
+
 def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
-    """The agent of this directory; one is started, with these arguments, if there is none."""
+    """The agent of this directory; one is started, with these arguments, if there is none.
+
+    An agent for all users is started by an administrator, and waited for at most.
+    """
+    if directory.shared:
+        return call(directory)
     try:
         return Call(directory)
     except errors.NoAgent:
@@ -152,6 +200,8 @@ def arguments_from_environment() -> list[str]:
 def start(directory: Directory, arguments: Sequence[str]) -> None:
     """Start an agent in the background and wait until it is ready; raises what stopped it."""
     prepare(directory)
+    if directory.shared and "--system" not in arguments:
+        arguments = ["--system", *arguments]
     with must_be_usable(directory):
         log = os.open(directory.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ready, theirs = os.pipe()
@@ -187,8 +237,8 @@ def _environment() -> dict[str, str]:
     source = str(Path(__file__).resolve().parents[2])
     known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
     environment["PYTHONPATH"] = ":".join([source, *(p for p in known if p != source)])
-    for name in ("MOIETY_DIR", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "MOIETY_LOCK_DIR"):
-        if name in environment:
+    for name in PATHS:
+        if environment.get(name):
             environment[name] = os.path.abspath(environment[name])
     return environment
 

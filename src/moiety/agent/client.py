@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 
 from moiety.agent.connection import Connection
 from moiety.agent.lease_page import LeasePage
+from moiety.agent.users import name_of
 from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share
+from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
 from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_work
 
+SLOTS_AT = offsets("mw_counters")["slots"]
+SLOT_BYTES = packer("mw_slot").size
+SLOTS_A_LOOK = 64
 REQUESTS_MAX = 4096
 """unanswered requests of one process; each thread can wait for one"""
 
@@ -26,6 +31,7 @@ class Client:
     pidfd: int
     program: str
     uid: int
+    """of the user whose workload it belongs to"""
     connection: Connection
     page: LeasePage
     share: Share
@@ -39,6 +45,8 @@ class Client:
     """it has not answered since it was"""
     unspoken: set[int] = field(default_factory=set)
     """where it had a context when its connection broke, of which it has not spoken since"""
+    talks: bool = False
+    """whether somebody sits before it who wants to know why it stands still (notices.py)"""
     gang: str = ""
     """with whom it holds GPUs (together.py); empty: it is in none"""
     shares: int = 0
@@ -59,6 +67,11 @@ class Client:
     def __str__(self) -> str:
         return f"{self.program} (pid {self.pid})"
 
+    @property
+    def anonymous(self) -> str:
+        """What users may tell each other about it."""
+        return f"tenant {self.number} of {name_of(self.uid)}"
+
     def counters(self) -> Counters:
         """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
         fd = self.connection.counters_fd
@@ -74,6 +87,28 @@ class Client:
             return decode_work(os.pread(fd, WORK_BYTES, 0)) if fd >= 0 else (0, 0, 0)
         except OSError:
             return 0, 0, 0
+
+    def calls(self) -> tuple[int, bool]:
+        """How many calls passed its gate so far, and whether a thread is inside one now.
+
+        A thread that ended takes its calls along: what matters is whether the number changes.
+        """
+        fd = self.connection.counters_fd
+        passes, inside = 0, False
+        at = SLOTS_AT
+        while fd >= 0 and at < COUNTERS_BYTES:
+            try:
+                page = os.pread(fd, SLOTS_A_LOOK * SLOT_BYTES, at)
+            except OSError:
+                break
+            page = page[: len(page) - len(page) % SLOT_BYTES]
+            words = memoryview(page).cast("I")
+            passes += sum(memoryview(page).cast("Q")[1 :: SLOT_BYTES // 8])
+            inside = inside or any(words[0 :: SLOT_BYTES // 4]) or any(words[1 :: SLOT_BYTES // 4])
+            if not any(words[4 :: SLOT_BYTES // 4]):
+                break  # slots are taken from the first on
+            at += len(page)
+        return passes, inside
 
     def dispose(self) -> None:
         """Let go of everything that the kernel keeps for it here."""

@@ -23,6 +23,9 @@ QUEUE_MAX = 256
 class Loop(Protocol):
     """The part of an event loop that a connection needs."""
 
+    def time(self) -> float:
+        """Seconds."""
+
     def call_soon(self, callback: Callable[..., object], *args: Any) -> Any:
         """Call back after what is being done now."""
 
@@ -38,6 +41,17 @@ class Loop(Protocol):
     def remove_writer(self, fd: int) -> Any:
         """Stop that."""
 
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
+        """Call back after so many seconds; what comes back has `cancel`."""
+
+
+def _never_waits() -> float:
+    return 0.0
+
+
+def _nobody_cares() -> None:
+    pass
+
 
 class Connection:
     """Packets to and from one process.
@@ -52,13 +66,21 @@ class Connection:
         sock: socket.socket,
         on_packet: Callable[[bytes], None],
         on_end: Callable[[str], None],
+        on_burst: Callable[[], float] = _never_waits,
+        on_close: Callable[[], None] = _nobody_cares,
     ) -> None:
+        """`on_close` is called once, whoever closes it.
+
+        `on_burst` is asked when more came than is read at once: how many seconds it is to wait.
+        """
         sock.setblocking(False)
         self._loop = loop
         self._sock = sock
         self._fd = sock.fileno()
         self._on_packet = on_packet
         self._on_end = on_end
+        self._on_burst = on_burst
+        self._on_close = on_close
         self._queue: deque[tuple[bytes, list[int]]] = deque()
         """packets, each with descriptors of its own"""
         self._fds: list[int] = []
@@ -67,6 +89,7 @@ class Connection:
         self._first = True
         self._closed = False
         self._last_words = False
+        self._pause: Any = None
         self.counters_fd = -1
         """the memfd that came with the first packet, if it was a fit one"""
         loop.add_reader(self._fd, self._readable)
@@ -109,7 +132,17 @@ class Connection:
         """Send a refusal and hang up."""
         self.send(packet)
         self._last_words = True
+        self._discard()
         self.close()
+
+    def _discard(self) -> None:
+        """Read what was sent already: else the kernel tells of that and not of the refusal."""
+        try:
+            self._sock.shutdown(socket.SHUT_RD)
+            while self._sock.recv(PACKET_BYTES):
+                pass
+        except OSError:
+            pass  # nothing is left, or nobody is there
 
     def close(self) -> None:
         """Hang up, without `on_end`; what is queued is lost."""
@@ -118,6 +151,8 @@ class Connection:
         self._closed = True
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
+        if self._pause:
+            self._pause.cancel()
         while self._queue:
             _close(self._queue.popleft()[1])
         _close(self.take_fds())
@@ -125,6 +160,7 @@ class Connection:
         if self.counters_fd >= 0:
             os.close(self.counters_fd)
             self.counters_fd = -1
+        self._on_close()
 
     def _readable(self) -> None:
         for _ in range(PACKETS_A_TURN):
@@ -145,6 +181,15 @@ class Connection:
             _close(self.take_fds())
             if self._closed:
                 return
+        wait_s = self._on_burst()
+        if wait_s > 0 and not self._closed:
+            self._loop.remove_reader(self._fd)
+            self._pause = self._loop.call_later(wait_s, self._read_on)
+
+    def _read_on(self) -> None:
+        self._pause = None
+        if not self._closed:
+            self._loop.add_reader(self._fd, self._readable)
 
     def _receive(self) -> bytes:
         """The first packet brings a descriptor; later ones do where that is expected."""

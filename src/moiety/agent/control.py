@@ -13,15 +13,23 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import kept, metrics, processes, requests
+from moiety.agent import doors, kept, metrics, processes, requests
+from moiety.agent.bounds import Bounds
+from moiety.agent.configured import Read, later
+from moiety.agent.container_shares import ContainerShares
 from moiety.agent.directory import Directory
+from moiety.agent.entitlements import Warden
 from moiety.agent.history import recorded
 from moiety.agent.node import Node
 from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
+from moiety.agent.users import name_of
+from moiety.agent.visible import events_for, recorded_for, rows_for
+from moiety.agent.watched import notes, watched
 from moiety.agent.workloads import Workloads
+from moiety.config.values import Visible
 from moiety.devices.native import is_simulated
 from moiety.devices.seam import Usage
 from moiety.model.errors import (
@@ -31,7 +39,9 @@ from moiety.model.errors import (
     BadRequest,
     CapacityMismatch,
     MoietyError,
+    NotAllowed,
     SystemRefusal,
+    TooMany,
 )
 from moiety.wire.layout import VERSION
 
@@ -51,6 +61,10 @@ class Control:
     stop: Callable[[str], None]
     began_s: float
     scrapes: Scrapes | None = None
+    warden: Warden | None = None
+    """who sees that users have what they may"""
+    read: Read | None = None
+    """what the agent goes by, as it is written now"""
     changed: kept.Kept = field(default_factory=kept.Kept)
     """what was changed since the first agent here started"""
     server: asyncio.Server | None = None
@@ -58,7 +72,12 @@ class Control:
     @property
     def sharing(self) -> Sharing:
         """What may be promised here."""
-        return Sharing(self.node, self.workloads)
+        return Sharing(self.node, self.workloads, self.warden)
+
+    @property
+    def contained(self) -> ContainerShares:
+        """What containers get."""
+        return ContainerShares(self.node, self.workloads, self.sharing)
 
     async def open(self) -> None:
         """Listen; raises MetricsRefused."""
@@ -70,7 +89,10 @@ class Control:
         self.server = await asyncio.start_unix_server(
             self._converse, path=str(path), limit=requests.LINE_MAX
         )
-        os.chmod(path, 0o600)
+        if self.directory.shared:
+            doors.open_to_group(path, self.options.socket_mode, self.options.socket_group)
+        else:
+            os.chmod(path, 0o600)
 
     def close(self) -> None:
         """Listen no more."""
@@ -82,22 +104,44 @@ class Control:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock: socket.socket = writer.get_extra_info("socket")
+        tally = self.node.bounds.conversations
+        peer = None
         try:
             peer = processes.peer_of(sock)
-            if not processes.may_use(peer, os.getuid()):
+            if not (self.directory.shared or _is_admin(peer)):
+                peer = None
                 return
-            greeted = False
-            while line := await reader.readline():
-                answer = await self._answer_line(line, peer, greeted)
-                greeted = greeted or isinstance(answer, requests.Here)
-                writer.write(requests.encode(answer) + b"\n")
-                await writer.drain()
-                if not greeted:
-                    return
-        except (OSError, ValueError, asyncio.CancelledError):
-            pass  # it hung up, its line has no end, or the agent ends
+            no = tally.refuse(peer.uid, is_admin=_is_admin(peer))
+            tally.take(peer.uid)
+            if no:
+                writer.write(requests.encode(failed(TooMany(no))) + b"\n")
+                await asyncio.wait_for(writer.drain(), Bounds.GREETING_S)
+                return
+            await self._listen(reader, writer, peer)
+        except (OSError, ValueError, TimeoutError, asyncio.CancelledError):
+            pass  # it hung up, says or reads nothing, its line has no end, or the agent ends
         finally:
+            if peer:
+                tally.give(peer.uid)
             writer.close()
+
+    async def _listen(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: processes.Peer
+    ) -> None:
+        """Answer one line after the other; raises TimeoutError if nothing comes, or is read."""
+        greeted = False
+        patience_s = Bounds.GREETING_S
+        while line := await asyncio.wait_for(reader.readline(), patience_s):
+            if not _is_admin(peer):
+                now_s = self.node.loop.time()
+                await asyncio.sleep(self.node.bounds.requests.spend(peer.uid, now_s))
+            answer = await self._answer_line(line, peer, greeted)
+            greeted = greeted or isinstance(answer, requests.Here)
+            writer.write(requests.encode(answer) + b"\n")
+            await asyncio.wait_for(writer.drain(), Bounds.SILENCE_S)
+            if not greeted:
+                return
+            patience_s = Bounds.SILENCE_S
 
     async def _answer_line(
         self, line: bytes, peer: processes.Peer, greeted: bool
@@ -125,19 +169,35 @@ class Control:
                 return self._greet(request)
             case requests.CreateWorkload():
                 return self._create(request, peer)
+            case requests.CreateContainer():
+                self._must_share_out(request.capacity_bytes)
+                return self.contained.create(request, peer)
+            case requests.RemoveContainer():
+                return self.contained.remove(request, peer)
+            case requests.Containers():
+                return self.contained.rows(None if _is_admin(peer) else peer.uid)
             case requests.Status():
-                return await self._status()
+                return await self._status(peer)
             case requests.Ps():
-                return requests.Processes(rows=process_rows(self.node))
+                return requests.Processes(rows=self._rows_for(peer))
             case requests.SetShare():
-                return self.sharing.change(request)
+                return self.sharing.change(request, None if _is_admin(peer) else peer.uid)
             case requests.SetAgent():
+                _must_be_admin(peer, "change how this agent decides")
                 return self._set_agent(request)
             case requests.Timeline():
-                return recorded(self.node, request)
+                page = recorded(self.node, request)
+                return recorded_for(page, self.node.timeline.owners, peer.uid, self._seen_by(peer))
             case requests.Events():
-                return await self._events(request)
+                return await self._events(request, peer)
+            case requests.Watch():
+                _must_be_admin(peer, "see who uses GPUs without moiety")
+                return watched(self.node, request)
+            case requests.Reload():
+                _must_be_admin(peer, "have the configuration read again")
+                return self.reload()
             case requests.Stop():
+                _must_be_admin(peer, "end this agent")
                 if self.node.clients and not request.force:
                     raise AgentBusy(programs=[str(c) for c in self.node.clients.values()])
                 self.stop("asked to")
@@ -156,20 +216,22 @@ class Control:
             simulated=is_simulated(),
         )
 
-    def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
-        wanted = request.capacity_bytes
+    def _must_share_out(self, wanted: int | None) -> None:
         if wanted is not None and wanted != self.options.capacity_bytes:
             raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
-        self.sharing.check(request.share)
+
+    def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
+        self._must_share_out(request.capacity_bytes)
+        self.sharing.check(request.share, peer.uid)
         if request.gang:
             self.workloads.check_gang(request.gang, peer.uid)
         workload = self.workloads.create(
             peer,
-            program=request.program,
-            argv=request.argv,
-            cwd=request.cwd,
+            program=request.program[: requests.NAME_MAX],
+            argv=requests.shortened(request.argv),
+            cwd=request.cwd[: requests.ARGV_MAX],
             share=request.share,
-            name=request.name,
+            name=request.name and request.name[: requests.NAME_MAX],
             gang=request.gang,
         )
         self.node.log.info(
@@ -179,7 +241,7 @@ class Control:
             pid=peer.pid,
             share=str(request.share),
         )
-        return requests.Created(id=workload.record.id, socket=str(workload.folder / "shim.sock"))
+        return requests.Created(id=workload.record.id, socket=str(workload.socket))
 
     def _set_agent(self, request: requests.SetAgent) -> requests.Done:
         before = kept.Kept() if request.defaults else self.changed
@@ -197,13 +259,54 @@ class Control:
         self.node.journal.note("SettingsChanged", told)
         return requests.Done()
 
-    async def _events(self, asked: requests.Events) -> requests.Happened:
+    def _seen_by(self, peer: processes.Peer) -> Visible:
+        """What somebody sees of others."""
+        return Visible.ALL if _is_admin(peer) else self.options.visible
+
+    def _rows_for(self, peer: processes.Peer) -> list[requests.ProcessRow]:
+        return rows_for(process_rows(self.node), peer.uid, self._seen_by(peer))
+
+    def reload(self) -> requests.Reloaded:
+        """Go by what is written now; raises ConfigError, and all stays as it was."""
+        if self.read is None:
+            return requests.Reloaded()
+        before = self.options
+        try:
+            after, entitlements = self.read()
+            found = self.changed.over(after.settings_over(self.node.settings))
+        except (MoietyError, ValueError) as error:
+            self.node.log.error("configuration refused", problem=str(error))
+            self.node.journal.note("ReloadRefused", f"{error}; what was read before still counts")
+            if isinstance(error, MoietyError):
+                raise
+            raise BadArgument(problem=str(error)) from None
+        waits = later(before, after)
+        self.options = dataclasses.replace(
+            before,
+            settings=after.settings,
+            filed=after.filed,
+            watch=after.watch,
+            visible=after.visible,
+        )
+        self.node.set_settings(found)
+        if self.node.watching and after.watch != before.watch:
+            self.node.watching.change(after.watch)
+        if self.warden:
+            self.warden.replace(entitlements)
+        self.node.log.info("configuration", later=waits)
+        told = f"for the next agent only: {', '.join(waits)}" if waits else ""
+        self.node.journal.note("Reloaded", told)
+        return requests.Reloaded(later=waits)
+
+    async def _events(self, asked: requests.Events, peer: processes.Peer) -> requests.Happened:
         journal = self.node.journal
         if asked.after >= journal.next - 1 and asked.wait_s > 0:
             await journal.changed(min(asked.wait_s, EVENTS_WAIT_S))
         found = journal.after(asked.after, EVENTS_PAGE)
         more = bool(found) and found[-1].number < journal.next - 1
-        return requests.Happened(events=found, more=more)
+        seen = events_for(found, peer.uid, self._seen_by(peer))
+        read_to = found[-1].number if found else 0
+        return requests.Happened(events=seen, more=more, read_to=read_to)
 
     async def _usages(self) -> dict[int, Usage]:
         """What NVML says now, of the GPUs of which it says something."""
@@ -221,7 +324,7 @@ class Control:
         seen = metrics.snapshot(self.node, await self._usages(), self.began_s)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
-    async def _status(self) -> requests.NodeStatus:
+    async def _status(self, peer: processes.Peer) -> requests.NodeStatus:
         arena = self.node.arena
         usages = await self._usages()
         driver = ""
@@ -242,7 +345,20 @@ class Control:
             gpus=gpu_rows(self.node, usages),
             metrics=str(self.scrapes.address) if self.scrapes else "",
             settings=dataclasses.asdict(self.node.settings),
+            user=name_of(os.getuid()),
+            shared=self.directory.shared,
+            notes=notes(self.node) if _is_admin(peer) else [],
         )
+
+
+def _is_admin(peer: processes.Peer) -> bool:
+    """Whether somebody may do here what they like: root, and whose agent it is."""
+    return processes.may_use(peer, os.getuid())
+
+
+def _must_be_admin(peer: processes.Peer, what: str) -> None:
+    if not _is_admin(peer):
+        raise NotAllowed(f"only root and {name_of(os.getuid())} may {what}")
 
 
 def failed(error: MoietyError) -> requests.Failed:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from moiety.agent import hands, processes, together
+from moiety.agent.bounds import Tally
 from moiety.agent.client import REQUESTS_MAX, Client
-from moiety.agent.connection import Connection, Loop
+from moiety.agent.connection import PACKETS_A_TURN, Connection, Loop
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
@@ -21,6 +22,7 @@ from moiety.wire.layout import (
     UNKNOWN_MAX,
     AllocFlag,
     EvictedFlag,
+    FreeFlag,
     HelloFlag,
     Refusal,
     Type,
@@ -49,6 +51,7 @@ from moiety.wire.messages import (
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
 ALLOC_MANAGED = int(AllocFlag.MANAGED)
+FREE_ALLOWED = int(FreeFlag.ALLOWED)
 
 
 class Conversation:
@@ -65,17 +68,31 @@ class Conversation:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
+        owner: int | None = None,
     ) -> None:
-        """Listen to `peer`, who came in through the socket of `workload`."""
+        """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
+
+        Whatever user a process is in its container, it counts as one of whose share it uses.
+        """
         self._node = node
         self._peer = peer
+        self._owner = peer.uid if owner is None else owner
         self._workload = workload
         self._share = share
         self._name = name
         self._gang = gang
         self._pidfd = node.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
-        self._connection = Connection(loop, sock, self._on_packet, self._on_end)
+        self._loop = loop
+        self._ends: list[Tally] = []
+        """where it is to be struck off when it is over"""
+        self._count(node.bounds.connections)
+        self._silence: Any = loop.call_later(
+            node.bounds.GREETING_S, self._hang_up, Refusal.PROTOCOL, "it did not introduce itself"
+        )
+        self._connection = Connection(
+            loop, sock, self._on_packet, self._on_end, self._on_burst, self._over
+        )
 
     def abandon(self) -> None:
         """Let go of what the kernel keeps for it, without a word to anybody."""
@@ -89,6 +106,9 @@ class Conversation:
             message = decode(packet)
             client = self._client
             if client is None:
+                if self._silence:
+                    self._silence.cancel()
+                    self._silence = None
                 if isinstance(message, Attach) and message.type == Type.LOOKUP:
                     self._show(message)
                     return
@@ -111,6 +131,10 @@ class Conversation:
     def _greet(self, hello: Hello) -> None:
         """A process introduces itself: give it a number and its lease page."""
         node = self._node
+        if no := node.bounds.processes.refuse(self._owner, is_admin=self._is_admin):
+            self._hang_up(Refusal.FULL, no)
+            return
+        self._count(node.bounds.processes)
         started = node.kernel.start_time(self._peer.pid)
         if started is None:
             self._connection.close()
@@ -130,7 +154,7 @@ class Conversation:
             started=started,
             pidfd=self._pidfd,
             program=self._name or hello.program or node.kernel.name_of(self._peer.pid),
-            uid=self._peer.uid,
+            uid=self._owner,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding and not fenced and not doubted),
             share=self._share,
@@ -139,6 +163,7 @@ class Conversation:
             resumed=resumed,
             fenced=fenced,
             pinned="before the agent started" if pinned else "",
+            talks=bool(hello.flags & HelloFlag.TALKS),
         )
         self._client = client
         self._pidfd = -1
@@ -152,6 +177,7 @@ class Conversation:
         )
         self._connection.send(welcome.encode(), client.page.fd)
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
+        name = client.anonymous if node.shared else str(client)
         joined = ev.Joined(
             client.number,
             holding,
@@ -159,7 +185,8 @@ class Conversation:
             pinned,
             resumed,
             self._share,
-            str(client),
+            name,
+            self._owner,
             fenced=fenced,
             doubted=doubted,
         )
@@ -191,6 +218,34 @@ class Conversation:
             ).encode()
         self._connection.send_last(answer)
         self._on_end("")
+
+    @property
+    def _is_admin(self) -> bool:
+        return processes.may_use(self._peer, os.getuid())
+
+    def _count(self, tally: Tally) -> None:
+        tally.take(self._owner)
+        self._ends.append(tally)
+
+    def _over(self) -> None:
+        """The connection is closed, by whoever."""
+        if self._silence:
+            self._silence.cancel()
+            self._silence = None
+        while self._ends:
+            self._ends.pop().give(self._owner)
+
+    def _on_burst(self) -> float:
+        """It sends faster than it is read: others come first for a while."""
+        now_s = self._loop.time()
+        turns = self._node.bounds.turns
+        wait_s = turns.spend(self._owner, now_s)
+        if turns.is_flooding(self._owner, now_s):
+            most = round(turns.per_s * PACKETS_A_TURN)
+            self._hang_up(
+                Refusal.FULL, f"it sends more than {most} messages a second, and does not stop"
+            )
+        return wait_s
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"
@@ -240,6 +295,8 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
         client.attaching[message.serial] = gpu
     client.unspoken.discard(gpu)
     client.gpus.add(gpu)
+    if client.talks:
+        node.notices.may_wait()
     node.gpus_changed(client)
     node.feed(
         ev.Attached(
@@ -278,6 +335,8 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
+    if client.talks:
+        node.notices.may_wait()
     node.feed(
         ev.Asked(
             client.number,
@@ -309,9 +368,21 @@ def _free(node: Node, client: Client, message: Free) -> None:
             message.resident_bytes,
             bool(message.flags & ALLOC_PINNED),
             bool(message.flags & ALLOC_MANAGED),
+            bool(message.flags & FREE_ALLOWED),
         )
     )
     node.sample(client, message.gpu)
+
+
+def _taken(node: Node, client: Client, message: Free) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Took(client.number, message.gpu, message.bytes, message.resident_bytes))
+    node.sample(client, message.gpu)
+
+
+def _returned(node: Node, client: Client, message: Amount) -> None:
+    _know(client, message.gpu)
+    node.feed(ev.Returned(client.number, message.gpu, message.bytes))
 
 
 def _keep(node: Node, client: Client, message: Amount) -> None:
@@ -334,6 +405,8 @@ def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
 def _want(node: Node, client: Client, message: LeaseNote) -> None:
     del message
     node.feed(ev.Wanted(client.number))
+    if client.talks:
+        node.notices.may_wait()
 
 
 def _restored(node: Node, client: Client, message: LeaseNote) -> None:
@@ -447,6 +520,8 @@ _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
     int(Type.ALLOC): _alloc,
     int(Type.NEED): _need,
     int(Type.FREE): _free,
+    int(Type.TAKEN): _taken,
+    int(Type.RETURNED): _returned,
     int(Type.KEEP): _keep,
     int(Type.EXPORT): _export,
     int(Type.IMPORT): _import,

@@ -1,4 +1,8 @@
-"""The agent's directory: where its sockets, locks, workloads and log lie."""
+"""The agent's directory: where its sockets, locks, workloads and log lie.
+
+A user's own agent keeps it to itself. In that of the system's agent everybody may go to the control
+socket and to their own workloads' sockets, and nobody may look around.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from moiety.model.errors import BadAgentDirectory
+from moiety.model.errors import BadAgentDirectory, BadArgument
 
 SOCKET_PATH_MAX = 107
 """what fits into sockaddr_un, less the final NUL"""
+SYSTEM: Final = "/run/moiety"
+CHOICES: Final = ("auto", "own", "system")
+"""of $MOIETY_AGENT"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,13 @@ class Directory:
     """The paths in one agent's directory."""
 
     path: Path
+    shared: bool = False
+    """the system's agent serves here, for all users"""
+
+    @property
+    def folder_mode(self) -> int:
+        """Of this folder and those of workloads."""
+        return 0o711 if self.shared else 0o700
 
     @property
     def control(self) -> Path:
@@ -76,9 +91,26 @@ def default_path() -> Path:
     return Path(f"/tmp/moiety-{os.getuid()}")
 
 
-def find() -> Directory:
-    """The directory that this environment names, whether or not it exists."""
-    directory = Directory(default_path())
+def system() -> Directory:
+    """Where the agent of all users serves: $MOIETY_SYSTEM_DIR, else /run/moiety."""
+    return Directory(Path(os.environ.get("MOIETY_SYSTEM_DIR") or SYSTEM).absolute(), shared=True)
+
+
+def find(which: str | None = None) -> Directory:
+    """The directory of the agent that is meant, whether or not it exists.
+
+    `which` is own or system; else $MOIETY_AGENT says it; else MOIETY_DIR names one's own; else it
+    is the system's if there is one now, and one's own if not.
+    """
+    wanted = which or os.environ.get("MOIETY_AGENT") or "auto"
+    if wanted not in CHOICES:
+        problem = f"MOIETY_AGENT={wanted}: there is no such agent"
+        raise BadArgument(problem, f"one of {', '.join(CHOICES)}")
+    everybodys = system()
+    if wanted == "auto":
+        named = bool(os.environ.get("MOIETY_DIR"))
+        wanted = "system" if not named and os.path.lexists(everybodys.control) else "own"
+    directory = everybodys if wanted == "system" else Directory(default_path())
     check_socket_path(directory, directory.workloads / "workload" / "shim.sock")
     return directory
 
@@ -87,15 +119,15 @@ def prepare(directory: Directory) -> None:
     """Create it if need be; raises BadAgentDirectory unless it is ours alone."""
     path = directory.path
     with must_be_usable(directory):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=directory.folder_mode, parents=True, exist_ok=True)
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode):
             raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
         if found.st_uid != os.getuid():
             raise BadAgentDirectory(path=str(path), problem=f"it belongs to user {found.st_uid}")
-        if found.st_mode & 0o077:
-            os.chmod(path, 0o700)
-        directory.workloads.mkdir(mode=0o700, exist_ok=True)
+        for each in (path, directory.workloads):
+            each.mkdir(mode=directory.folder_mode, exist_ok=True)
+            os.chmod(each, directory.folder_mode)  # whatever the umask, or another agent, made it
 
 
 @contextmanager

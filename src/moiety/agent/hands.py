@@ -10,7 +10,7 @@ from moiety.arbiter import instructions as do
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
-from moiety.wire.messages import Amount, Attached, Pace, Refused, Watch, lease_note
+from moiety.wire.messages import Allowance, Amount, Attached, Pace, Refused, Watch, lease_note
 from moiety.wire.messages import Mode as ModeMessage
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def _room(node: Node, client: Client, wanted: do.Room) -> None:
     paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
     if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
         node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
+        if client.talks:
+            node.notices.restoring(client, wanted.gpu, wanted.bytes - paged)
     node.sample(client, wanted.gpu)
     client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
 
@@ -69,6 +71,17 @@ def _watch(node: Node, client: Client, wanted: do.Watch) -> None:
 def _pace(node: Node, client: Client, wanted: do.Pace) -> None:
     del node
     client.connection.send(Pace(queue_us=round(wanted.queue_s * 1e6)).encode())
+
+
+def _allow(node: Node, client: Client, wanted: do.Allow) -> None:
+    del node
+    told = Allowance(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
+    client.connection.send(told.encode())
+
+
+def _recall(node: Node, client: Client, wanted: do.Recall) -> None:
+    del node
+    client.connection.send(Amount(Type.RECALL, 0, wanted.gpu).encode())
 
 
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
@@ -170,6 +183,8 @@ _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Evict: _evict,
     do.Watch: _watch,
     do.Pace: _pace,
+    do.Allow: _allow,
+    do.Recall: _recall,
     do.Overdue: _overdue,
     do.Look: _look,
 }

@@ -37,6 +37,8 @@ REASONS: Final = {
     "AgentStarted": (NORMAL, "an agent serves this node"),
     "AgentStopped": (NORMAL, "it ended in order; without this line it was killed"),
     "SettingsChanged": (NORMAL, "`moiety set --agent` changed how it decides"),
+    "Reloaded": (NORMAL, "the configuration was read again, and counts as it is written now"),
+    "ReloadRefused": (WARNING, "the configuration is wrong; what was read before still counts"),
     "ShareChanged": (NORMAL, "`moiety set` changed what a program is promised"),
     "Joined": (NORMAL, "a process shares the GPUs from now on"),
     "Left": (NORMAL, "it does not any more, and why"),
@@ -50,8 +52,16 @@ REASONS: Final = {
     "BadMessage": (WARNING, "a process said what makes no sense and was hung up on"),
     "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
     "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),
-    "Killed": (WARNING, "an overdue process was ended, because the agent was told to"),
+    "Killed": (WARNING, "a process was ended, because the agent was told to, and for what"),
     "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
+    "Unregistered": (WARNING, "a process uses a GPU without moiety: whose it is, how much it uses"),
+    "OverLimit": (WARNING, "a process has more GPU memory than it may, as the driver counts"),
+    "WithoutLease": (WARNING, "a process' work ran on a GPU while it had no lease"),
+    "Spared": (WARNING, "the watch was to end a process, and may not"),
+    "WouldAct": (WARNING, "what the watch would have done, if it did more than say so"),
+    "OffenceOver": (NORMAL, "what the watch found wrong with a process is so no more"),
+    "SlowNeighbour": (WARNING, "a process cost others much time within a minute, in figures"),
+    "Idle": (NORMAL, "a process has done nothing on a GPU for long, and what it holds"),
 }
 """how serious each is, and what it means"""
 
@@ -86,9 +96,17 @@ class Journal:
         self._moved: dict[tuple[int, int], _Moved] = {}
 
     def note(
-        self, reason: str, message: str, client: Client | None = None, gpu: int | None = None
+        self,
+        reason: str,
+        message: str,
+        client: Client | None = None,
+        gpu: int | None = None,
+        *,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
     ) -> None:
-        """It happened just now."""
+        """It happened just now; `pid`, `program` and `uid` name a process that shares nothing."""
         event = Event(
             number=self.next,
             at_s=self._wall_s(),
@@ -96,10 +114,11 @@ class Journal:
             reason=reason,
             message=message[:MESSAGE_MAX],
             tenant=client.number if client else None,
-            pid=client.pid if client else None,
-            program=client.program if client else "",
+            pid=client.pid if client else pid,
+            program=client.program if client else program,
             workload=client.workload if client else "",
             gpu=gpu,
+            uid=client.uid if client else uid,
         )
         self.next += 1
         self.counts[reason] += 1

@@ -18,8 +18,8 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     settings: dict[str, str] = {}
     beside: dict[str, Any] = {}
-    """what the command line said of them then: an agent that was killed comes back with the same
-    one, and was told otherwise since"""
+    """what the command line and files said of them then: an agent that was killed comes back with
+    the same ones, and was told otherwise since"""
 
     def over(self, settings: Settings) -> Settings:
         """These settings with the changes made to them; raises ValueError with a sentence."""
@@ -30,13 +30,14 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Kept(self.settings | settings, self.beside)
 
 
-def write(directory: Directory, kept: Kept, options: Options | None) -> None:
+def write(directory: Directory, kept: Kept, options: Options, *, ends: bool = False) -> None:
     """Write it down; nothing changed leaves no file. Raises OSError.
 
-    `options` are those of the agent that was told; None: it ends in order, so that whatever the
-    next command line says is newer.
+    `options` are those of the agent that was told. If it `ends` in order, whatever the next command
+    line says is newer; what files say is as old as it was.
     """
-    kept = msgspec.structs.replace(kept, beside=options.settings if options else {})
+    beside = {f: v for f, v in options.settings.items() if not ends or f in options.filed}
+    kept = msgspec.structs.replace(kept, beside=beside)
     if not kept.settings:
         directory.settings.unlink(missing_ok=True)
     else:
@@ -44,7 +45,7 @@ def write(directory: Directory, kept: Kept, options: Options | None) -> None:
 
 
 def read(directory: Directory, options: Options, log: Any) -> Kept:
-    """What earlier agents were told, less what the command line says now.
+    """What earlier agents were told, less what the command line and files say anew.
 
     A file that cannot be understood is set aside, and the log says so: an agent with the defaults
     is better than none.

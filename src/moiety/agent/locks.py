@@ -6,32 +6,55 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
 class LockHeld(Exception):
-    """Somebody else has the lock; `owner` is what they wrote into it."""
+    """Somebody else has the lock; `owner` is what they wrote into it.
 
-    def __init__(self, path: Path, owner: str) -> None:
+    `pid` is the holder by the kernel's word, where it says it. `is_kept`: nobody holds it now, but
+    whoever did is coming back.
+    """
+
+    def __init__(
+        self, path: Path, owner: str, pid: int | None = None, *, is_kept: bool = False
+    ) -> None:
         super().__init__(f"{path} is held by {owner or 'an unknown process'}")
         self.path = path
         self.owner = owner
+        self.pid = pid
+        self.is_kept = is_kept
 
 
 class FileLock:
     """An flock'ed file; it is held until `release` or until the process ends."""
 
-    def __init__(self, path: Path, owner: str, mode: int = 0o600) -> None:
-        """Take the lock, leaving `owner` in it; raises LockHeld or OSError."""
+    def __init__(
+        self,
+        path: Path,
+        owner: str,
+        mode: int = 0o600,
+        is_kept: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Take the lock, leaving `owner` in it; raises LockHeld or OSError.
+
+        `is_kept` is asked about what a holder left who did not release it: whether that one still
+        counts as its holder.
+        """
         self.path = path
         while True:
             fd = _open(path, mode)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                held_by = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+                held_by, pid = _content(fd), holder(fd)
                 os.close(fd)
-                raise LockHeld(path, held_by) from None
+                raise LockHeld(path, held_by, pid) from None
+            left = _content(fd)
+            if is_kept and left and is_kept(left):
+                os.close(fd)
+                raise LockHeld(path, left, is_kept=True)
             if _is_still(path, fd):
                 break
             os.close(fd)  # its last holder removed it between open and flock
@@ -73,6 +96,25 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def holder(fd: int) -> int | None:
+    """The process that has a file locked, by the kernel's word; None where it does not say."""
+    status = os.fstat(fd)
+    where = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks") as file:
+            for line in file:
+                fields = line.split()
+                if fields[1] == "FLOCK" and where in fields:
+                    return int(fields[4]) if int(fields[4]) > 0 else None
+    except (OSError, IndexError, ValueError):
+        pass  # not every system shows it
+    return None
+
+
+def _content(fd: int) -> str:
+    return os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
 
 
 def _open(path: Path, mode: int) -> int:

@@ -5,32 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from moiety.agent.journald import SOCKET, Journald
+from moiety.config.values import LogFormat
 
 MAX_BYTES = 4 << 20
-
-
-class LogFormat(StrEnum):
-    """How the log is written."""
-
-    TEXT = "text"
-    """`key=value` lines in the agent's directory"""
-    JSON = "json"
-    """the same as one JSON object a line"""
-    JOURNAL = "journal"
-    """entries of the system's journal, each key a field; no file"""
-
-
-def parse_log_format(text: str) -> LogFormat:
-    """A form of log by its name; raises ValueError."""
-    try:
-        return LogFormat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
 
 
 class BoundedFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moiety.agent.journal import REASONS
@@ -18,6 +18,7 @@ from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.requests import GpuRow, ProcessRow
 from moiety.devices.seam import Usage
 from moiety.version import __version__
+from moiety.watch.policy import Offence
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
@@ -73,6 +74,17 @@ METRICS: Final = {
     ),
     "moiety_process_evicted_bytes_total": Metric(COUNTER, PROGRAM, "Bytes moved to the host."),
     "moiety_process_restored_bytes_total": Metric(COUNTER, PROGRAM, "Bytes moved back."),
+    "moiety_process_idle_seconds": Metric(GAUGE, PROGRAM, "How long it has done nothing on a GPU."),
+    "moiety_process_cost_seconds": Metric(
+        GAUGE, PROGRAM, "Others' waiting within the last minute because it gave way late."
+    ),
+    "moiety_gpu_unregistered_processes": Metric(
+        GAUGE, GPU, "Processes that use the GPU without moiety."
+    ),
+    "moiety_gpu_unregistered_bytes": Metric(GAUGE, GPU, "Memory that they have there."),
+    "moiety_watch_offences": Metric(
+        GAUGE, ("offence",), "Processes that do now what the watch looks for (moiety watch)."
+    ),
     "moiety_arena_bytes": Metric(GAUGE, (), "Host memory for what left the GPUs."),
     "moiety_arena_used_bytes": Metric(GAUGE, (), "What of it is in use."),
     "moiety_events_total": Metric(
@@ -98,6 +110,9 @@ class Snapshot:
     arena_used_bytes: int
     began_s: float
     host: str
+    strangers: list[tuple[int, int]] = field(default_factory=list)
+    """of each process that uses a GPU without moiety: the GPU and the bytes"""
+    offences: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Offence, 0))
 
 
 def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
@@ -106,6 +121,11 @@ def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
         gpus=gpu_rows(node, usages),
         processes=process_rows(node),
         events=dict(node.journal.counts),
+        strangers=[
+            (stranger.use.gpu, stranger.use.used_bytes or 0)
+            for stranger in (node.watching.strangers.values() if node.watching else ())
+        ],
+        offences=_offences(node),
         arena_bytes=node.arena.size_bytes if node.arena else 0,
         arena_used_bytes=node.arena.used_bytes() if node.arena else 0,
         began_s=time.time() - (node.loop.time() - began_s),
@@ -113,17 +133,31 @@ def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
     )
 
 
+def _offences(node: Node) -> dict[str, int]:
+    """By kind, how many processes do it now."""
+    who: dict[str, set[int]] = {offence.value: set() for offence in Offence}
+    for case in node.watching.watch.cases() if node.watching else ():
+        who[case.offence.value].add(case.use.who.pid)
+    return {offence: len(pids) for offence, pids in who.items()}
+
+
 def values(seen: Snapshot) -> Values:
     """By name, every labelled value."""
     found: dict[str, list[tuple[Labels, float]]] = {name: [] for name in METRICS}
     for row in seen.gpus:
         _of_gpu(found, row, seen.host)
+        strangers = [amount for gpu, amount in seen.strangers if gpu == row.gpu]
+        labels = (str(row.gpu), row.uuid)
+        found["moiety_gpu_unregistered_processes"].append((labels, len(strangers)))
+        found["moiety_gpu_unregistered_bytes"].append((labels, sum(strangers)))
     told = set()
     for process in seen.processes:
         _on_gpu(found, process)
         if process.tenant not in told:
             told.add(process.tenant)
             _of_process(found, process)
+    for offence, number in seen.offences.items():
+        found["moiety_watch_offences"].append(((offence,), number))
     found["moiety_arena_bytes"].append(((), seen.arena_bytes))
     found["moiety_arena_used_bytes"].append(((), seen.arena_used_bytes))
     for reason, (severity, _) in REASONS.items():
@@ -178,6 +212,8 @@ OF_PROCESS: Final[dict[str, Callable[[ProcessRow], float | None]]] = {
     "waited_seconds_total": lambda row: row.waited_s,
     "evicted_bytes_total": lambda row: row.evicted_bytes,
     "restored_bytes_total": lambda row: row.restored_bytes,
+    "idle_seconds": lambda row: row.idle_s,
+    "cost_seconds": lambda row: row.cost_s,
 }
 
 

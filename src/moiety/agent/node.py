@@ -15,20 +15,25 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent import hands, processes, together
 from moiety.agent.arena import Arena
+from moiety.agent.bounds import Bounds
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
 from moiety.agent.missing import Missing
+from moiety.agent.notices import Notices
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GRANULE_BYTES, Budget
 from moiety.devices.seam import Device, Devices, Usage
+
+if TYPE_CHECKING:
+    from moiety.agent.watching import Watching
 
 RECONNECT_S = 2.0
 """how long a living process may be without a connection before it counts as gone"""
@@ -110,13 +115,17 @@ class Node:
         journal: Journal | None = None,
         kernel: Kernel = processes,
         beside: Executor | None = None,
+        shared: bool = False,
     ) -> None:
         """`expected` are (pid, GPUs) of the processes that outlived the last agent.
 
-        `fenced` are the pids of those of them that it had fenced.
-        NVML is asked in `beside`; None: in a thread of its own.
+        `fenced` are the pids of those of them that it had fenced. NVML is asked in `beside`; None:
+        in a thread of its own. `shared`: its programs are of several users, who must not hear each
+        other's names.
         """
         self.kernel = kernel
+        self.shared = shared
+        self.bounds = Bounds()
         self.journal = journal or Journal()
         self.loop = loop
         self.log = log
@@ -130,12 +139,17 @@ class Node:
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_fed: list[Callable[[ev.Event], None]] = []
+        self.watching: Watching | None = None
+        """who looks for what goes past us, where somebody does"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
         self._missing = Missing(self)
+        self.notices = Notices(self)
+        """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
+        self._owner_limits: dict[int, tuple[int, str]] = {}
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
@@ -202,6 +216,12 @@ class Node:
             self.feed(ev.ShareSet(client.number, part))
             hands.tell_limits(self, client)
 
+    def limit_owners(self, limits: dict[int, tuple[int, str]]) -> None:
+        """What users may allocate on a GPU with all their programs, and the rule in words."""
+        if limits != self._owner_limits:
+            self._owner_limits = limits
+            self.feed(ev.OwnersSet(limits))
+
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""
         self.settings = settings
@@ -252,6 +272,7 @@ class Node:
         self._fenced.discard(client.pid)
         self.clients[client.number] = client
         self.timeline.name(client.number, client.pid, client.program, client.workload)
+        self.timeline.owners[client.number] = client.uid
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))
@@ -339,6 +360,7 @@ class Node:
     def _forget(self, client: Client) -> None:
         """The arbiter knows that it is gone."""
         self.exports.left(client)
+        self.notices.left(client)
         self.timeline.forget(client.number)
 
     def came_back(self, pid: int, gpus: set[int] | None) -> None:
@@ -366,13 +388,13 @@ class Node:
         """
         if self.arbiter.managed_bytes(client.number, gpu):
             return  # NVML counts those of its pages that happen to be there
-        before = self.arbiter.resident_bytes(client.number, gpu)
+        before = self._on_gpu(client, gpu)
 
         def measured(usage: Usage | None) -> None:
             if client.number not in self.clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
-            if found is not None and self.arbiter.resident_bytes(client.number, gpu) == before:
+            if found is not None and self._on_gpu(client, gpu) == before:
                 residue = max(0, found - before)
             elif hint_bytes:
                 residue = hint_bytes
@@ -384,6 +406,11 @@ class Node:
             self.feed(ev.Measured(client.number, gpu, residue))
 
         self.look_at(gpu, measured)
+
+    def _on_gpu(self, client: Client, gpu: int) -> int:
+        """What NVML counts of a process' data: what it has, and what it may use again."""
+        at = client.number, gpu
+        return self.arbiter.resident_bytes(*at) + self.arbiter.spare_bytes(*at)
 
     def need(self, client: Client, gpu: int, serial: int, wanted: int) -> None:
         """A process' driver ran out by itself: look what there is, then have room made for it.
@@ -410,9 +437,9 @@ class Node:
     def _resident(self, gpu: int) -> dict[int, tuple[int, int]]:
         """Of whoever is on a GPU without managed memory, its resident bytes and its residue."""
         return {
-            view.tenant: (view.gpus[gpu].resident_bytes, view.gpus[gpu].residue_bytes)
+            view.tenant: (on.resident_bytes + on.spare_bytes, on.residue_bytes)
             for view in self.arbiter.tenants()
-            if gpu in view.gpus and not self.arbiter.managed_bytes(view.tenant, gpu)
+            if (on := view.gpus.get(gpu)) and not self.arbiter.managed_bytes(view.tenant, gpu)
         }
 
     def _correct(self, gpu: int, usage: Usage, before: dict[int, tuple[int, int]]) -> None:
@@ -422,6 +449,14 @@ class Node:
             more = (found or 0) - resident
             if more > residue and before.get(number, (0, 0))[0] == resident:
                 self.feed(ev.Measured(number, gpu, more))
+
+    def beside(self, ask: Callable[[], None]) -> None:
+        """Run this in the thread that talks to NVML, one after the other."""
+        self._nvml.submit(ask)
+
+    def outlived(self, pid: int) -> bool:
+        """Whether a process was here before this agent, and has not come back to it yet."""
+        return not self.settled and pid in self._expected
 
     def look_at(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""
@@ -447,6 +482,7 @@ class Node:
         if self._timer:
             self._timer.cancel()
         self._missing.stop()
+        self.notices.stop()
         if self.arena:
             self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)

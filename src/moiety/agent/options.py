@@ -1,20 +1,22 @@
-"""What an agent can be told when it starts: one table for its command line and for the CLI."""
+"""What an agent is told when it starts: the section [agent] of the settings."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moiety.agent.bounds import MESSAGES
 from moiety.agent.host import available_bytes
-from moiety.agent.logs import LogFormat, parse_log_format
-from moiety.agent.scrape import Address, parse_address
 from moiety.arbiter.settings import Overdue, Settings
-from moiety.devices.budget import GRANULE_BYTES
-from moiety.model.share import check_quantum
-from moiety.model.units import format_bytes, parse_bytes, parse_duration
+from moiety.config.files import File, Kind, read_all
+from moiety.config.load import Config, Source, load
+from moiety.config.table import of_section
+from moiety.config.values import Address, LogFormat, Visible
+from moiety.watch.policy import Policy
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""
@@ -33,11 +35,26 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """where Prometheus reads; None: nowhere"""
+    system: bool = False
+    """it serves all users of the machine"""
+    socket_mode: int = 0o666
+    """of a system agent's control socket: who may come"""
+    socket_group: int | None = None
+    visible: Visible = Visible.SIZES
+    """what users see of each other, with a system agent"""
+    messages_per_s: float = MESSAGES
+    """of one user's programs, after a burst of ten times as many"""
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
+    watch: Policy = dataclasses.field(default_factory=Policy)
+    """what is done about who uses the GPUs without us, is idle, or slows others down"""
+    say_after_s: float = 3.0
+    """programs that wait longer are told why; 0: never"""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """of the arbiter, where they are not the defaults"""
+    """of the arbiter, where somebody said what they are"""
+    filed: frozenset[str] = frozenset()
+    """the fields that a file says, and nothing that counts for more"""
     ready_fd: int | None = None
     """who started it waits here for one line: that it is ready, or why not"""
 
@@ -53,118 +70,76 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One option: `field` is a field of Options, or of the arbiter's Settings."""
-
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-    metavar: str
-    help: str
-    of_arbiter: bool = False
+FLAGS: Final = of_section("agent") + of_section("watch")
+"""what the command line of an agent knows"""
 
 
-def parse_gpus(text: str) -> tuple[int, ...]:
-    """0,2 as (0, 2); raises ValueError."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+def parse(arguments: Sequence[str], config: Config | None = None) -> Options:
+    """Options from a command line, else from the environment, files of settings, and defaults.
+
+    Raises ValueError with a sentence for the command line, ConfigError for all else. `config` is
+    read if it is not given.
+    """
+    texts, ready_fd, system = typed(arguments)
+    if config is None:
+        config = load(files=files_of_system() if system else None)
+    said = {flag.name: texts[flag.field] for flag in FLAGS if flag.field in texts}
+    known = Config(config.environment, {**config.flags, **said}, config.files)
+    return of_config(known, ready_fd, system=system)
 
 
-def parse_factor(text: str) -> float:
-    """A number that is not negative; raises ValueError."""
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} must be a number from 0 on")
-    return value
+def files_of_system() -> list[File]:
+    """What an agent of all users goes by: nobody's own file, root's neither."""
+    return [file for file in read_all(os.environ) if file.kind is not Kind.USER]
 
 
-def parse_capacity(text: str) -> int:
-    """Bytes, one granule of GPU memory at least; raises ValueError."""
-    value = parse_bytes(text)
-    if value < GRANULE_BYTES:
-        raise ValueError(f"{text!r} is too little, {format_bytes(GRANULE_BYTES)} are the least")
-    return value
-
-
-def parse_speed(text: str) -> int:
-    """Bytes in a second, more than none; raises ValueError."""
-    if value := parse_bytes(text):
-        return value
-    raise ValueError(f"{text!r} is no speed at all")
-
-
-def parse_quantum(text: str) -> float:
-    """Seconds, 0 for none of its own; raises ValueError."""
-    return check_quantum(value) if (value := parse_duration(text)) else value
-
-
-def parse_overdue(text: str) -> Overdue:
-    """What is done about who does not give a GPU back in time; raises ValueError."""
-    try:
-        return Overdue(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
-
-
-FLAGS: Final = (
-    Flag("--capacity", "capacity_bytes", parse_capacity, "SIZE", "share out this much of each GPU"),
-    Flag("--arena", "arena_bytes", parse_bytes, "SIZE", "host memory for evicted data"),
-    Flag(
-        "--arena-ready",
-        "arena_ready_bytes",
-        parse_bytes,
-        "SIZE",
-        "prepare at most so much of it ahead of need",
-    ),
-    Flag("--gpus", "gpus", parse_gpus, "LIST", "manage only these GPUs, such as 0,1"),
-    Flag("--metrics", "metrics", parse_address, "ADDRESS", "serve /metrics there, such as 9402"),
-    Flag("--log-format", "log_format", parse_log_format, "FORM", "text, json, or journal"),
-    Flag("--idle-exit", "idle_exit_s", parse_duration, "TIME", "end when unused so long; 0: never"),
-    Flag("--linger", "linger_s", parse_duration, "TIME", "forget an ended workload after so long"),
-    Flag("--turn-min", "turn_min_s", parse_duration, "TIME", "no turn is shorter", True),
-    Flag("--turn-factor", "turn_factor", parse_factor, "N", "turn length / hand-off time", True),
-    Flag("--quantum", "quantum_s", parse_quantum, "TIME", "length of every turn; 0: none", True),
-    Flag("--idle-min", "idle_min_s", parse_duration, "TIME", "silence that ends a turn", True),
-    Flag(
-        "--idle-free", "idle_free_s", parse_duration, "TIME", "same, if no data has to move", True
-    ),
-    Flag("--link", "link_bytes_per_s", parse_speed, "SIZE", "assumed speed of the link", True),
-    Flag("--revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", True),
-    Flag("--overdue", "overdue", parse_overdue, "WHAT", "then also: report, fence or kill", True),
-)
-
-
-def parse(arguments: Sequence[str]) -> Options:
-    """Options from a command line; raises ValueError with a sentence."""
+def typed(arguments: Sequence[str]) -> tuple[dict[str, str], int | None, bool]:
+    """What a command line says, by field, --ready-fd and --system; raises ValueError."""
     parser = argparse.ArgumentParser(prog="moiety.agent", exit_on_error=False, add_help=False)
     for flag in FLAGS:
-        parser.add_argument(flag.name, dest=flag.field)
+        switch: dict[str, Any] = {"nargs": "?", "const": "true"} if flag.is_switch else {}
+        parser.add_argument(str(flag.flag), dest=flag.field, **switch)
     parser.add_argument("--ready-fd", dest="ready_fd", type=int)
+    parser.add_argument("--system", dest="system", action="store_true")
     try:
         given, rest = parser.parse_known_args(list(arguments))
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from None
     if rest:
         raise ValueError(f"the agent does not know {rest[0]!r}")
-    return from_values(vars(given))
+    texts = vars(given)
+    ready_fd, system = texts.pop("ready_fd"), texts.pop("system")
+    return {field: text for field, text in texts.items() if text is not None}, ready_fd, system
 
 
-def from_values(values: dict[str, Any]) -> Options:
-    """Options from the text given for each field (None: not given); raises ValueError."""
-    own: dict[str, Any] = {"ready_fd": values.get("ready_fd")}
+def of_config(config: Config, ready_fd: int | None = None, *, system: bool = False) -> Options:
+    """Options as the section [agent] has them; raises ValueError for a flag, else BadSetting."""
+    own: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    watch: dict[str, Any] = {}
+    filed: set[str] = set()
     for flag in FLAGS:
-        text = values.get(flag.field)
-        if text is not None:
-            try:
-                value = flag.parse(text)
-            except ValueError as error:
-                raise ValueError(f"{flag.name}: {error}") from None
-            (settings if flag.of_arbiter else own)[flag.field] = value
-    return Options(settings=settings, **own)
+        try:
+            found = config.value(flag)
+        except ValueError as error:
+            raise ValueError(f"{flag.flag}: {error}") from None
+        if found.source is Source.DEFAULT:
+            continue
+        part = watch if flag.section == "watch" else settings if flag.of_arbiter else own
+        part[flag.field] = found.value
+        if found.source in (Source.USER, Source.SYSTEM):
+            filed.add(flag.field)
+    if system:  # it is there for whoever comes, and nobody's program may keep the others waiting
+        own.setdefault("idle_exit_s", 0.0)
+        settings.setdefault("overdue", Overdue.FENCE)
+    return Options(
+        settings=settings,
+        watch=Policy(**watch),
+        filed=frozenset(filed),
+        ready_fd=ready_fd,
+        system=system,
+        **own,
+    )
 
 
 def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
@@ -173,4 +148,5 @@ def changed_settings(settings: Settings, texts: dict[str, str]) -> Settings:
     unknown = [field for field in texts if field not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} cannot be changed while the agent runs")
-    return dataclasses.replace(settings, **from_values(texts).settings)
+    said = {known[field].name: text for field, text in texts.items()}
+    return dataclasses.replace(settings, **of_config(Config({}, said, ())).settings)

@@ -75,6 +75,14 @@ def name_of(pid: int) -> str:
         return ""
 
 
+def owner_of(pid: int) -> int | None:
+    """The user whose process it is; None if it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
 def kill(pidfd: int) -> None:
     """End the process behind the descriptor; nothing happens if it is dead."""
     try:

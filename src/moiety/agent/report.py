@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from moiety.agent.client import Client
+from moiety.agent.containers import container_of
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.users import name_of
 from moiety.arbiter.events import Tick
 from moiety.arbiter.views import TenantView
 from moiety.devices.seam import Usage
@@ -51,6 +53,10 @@ def process_rows(node: Node) -> list[ProcessRow]:
 def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list[ProcessRow]:
     counters = client.counters()
     waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
+    watching = node.watching
+    idle_s = watching.idleness.for_s(view.tenant, now_s) if watching else 0.0
+    cost = watching.costs.get(view.tenant) if watching else None
+    origin = watching.who(client.pid) if watching else None
     rows = []
     gpus: list[int | None] = [*sorted(view.gpus)] or [None]
     for gpu in gpus:
@@ -87,6 +93,13 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 zero_bytes=counters.zero_bytes,
                 managed_bytes=on.managed_bytes if on else 0,
                 pinned_bytes=on.pinned_bytes if on else 0,
+                uid=client.uid,
+                container=container_of(client.pid),
+                idle_s=idle_s,
+                cost_s=cost.waited_s if cost else 0.0,
+                cost=str(cost) if cost else "",
+                user=name_of(client.uid),
+                pod=origin.pod if origin else "",
             )
         )
     return rows

@@ -12,9 +12,26 @@ from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
-LINE_MAX = 4 << 20
+LINE_MAX = 256 << 10
+"""of a request: the agent reads many at one time"""
+NAME_MAX = 255
+"""of a program"""
+ARGV_MAX = 4096
+"""of a program's command line, as it is written down"""
 ANSWER_TAG = "is"
 """what tells one kind of answer from another on the socket, and means nothing beyond it"""
+
+
+def shortened(argv: list[str]) -> list[str]:
+    """A command line, or the beginning of a long one."""
+    found: list[str] = []
+    left = ARGV_MAX
+    for word in argv:
+        if len(word) >= left:
+            return [*found, word[:left] + "..."]
+        found.append(word)
+        left -= len(word) + 1
+    return found
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -45,6 +62,29 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     """with which others its processes hold GPUs"""
     capacity_bytes: int | None = None
     """what the asker wants shared out of each GPU, if that matters to it"""
+
+
+class CreateContainer(Request, frozen=True, tag="create_container"):
+    """Make a share that containers get, or change the one of that name; answered by Contained."""
+
+    name: str
+    share: Share = NOTHING_ASKED
+    spec: str = ""
+    """where its CDI specification is written"""
+    capacity_bytes: int | None = None
+    """as of CreateWorkload"""
+
+
+class RemoveContainer(Request, frozen=True, tag="remove_container"):
+    """Remove such a share; answered by Contained, as it was."""
+
+    name: str
+    force: bool = False
+    """also while processes use it: they go on without a share"""
+
+
+class Containers(Request, frozen=True, tag="containers"):
+    """Which of them there are; answered by ContainerRows."""
 
 
 class Status(Request, frozen=True, tag="status"):
@@ -98,6 +138,19 @@ class Events(Request, frozen=True, tag="events"):
     """if there are none, wait for one so long"""
 
 
+class Watch(Request, frozen=True, tag="watch"):
+    """What goes past the agent, and what is done about it; answered by Watched."""
+
+    policy: dict[str, str] = {}
+    """settings of [watch] to be tried without being set, by key"""
+    plan: bool = False
+    """what would be done if all that is seen now went on"""
+
+
+class Reload(Request, frozen=True, tag="reload"):
+    """Read the configuration again; answered by Reloaded."""
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
@@ -132,11 +185,45 @@ class Done(Answer, frozen=True, tag="done"):
     """Nothing more to say."""
 
 
+class Reloaded(Answer, frozen=True, tag="reloaded"):
+    """The configuration counts as it is written now, except for `later`."""
+
+    later: list[str] = []
+    """keys of settings that count for the next agent"""
+
+
 class Created(Answer, frozen=True, tag="created"):
     """A workload; programs find the agent through `socket`."""
 
     id: str
     socket: str
+
+
+class ContainerRow(msgspec.Struct, frozen=True):
+    """One share for containers in `moiety container ls`."""
+
+    name: str
+    uid: int
+    share: Share
+    spec: str
+    folder: str
+    """on this machine: what of it is put into containers lies there"""
+    pids: list[int] = []
+    """of the processes that use GPUs with it, as this machine counts them"""
+    containers: list[str] = []
+    """the short ids of the containers they run in"""
+
+
+class Contained(Answer, frozen=True, tag="contained"):
+    """A share for containers."""
+
+    row: ContainerRow
+
+
+class ContainerRows(Answer, frozen=True, tag="container_rows"):
+    """All of them, by name."""
+
+    rows: list[ContainerRow]
 
 
 class Shared(Answer, frozen=True, tag="shared"):
@@ -188,6 +275,12 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     """of `arena_bytes`: its pages are there"""
     arena_used_bytes: int = 0
     """of `arena_bytes`: evicted data is in it"""
+    user: str = ""
+    """as which the agent runs"""
+    shared: bool = False
+    """it serves all users of the machine"""
+    notes: list[str] = []
+    """who uses a GPU without moiety, and who slows others down: a sentence each"""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):
@@ -236,6 +329,85 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """by name: about how often it used what of the driver moiety does not know; the first few"""
     unknown_calls: int = 0
     """all such calls"""
+    uid: int = -1
+    """whose it is; of other users' programs an agent of all users may not tell the rest"""
+    container: str = ""
+    """the short id of the container that it runs in"""
+    idle_s: float = 0.0
+    """how long it has done nothing on a GPU"""
+    cost_s: float = 0.0
+    """how long others waited within the last minute because it gave the GPU back late, summed"""
+    cost: str = ""
+    """the same in words"""
+    user: str = ""
+    pod: str = ""
+
+
+class StrangerRow(msgspec.Struct, frozen=True):
+    """One process on one GPU that does not share it."""
+
+    pid: int
+    user: str
+    program: str
+    gpu: int
+    used_bytes: int | None
+    """as NVML counts; None: it does not tell"""
+    busy: float | None
+    """part of the time since the last look in which its work ran"""
+    worked_s: float
+    """how long that was within the last minute, beside programs that share the GPU"""
+    since_s: float
+    """how long it has been seen"""
+    container: str = ""
+    runtime: str = ""
+    pod: str = ""
+    exempt: str = ""
+    """by what it is let off"""
+
+
+class OffenceRow(msgspec.Struct, frozen=True):
+    """Something that is wrong with how one process uses one GPU."""
+
+    offence: str
+    pid: int
+    user: str
+    program: str
+    gpu: int
+    text: str
+    since_s: float
+    """how long it has gone on"""
+    done: list[str]
+    """steps that were taken"""
+    next: str = ""
+    """the next one; empty: there is none"""
+    next_s: float = 0.0
+    """in how long"""
+    tenant: int | None = None
+    container: str = ""
+    pod: str = ""
+
+
+class PlannedRow(msgspec.Struct, frozen=True):
+    """Something that would be done."""
+
+    after_s: float
+    deed: str
+    """warn, event, kill or spare"""
+    offence: str
+    who: str
+    text: str
+
+
+class Watched(Answer, frozen=True, tag="watched"):
+    """What the watch sees."""
+
+    policy: dict[str, str]
+    """by key of the section [watch]"""
+    is_blind: bool
+    """NVML's pids mean nothing to this agent"""
+    strangers: list[StrangerRow]
+    offences: list[OffenceRow]
+    planned: list[PlannedRow] = []
 
 
 class Processes(Answer, frozen=True, tag="ps"):
@@ -322,6 +494,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     program: str = ""
     workload: str = ""
     gpu: int | None = None
+    uid: int | None = None
+    """of the user whom it is about"""
 
 
 class Happened(Answer, frozen=True, tag="happened"):
@@ -329,12 +503,42 @@ class Happened(Answer, frozen=True, tag="happened"):
 
     events: list[Event]
     more: bool = False
+    read_to: int = 0
+    """the number of the last one that was looked at: not all may be for whoever asks"""
 
 
 AnyRequest = (
-    Hello | Ping | CreateWorkload | Status | Ps | SetShare | SetAgent | Timeline | Events | Stop
+    Hello
+    | Ping
+    | CreateWorkload
+    | CreateContainer
+    | RemoveContainer
+    | Containers
+    | Status
+    | Ps
+    | SetShare
+    | SetAgent
+    | Timeline
+    | Events
+    | Watch
+    | Reload
+    | Stop
 )
-AnyAnswer = Failed | Here | Done | Created | Shared | NodeStatus | Processes | Recorded | Happened
+AnyAnswer = (
+    Failed
+    | Here
+    | Done
+    | Created
+    | Contained
+    | ContainerRows
+    | Shared
+    | NodeStatus
+    | Processes
+    | Recorded
+    | Happened
+    | Watched
+    | Reloaded
+)
 
 encode = msgspec.json.encode
 decode_request = msgspec.json.Decoder(AnyRequest).decode

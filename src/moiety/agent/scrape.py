@@ -4,53 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from moiety.config.values import Address
 from moiety.model.errors import MetricsRefused
 
 HEAD_MAX: Final = 8192
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 8
 TEXT: Final = "text/plain; version=1.0.0; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A port of this machine (0: any that is free), or the path of a socket."""
-
-    host: str = ""
-    port: int = 0
-    path: Path | None = None
-
-    def __str__(self) -> str:
-        if self.path:
-            return str(self.path)
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """`9402`, `127.0.0.1:9402`, `[::1]:9402` or `/run/moiety.sock`; raises ValueError."""
-    if text.startswith("/"):
-        return Address(path=Path(text))
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address; write 9402, 127.0.0.1:9402 or a socket's path")
-    try:
-        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        raise ValueError(f"{host!r} is no address; write 127.0.0.1") from None
-    if not is_here:
-        raise ValueError(
-            f"{host} can be reached from elsewhere; metrics name programs, so only loopback "
-            "addresses and sockets are served (put a proxy in front of it that asks who is there)"
-        )
-    return Address("127.0.0.1" if host == "localhost" else host, int(port))
 
 
 class Scrapes:

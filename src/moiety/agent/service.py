@@ -8,25 +8,28 @@ import dataclasses
 import gc
 import os
 import signal
-import stat
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from moiety.agent import kept, requests, workloads
 from moiety.agent.arena import Arena, Extent
+from moiety.agent.bounds import Bounds
+from moiety.agent.configured import Read, configured
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
+from moiety.agent.entitlements import Entitlements, Warden
 from moiety.agent.host import available_bytes
 from moiety.agent.journal import Journal
 from moiety.agent.locks import FileLock, LockHeld
 from moiety.agent.logs import open_log
 from moiety.agent.node import Node
 from moiety.agent.notify import Manager
-from moiety.agent.options import ARENA_MOST, Options, parse
+from moiety.agent.options import ARENA_MOST, Options
+from moiety.agent.ownership import own
+from moiety.agent.watching import Watching
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
-from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.devices.seam import Device, Devices
 from moiety.model.errors import (
@@ -34,10 +37,9 @@ from moiety.model.errors import (
     ArenaAboveHost,
     BadArgument,
     CapacityAboveGpu,
-    GpuOwned,
+    ConfigError,
     MoietyError,
     NoGpu,
-    SystemRefusal,
 )
 from moiety.version import __version__
 
@@ -47,11 +49,22 @@ GC_THRESHOLDS = (50_000, 20, 50)
 class Service:
     """One agent, from its locks to its last packet."""
 
-    def __init__(self, directory: Directory, options: Options) -> None:
-        """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory."""
+    def __init__(
+        self,
+        directory: Directory,
+        options: Options,
+        entitlements: Entitlements,
+        read: Read,
+    ) -> None:
+        """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory.
+
+        `read` reads again what the other two were made of.
+        """
         prepare(directory)
         self._directory = directory
         self._options = options
+        self._entitlements = entitlements
+        self._read = read
         self._log: Any = None
         self._locks: list[FileLock] = [_lock_directory(directory)]
         self._devices: Devices | None = None
@@ -70,21 +83,27 @@ class Service:
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
         records, survivors = workloads.survivors(self._directory)
+        outlived = any(not record.container for record in records) or bool(survivors)
         changed = kept.read(self._directory, self._options, log)
         self._node = node = Node(
             loop,
             devices,
             gpus,
-            changed.over(self._settings(bool(records), [each for _, each in gpus])),
+            changed.over(self._settings(outlived, [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
             fenced=[s.pid for s in survivors if s.fenced],
             journal=self._open_journal(),
+            shared=self._directory.shared,
         )
+        node.bounds = Bounds(messages_per_s=max(1.0, self._options.messages_per_s))
+        node.notices.after_s = self._options.say_after_s
         extent = Extent.of(
             self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
         )
         node.arena = Arena(node, extent)
+        watching = Watching(node, self._options.watch)
+        watching.start()
         self._workloads = known = workloads.Workloads(
             self._directory,
             node,
@@ -92,6 +111,7 @@ class Service:
             linger_s=self._options.linger_s,
             on_empty=self._watch_idleness,
         )
+        warden = Warden(node, known, self._entitlements)
         for record in records:
             known.adopt(record)
         control = Control(
@@ -103,7 +123,11 @@ class Service:
             stop=self._stop,
             began_s=loop.time(),
             changed=changed,
+            warden=warden,
+            read=self._read,
         )
+        self._control = control
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         with must_be_usable(self._directory):
             await control.open()
         self._watch_idleness()
@@ -128,8 +152,9 @@ class Service:
         node.journal.note("AgentStopped", reason)
         control.close()
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
-            kept.write(self._directory, control.changed, None)
+            kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
+        watching.stop()
         node.stop()
         known.close()
         node.journal.close()
@@ -143,6 +168,13 @@ class Service:
         self._locks.clear()
         if self._devices:
             self._devices.close()
+
+    def _reload(self) -> None:
+        """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
+        self._manager.reloading()
+        with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
+            self._control.reload()
+        self._manager.ready(self._status())
 
     def _status(self) -> str:
         """The agent in a few words, for the service manager."""
@@ -192,16 +224,8 @@ class Service:
             possible = budget(device.total_bytes).capacity_bytes
             if capacity is not None and capacity > possible:
                 raise CapacityAboveGpu(capacity, device.index, device.total_bytes, possible)
-        folder = lock_dir()
-        owner = f"pid {os.getpid()}, user {os.getuid()}, directory {self._directory.path}"
         for device in found:
-            path = folder / f"moiety-gpu-{device.uuid}.lock"
-            try:
-                self._locks.append(FileLock(path, owner, mode=0o666))
-            except LockHeld as held:
-                raise GpuOwned(gpu=device.index, uuid=device.uuid, owner=held.owner) from None
-            except OSError as error:
-                raise SystemRefusal(error) from None
+            self._locks.append(own(device, self._directory))
         return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -227,23 +251,6 @@ class Service:
             self._stop("nobody needs it")
 
 
-def lock_dir() -> Path:
-    """Where agents of all users see each other's locks."""
-    if named := os.environ.get("MOIETY_LOCK_DIR"):
-        return Path(named)
-    if is_simulated():
-        folder = simgpu_state_dir()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
-    system = Path("/run/lock")
-    try:
-        # Not whether we may write there: every user must come to the same answer.
-        is_everybodys = bool(system.stat().st_mode & stat.S_IWOTH)
-    except OSError:
-        is_everybodys = False
-    return system if is_everybodys else Path("/tmp")
-
-
 def tell_ready(fd: int | None, answer: requests.Answer) -> None:
     """Tell whoever started this agent, once."""
     if fd is None:
@@ -258,21 +265,24 @@ def tell_ready(fd: int | None, answer: requests.Answer) -> None:
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     """Run an agent in this process; returns its exit code."""
     try:
-        options = parse(arguments)
-    except ValueError as error:
-        refusal = BadArgument(problem=str(error))
+        options, entitlements = configured(arguments)
+    except (ValueError, ConfigError) as error:
+        refusal = error if isinstance(error, ConfigError) else BadArgument(problem=str(error))
         if len(arguments) > 1 and arguments[0] == "--ready-fd":
             tell_ready(int(arguments[1]), failed(refusal))
         raise refusal from None
-    return serve(options, foreground=foreground)
+    again = partial(configured, tuple(arguments))
+    return serve(options, entitlements, again, foreground=foreground)
 
 
-def serve(options: Options, *, foreground: bool) -> int:
+def serve(options: Options, entitlements: Entitlements, read: Read, *, foreground: bool) -> int:
     """Run an agent in this process; raises MoietyError if it cannot start."""
     service: Service | None = None
     try:
-        directory = find()
-        service = Service(directory, options)
+        # Whatever is written is for this user alone, also where others may go through the folder.
+        os.umask(0o077)
+        directory = find("system" if options.system else "own")
+        service = Service(directory, options, entitlements, read)
         try:
             devices = Nvml()
         except NvmlUnavailable as error:

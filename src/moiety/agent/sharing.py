@@ -11,13 +11,16 @@ import msgspec
 
 from moiety.agent import requests
 from moiety.agent.client import Client
+from moiety.agent.entitlements import Warden
 from moiety.agent.node import Node
+from moiety.agent.users import name_of
 from moiety.agent.workloads import Workload, Workloads
 from moiety.arbiter.promises import Promised
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.errors import (
     LimitAboveCapacity,
     LimitTooSmall,
+    NotAllowed,
     ShareTaken,
     WorkloadAmbiguous,
     WorkloadUnknown,
@@ -32,13 +35,17 @@ class Sharing:
 
     node: Node
     workloads: Workloads
+    warden: Warden | None = None
 
-    def check(self, share: Share, own: Workload | None = None) -> None:
+    def check(self, share: Share, uid: int, own: Workload | None = None) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
-        `own` is the workload that has it instead of its present one. Without a process on a GPU
+        UserLimit if this user may not have it. `own` is the workload that has it instead of its
+        present one. Without a process on a GPU
         yet, it is enough that some GPU here could take it.
         """
+        if self.warden:
+            self.warden.check(uid, share, own)
         possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
         limit = share.memory_limit_bytes
         if limit is not None and limit > possible:
@@ -62,16 +69,25 @@ class Sharing:
             text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
             raise ShareTaken(text, _typed(share, instead))
 
-    def change(self, request: requests.SetShare) -> requests.Shared:
-        """Change what one program is promised; raises what `check` raises, or whom it means."""
+    def change(self, request: requests.SetShare, only: int | None = None) -> requests.Shared:
+        """Change what one program is promised; raises what `check` raises, or whom it means.
+
+        `only`: it must belong to this user, or NotAllowed is raised.
+        """
         workload, client = self._find(request.target)
+        owner = workload.record.uid
+        if only is not None and owner != only:
+            raise NotAllowed(
+                f"{request.target} is a program of {name_of(owner)}",
+                "one of your own (`moiety ps`); root may change all",
+            )
         changes: dict[str, Any] = {
             field.name: value
             for field in dataclasses.fields(Share)
             if (value := getattr(request, field.name)) is not msgspec.UNSET
         }
         share = dataclasses.replace(workload.record.share, **changes)
-        self.check(share, workload)
+        self.check(share, owner, workload)
         self.workloads.promise(workload, share)
         self.node.log.info("share", workload=workload.record.id, share=str(share))
         self.node.journal.note("ShareChanged", _told(changes), client)

@@ -57,7 +57,12 @@ class Timeline:
         self.samples: deque[SampleRecord] = deque(maxlen=samples_max)
         self.spans_seen = 0
         self.samples_seen = 0
+        self.on_stay: list[Callable[[int, tuple[int, ...], State, float, float], None]] = []
+        """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end; a holder that
+        waits for more memory is told of as one that waits"""
         self.names: dict[int, Name] = {}
+        self.owners: dict[int, int] = {}
+        """users by tenant, of those who have a name here"""
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._on: dict[tuple[int, int], float] = {}
@@ -98,6 +103,7 @@ class Timeline:
         if len(self._gone) > TENANTS_MAX:
             gone = self._gone.popleft()
             self.names.pop(gone, None)
+            self.owners.pop(gone, None)
             self.gangs.pop(gone, None)
 
     def joined(self, tenant: int, gpu: int) -> None:
@@ -167,6 +173,8 @@ class Timeline:
         begin_s = self._growing.pop((tenant, gpu), self.now_s)
         if self.now_s > begin_s:
             self._append(("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE))
+            for call in self.on_stay:
+                call(tenant, (gpu,), State.WAITING, begin_s, self.now_s)
 
     def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
         """The arbiter is about to end a tenant's stay in a state: `catch_up` writes it down."""
@@ -183,6 +191,8 @@ class Timeline:
         now_s = self.now_s
         for stay in ended:
             self._write(*stay)
+            for call in self.on_stay:
+                call(*stay)
         self.now_s = now_s
 
     def _write(

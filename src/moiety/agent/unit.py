@@ -32,6 +32,8 @@ TimeoutStopSec=20
 RuntimeDirectory=moiety
 RuntimeDirectoryMode=0711
 RuntimeDirectoryPreserve=yes
+StateDirectory=moiety
+StateDirectoryMode=0711
 # What evicted data takes is charged here: no MemoryMax below --arena.
 LimitMEMLOCK=infinity
 LimitNOFILE=65536

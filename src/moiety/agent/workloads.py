@@ -11,23 +11,28 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from moiety.agent import hands, processes
+from moiety.agent import containers, doors, hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path
 from moiety.agent.node import SETTLE_S, Node
-from moiety.model.errors import InvalidGang
+from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
 FENCED: Final = "fenced"
 """a line in the file of a client that is"""
+SOCKET: Final = "shim.sock"
+
+
+ACCEPT_AGAIN_S: Final = 0.1
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -45,6 +50,10 @@ class Record(msgspec.Struct, frozen=True):
     """what to call its processes instead of what they call themselves"""
     gang: Gang | None = None
     """of which its processes are members"""
+    container: str = ""
+    """the name of its share in `moiety container ls`: it has no first process, and stays"""
+    spec: str = ""
+    """the CDI specification with which containers get it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,16 @@ class Workload:
     clients: set[int] = field(default_factory=set)
     """tenant numbers"""
 
+    @property
+    def socket(self) -> Path:
+        """Where its processes find the agent."""
+        return socket_in(self.folder, self.record)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is there without any process, until it is removed."""
+        return bool(self.record.container)
+
 
 class Workloads:
     """Every workload of one agent."""
@@ -90,6 +109,10 @@ class Workloads:
         self._linger_s = linger_s
         self._on_empty = on_empty
         self.by_id: dict[str, Workload] = {}
+        self.effective: Callable[[Workload], Share] = _as_promised
+        """what of its promise a workload has, beside the others of its user"""
+        self.on_owner: Callable[[int], None] = _nobody_cares
+        """a user's workloads are not what they were"""
         node.on_changed.append(self._changed)
         node.on_left.append(self._left)
 
@@ -105,6 +128,9 @@ class Workloads:
         gang: Gang | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
+        is_admin = processes.may_use(peer, os.getuid())
+        if no := self._node.bounds.workloads.refuse(peer.uid, is_admin=is_admin):
+            raise TooMany(no)
         started = processes.start_time(peer.pid)
         if started is None:
             raise ProcessLookupError(peer.pid)
@@ -122,14 +148,40 @@ class Workloads:
             gang=gang,
         )
         folder = self._directory.workloads / identity
-        check_socket_path(self._directory, folder / "shim.sock")
+        check_socket_path(self._directory, folder / SOCKET)
         try:
-            (folder / "clients").mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)
+            (folder / "clients").mkdir(mode=0o700)
             write_whole(folder / "workload.json", msgspec.json.encode(record))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return self._open(record)
+        try:
+            return self._open(record, folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def create_container(self, record: Record, owner: processes.Peer) -> Workload:
+        """A workload that containers join, now and after any restart, until it is removed."""
+        folder = containers.make(self._directory, record.container, owner)
+        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        return self._open(record, folder)
+
+    def rewrite(self, workload: Workload, record: Record) -> None:
+        """Change what is written down of a workload."""
+        workload.record = record
+        write_whole(workload.folder / "workload.json", msgspec.json.encode(record))
+        self.divide(workload)
+        self.on_owner(record.uid)
+
+    def remove(self, workload: Workload) -> None:
+        """Forget one that stays; its processes lose their agent."""
+        del self.by_id[workload.record.id]
+        self._close(workload)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+        if not self.by_id and self._on_empty:
+            self._on_empty()
 
     def check_gang(self, gang: Gang, uid: int) -> None:
         """Raise InvalidGang if one more program of this user cannot be of a gang."""
@@ -141,45 +193,53 @@ class Workloads:
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""
-        workload = self._open(record)
-        if workload.root_pidfd < 0:
+        workload = self._open(record, folder_of(self._directory, record))
+        if workload.root_pidfd < 0 and not workload.stays:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
         return workload
 
     def promise(self, workload: Workload, share: Share) -> None:
         """Change what a workload is promised, also for agents that follow this one."""
-        workload.record = msgspec.structs.replace(workload.record, share=share)
-        write_whole(workload.folder / "workload.json", msgspec.json.encode(workload.record))
-        self._divide(workload)
+        self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
 
-    def _divide(self, workload: Workload) -> None:
+    def divide(self, workload: Workload) -> None:
         """Let every process of a workload have its part."""
+        share = self.effective(workload)
         for number in list(workload.clients):
             if client := self._node.clients.get(number):
-                client.share = workload.record.share
+                client.share = share
                 self._node.promise(client)
                 hands.set_mode(client, client.share.mode)
 
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
         for workload in list(self.by_id.values()):
-            alive = workload.root_pidfd >= 0 or bool(workload.clients)
+            alive = workload.root_pidfd >= 0 or bool(workload.clients) or workload.stays
             self._close(workload)
             if not alive:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
-    def _open(self, record: Record) -> Workload:
-        folder = self._directory.workloads / record.id
-        path = folder / "shim.sock"
+    def _open(self, record: Record, folder: Path) -> Workload:
+        path = socket_in(folder, record)
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        listener.bind(str(path))
-        os.chmod(path, 0o600)
+        try:
+            listener.bind(str(path))
+            if record.container:
+                os.chmod(path, containers.SOCKET_MODE)
+            else:
+                doors.open_to(folder, path, record.uid)
+        except OSError:
+            listener.close()
+            raise
         listener.listen(128)
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)
         self.by_id[record.id] = workload
+        self._node.bounds.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
+        if workload.stays:
+            return workload
         try:
             pidfd = os.pidfd_open(record.root_pid)
         except OSError:
@@ -195,12 +255,19 @@ class Workloads:
         try:
             sock, _ = workload.listener.accept()
         except OSError as error:
-            if not isinstance(error, BlockingIOError):
+            if not isinstance(error, BlockingIOError):  # no descriptors are left, say
                 self._node.log.warning("accept failed", error=str(error))
+                self._loop.remove_reader(workload.listener.fileno())
+                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, workload)
             return
         peer = processes.peer_of(sock)
-        if not processes.may_use(peer, workload.record.uid):
+        if not workload.stays and not processes.may_use(peer, workload.record.uid):
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            sock.close()
+            return
+        is_admin = processes.may_use(peer, os.getuid())
+        if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
+            self._node.log.warning("turned away", pid=peer.pid, reason=no)
             sock.close()
             return
         try:
@@ -210,12 +277,17 @@ class Workloads:
                 sock,
                 peer=peer,
                 workload=workload.record.id,
-                share=workload.record.share,
+                share=self.effective(workload),
                 name=workload.record.name,
                 gang=workload.record.gang,
+                owner=workload.record.uid,
             )
         except OSError:  # it died between connect and now
             sock.close()
+
+    def _accept_again(self, workload: Workload) -> None:
+        if self.by_id.get(workload.record.id) is workload:
+            self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
 
     def _changed(self, client: Client) -> None:
         workload = self.by_id[client.workload]
@@ -226,7 +298,8 @@ class Workloads:
             write_whole(workload.folder / "clients" / str(client.pid), line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
             self._node.log.warning("client not written down", client=str(client), error=str(error))
-        self._divide(workload)
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
@@ -237,7 +310,8 @@ class Workloads:
             (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
         except OSError as error:
             self._node.log.warning("client not struck off", client=str(client), error=str(error))
-        self._divide(workload)
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
         self._linger(workload)
 
     def _root_ended(self, workload: Workload) -> None:
@@ -247,7 +321,7 @@ class Workloads:
         self._linger(workload)
 
     def _linger(self, workload: Workload) -> None:
-        if workload.root_pidfd < 0 and not workload.clients:
+        if workload.root_pidfd < 0 and not workload.clients and not workload.stays:
             self._loop.call_later(self._linger_s, self._remove_if_over, workload)
 
     def _remove_if_over(self, workload: Workload) -> None:
@@ -262,6 +336,7 @@ class Workloads:
             self._on_empty()
 
     def _close(self, workload: Workload) -> None:
+        self._node.bounds.workloads.give(workload.record.uid)
         self._loop.remove_reader(workload.listener.fileno())
         workload.listener.close()
         if workload.root_pidfd >= 0:
@@ -270,18 +345,27 @@ class Workloads:
             workload.root_pidfd = -1
 
 
+def _as_promised(workload: Workload) -> Share:
+    return workload.record.share
+
+
+def _nobody_cares(uid: int) -> None:
+    del uid
+
+
 def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
     """What the last agent left behind and still lives; the remains of the rest are removed."""
     records: list[Record] = []
     found: list[Survivor] = []
-    for folder in sorted(directory.workloads.glob("*")):
+    for folder in sorted([*directory.workloads.glob("*"), *containers.folders(directory)]):
         try:
             record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
         except (OSError, msgspec.MsgspecError):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent == directory.workloads:  # of others, containers have parts mounted
+                shutil.rmtree(folder, ignore_errors=True)
             continue
         living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
-        if living or processes.is_alive(record.root_pid, record.root_started):
+        if living or record.container or processes.is_alive(record.root_pid, record.root_started):
             records.append(record)
             found += living
         else:
@@ -301,6 +385,18 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
         file.unlink(missing_ok=True)
         return None
     return Survivor(workload, pid, frozenset(gpus), FENCED in more)
+
+
+def folder_of(directory: Directory, record: Record) -> Path:
+    """Where a workload's files lie."""
+    if record.container:
+        return containers.folder(directory, record.container)
+    return directory.workloads / record.id
+
+
+def socket_in(folder: Path, record: Record) -> Path:
+    """A workload's socket: in a folder of its own where that is put into containers."""
+    return folder / containers.SOCKETS / SOCKET if record.container else folder / SOCKET
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -25,6 +25,8 @@ def refuse_bytes(
             f"{asked} would exceed this program's limit of "
             f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
         )
+    if no := _refuse_owner(ledger, tenant, gpu, wanted):
+        return no
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     budget = budget_bytes(ledger, gpu)
     room = budget - (promised - promised_own)
@@ -58,6 +60,21 @@ def refuse_bytes(
             f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
         )
     return None
+
+
+def _refuse_owner(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> Refusal | None:
+    """Why a user may not allocate so much more, with all of its tenants."""
+    found = ledger.owner_limits.get(tenant.owner)
+    if found is None:
+        return None
+    most, rule = found
+    used = sum(on.allocated_bytes for t, on in ledger.on(gpu) if t.owner == tenant.owner)
+    if used + wanted <= most:
+        return None
+    return "limit", (
+        f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
+        f"({format_bytes(used)} in use)"
+    )
 
 
 def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
@@ -106,7 +123,7 @@ def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
     """Why these cannot hold together, and so be a gang; empty if they can."""
     for gpu in ledger.specs:
         own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
-        need = sum(on.allocated_bytes for _, on in own)
+        need = sum(on.used_bytes for _, on in own)
         promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
         room = budget_bytes(ledger, gpu) - promised + sum(t.promised_bytes(on) for t, on in own)
         if len(own) > 1 and need > room:

@@ -9,6 +9,7 @@ A step writes down what happened, here, and then looks at the whole state afresh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from moiety.arbiter import gangs
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
 from moiety.arbiter.admission import refuse_bytes, refuse_context, refuse_gang
+from moiety.arbiter.allowances import Allowances
 from moiety.arbiter.leases import Leases, OnLease
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.needs import forget as forget_room
@@ -58,6 +60,7 @@ class Arbiter:
         self._settled = settled
         self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
         self._leases = Leases(self._ledger, on_lease)
+        self._allowances = Allowances(self._ledger)
         self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
@@ -78,8 +81,12 @@ class Arbiter:
         self._now_s = now_s
         self._out = []
         self._accounts.advance(now_s)
-        _APPLY[type(event)](self, event)
-        if self._settled and type(event) is not ev.Residency:  # it counts with `Drained`
+        if not self._allowances.holds_up(event, self._settings, now_s, self._out):
+            _APPLY[type(event)](self, event)
+        for each in self._allowances.released(now_s):
+            _APPLY[type(each)](self, each)
+        if self._settled and not _is_quiet(event):
+            self._allowances.look_after(self._settings, now_s, self._out)
             scene = Scene(
                 self._ledger,
                 self._settings,
@@ -88,8 +95,12 @@ class Arbiter:
                 now_s,
                 self._out,
                 self._leases,
+                self._allowances,
             )
             decide(scene)
+            held_s = self._allowances.deadline_s
+            if held_s < math.inf:
+                scene.wake_at(held_s)
             self._deadline_s = scene.deadline_s
             self._leases.check()
         else:
@@ -104,6 +115,10 @@ class Arbiter:
     def gpus(self) -> list[GpuView]:
         """A picture of every GPU, for `status`."""
         return [view_gpu(self._ledger, gpu) for gpu in self._ledger.specs]
+
+    def queue(self) -> list[int]:
+        """Tenants that wait for a turn, who came first before who came later."""
+        return list(self._ledger.queue)
 
     def refuse_share(
         self, gpu: int, share: Share, beside: Promised = NOTHING, own: Iterable[int] = ()
@@ -128,7 +143,12 @@ class Arbiter:
     def resident_bytes(self, tenant: int, gpu: int) -> int:
         """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
         entry = self._ledger.entry(tenant, gpu)
-        return entry.charged_bytes if entry else 0
+        return entry.charged_bytes - entry.allowed_bytes if entry else 0
+
+    def spare_bytes(self, tenant: int, gpu: int) -> int:
+        """What of it is on a GPU besides, since it may be used again; 0 if it is not there."""
+        entry = self._ledger.entry(tenant, gpu)
+        return entry.spare_bytes if entry else 0
 
     def has_work(self, tenant: int) -> bool:
         """Whether work of a tenant may run: it has its lease, or has not drained since."""
@@ -156,6 +176,7 @@ class Arbiter:
             pinned=event.pinned,
             since_s=self._now_s,
             joined_s=self._now_s,
+            owner=event.owner,
         )
         if event.holding and (event.fenced or event.doubted):
             self._take_back(tenant, fenced=event.fenced)
@@ -189,6 +210,10 @@ class Arbiter:
                 managed_bytes=min(there, on.managed_bytes),
                 charged_bytes=there if holds else min(there, on.charged_bytes),
                 needed_bytes=0,
+                allowed_bytes=0,
+                spare_bytes=0,
+                is_allowed=False,
+                is_recalled=False,
                 orders=[],
                 is_hearsay=True,
             )
@@ -197,6 +222,7 @@ class Arbiter:
 
     def _banded(self, event: ev.Banded) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
+            self._allowances.recall_from(tenant, self._out)
             gangs.enter(self._ledger, tenant, event.gang, event.size, begun=event.begun)
 
     def _left(self, event: ev.Left) -> None:
@@ -204,8 +230,10 @@ class Arbiter:
 
     def _leave(self, number: int) -> None:
         self._put_off = [e for e in self._put_off if e.tenant != number]
+        self._allowances.drop(number)
         self._ledger.parts_changed = True
         if tenant := self._ledger.tenants.get(number):
+            self._allowances.forget(tenant.gpus.values())
             gangs.leave(self._ledger, tenant)
             self._ledger.on_change(tenant, tenant.gpus, self._now_s)
             del self._ledger.tenants[number]
@@ -264,13 +292,14 @@ class Arbiter:
     def _detached(self, event: ev.Detached) -> None:
         gone = (event.tenant, event.gpu)
         self._put_off = [e for e in self._put_off if (e.tenant, e.gpu) != gone]
+        self._allowances.drop(*gone)
         if tenant := self._ledger.tenants.get(event.tenant):
             had_orders = tenant.has_orders
             self._ledger.parts_changed = True
             tenant.counted.pop(event.gpu, None)
             if event.gpu in tenant.gpus:
                 self._ledger.on_change(tenant, (event.gpu,), self._now_s)
-                del tenant.gpus[event.gpu]
+                self._allowances.forget([tenant.gpus.pop(event.gpu)])
             tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
             if had_orders and not tenant.has_orders:
                 self._answered(tenant)
@@ -279,6 +308,7 @@ class Arbiter:
         if tenant := self._ledger.tenants.get(event.tenant):
             tenant.pinned = True
             tenant.pinned_by = event.reason
+            self._allowances.recall_from(tenant, self._out)
 
     # What they ask for
 
@@ -331,6 +361,9 @@ class Arbiter:
         entry = self._ledger.entry(event.tenant, event.gpu)
         if tenant is None or entry is None:
             return
+        if event.allowed:
+            self._allowances.freed(event)
+            return
         pending = tenant.pending_bytes(event.gpu)
         entry.allocated_bytes = max(pending, entry.allocated_bytes - event.bytes)
         if event.pinned:
@@ -341,6 +374,12 @@ class Arbiter:
         if event.gpu in tenant.counted:
             tenant.counted[event.gpu] -= event.resident_bytes
         tenant.trim(event.gpu)
+
+    def _took(self, event: ev.Took) -> None:
+        self._allowances.took(event)
+
+    def _returned(self, event: ev.Returned) -> None:
+        self._allowances.returned(event)
 
     def _kept(self, event: ev.Kept) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
@@ -481,6 +520,7 @@ class Arbiter:
         if tenant is None:
             return
         self._accounts.promise(tenant, event.share)
+        self._allowances.recall_from(tenant, self._out)
         limit = event.share.memory_limit_bytes
         for gpu, on in tenant.gpus.items():
             capacity = self._ledger.specs[gpu].capacity_bytes
@@ -491,6 +531,9 @@ class Arbiter:
         """A turn that has begun is as long as turns are from now on."""
         if tenant.state is State.HOLDING:
             tenant.turn_ends_s = tenant.since_s + self._turns.turn_s(tenant)
+
+    def _owners_set(self, event: ev.OwnersSet) -> None:
+        self._ledger.owner_limits = event.limits
 
     def _settings_set(self, event: ev.SettingsSet) -> None:
         self._settings = replace(event.settings, arena_bytes=self._ledger.arena_bytes)
@@ -516,6 +559,14 @@ class Arbiter:
         self._out.append(do.Refused(event.tenant, event.gpu, event.serial, code, text))
 
 
+def _is_quiet(event: ev.Event) -> bool:
+    """Whether nothing follows from it: a count for `Drained`, or what happens in an allowance."""
+    kind = type(event)
+    if kind is ev.Freed:
+        return event.allowed  # type: ignore[union-attr]  # faster than isinstance
+    return kind is ev.Residency or kind is ev.Took
+
+
 _APPLY: dict[type, Callable[..., None]] = {
     ev.Joined: Arbiter._joined,
     ev.Banded: Arbiter._banded,
@@ -526,6 +577,8 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Asked: Arbiter._asked,
     ev.Needed: Arbiter._needed,
     ev.Freed: Arbiter._freed,
+    ev.Took: Arbiter._took,
+    ev.Returned: Arbiter._returned,
     ev.Kept: Arbiter._kept,
     ev.Inherited: Arbiter._inherited,
     ev.Disowned: Arbiter._disowned,
@@ -540,6 +593,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.Looked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,
+    ev.OwnersSet: Arbiter._owners_set,
     ev.ArenaSet: Arbiter._arena_set,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,

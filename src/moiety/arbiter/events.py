@@ -6,6 +6,7 @@ Bytes are bytes of GPU memory; times are seconds on the caller's clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from moiety.arbiter.settings import Settings
@@ -32,6 +33,8 @@ class Joined:
     share: Share = NOTHING_ASKED
     name: str = ""
     """how people know it; for sentences"""
+    owner: int = -1
+    """the user whose it is"""
     replaces: int = 0
     fenced: bool = False
     doubted: bool = False
@@ -128,7 +131,11 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """A process freed `bytes`, of which `resident_bytes` were on the GPU."""
+    """A process freed `bytes`, of which `resident_bytes` were on the GPU.
+
+    `allowed`: all of them were, they are part of its allowance from now on, and `resident_bytes` of
+    them still are there.
+    """
 
     tenant: int
     gpu: int
@@ -136,6 +143,26 @@ class Freed:
     resident_bytes: int
     pinned: bool = False
     managed: bool = False
+    allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """A process allocated `bytes` of its allowance; `spare_bytes` less are spare now."""
+
+    tenant: int
+    gpu: int
+    bytes: int
+    spare_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A process gave its allowance on a GPU back, of which `bytes` were left; nothing is spare."""
+
+    tenant: int
+    gpu: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +287,16 @@ class ShareSet:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnersSet:
+    """What all processes of a user may allocate together on one GPU; instead of what held before.
+
+    By user: how much, and the rule in words.
+    """
+
+    limits: Mapping[int, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsSet:
     """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
 
@@ -294,6 +331,8 @@ Event = (
     | Asked
     | Needed
     | Freed
+    | Took
+    | Returned
     | Kept
     | Inherited
     | Disowned
@@ -308,6 +347,7 @@ Event = (
     | Looked
     | ShareSet
     | SettingsSet
+    | OwnersSet
     | ArenaSet
     | Tick
     | Settled

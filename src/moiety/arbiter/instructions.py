@@ -108,6 +108,29 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Allow:
+    """Let the process allocate `bytes` more without asking: it tells with `Took`.
+
+    The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what
+    it frees becomes part of them (`Freed.allowed`), and may stay on the GPU. It gives back what is
+    left, with `Returned`: when told to, when it did not use it for a moment, and before `Drained`.
+    """
+
+    tenant: int
+    gpu: int
+    bytes: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Have the process give its allowance on a GPU back: answered by `Returned`."""
+
+    tenant: int
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overdue:
     """The process did not do what it was told within the deadline: report it, kill it if `kill`.
 
@@ -129,5 +152,17 @@ class Look:
 
 
 Instruction = (
-    Admitted | Refused | Room | Grant | Revoke | Step | Evict | Watch | Pace | Overdue | Look
+    Admitted
+    | Refused
+    | Room
+    | Grant
+    | Revoke
+    | Step
+    | Evict
+    | Watch
+    | Pace
+    | Allow
+    | Recall
+    | Overdue
+    | Look
 )

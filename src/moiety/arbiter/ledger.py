@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from moiety.arbiter.gangs import Gang
@@ -68,6 +68,8 @@ class Ledger:
         self.on_change = on_change or _nobody_looks
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, Gang] = {}
+        self.owner_limits: Mapping[int, tuple[int, str]] = {}
+        """by user: what its tenants may allocate together on one GPU, and the rule in words"""
         self.queue: list[int] = []
         self.parts_changed = True
         """who wants something, or what they were promised, is not what it was"""

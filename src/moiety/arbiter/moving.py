@@ -155,6 +155,7 @@ def answer_requests(scene: Scene) -> None:
 
 def _answer(scene: Scene, tenant: Tenant) -> None:
     waiting = []
+    grown: set[int] = set()
     for request in tenant.requests:
         balance = scene.balances[request.gpu]
         if request.is_context:
@@ -176,4 +177,8 @@ def _answer(scene: Scene, tenant: Tenant) -> None:
         if tenant.stays:
             balance.pending_bytes -= request.bytes
         scene.out.append(do.Admitted(tenant.number, request.gpu, request.serial))
+        if not (request.is_context or request.pinned or request.managed):
+            grown.add(request.gpu)
     tenant.requests = waiting
+    for gpu in grown:
+        scene.allowances.give(scene, tenant, gpu)

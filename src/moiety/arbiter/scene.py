@@ -9,6 +9,7 @@ import math
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import EXACT_S, Accounts
+from moiety.arbiter.allowances import Allowances
 from moiety.arbiter.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
 from moiety.arbiter.late import look_after, why_late
 from moiety.arbiter.leases import Leases
@@ -39,6 +40,7 @@ class Scene:
         now_s: float,
         out: list[do.Instruction],
         leases: Leases,
+        allowances: Allowances,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -49,6 +51,7 @@ class Scene:
         self.now_s = now_s
         self.out = out
         self.leases = leases
+        self.allowances = allowances
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []

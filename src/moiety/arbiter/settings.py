@@ -83,3 +83,15 @@ class Settings:
     look_after_s: float = 0.1
     """an order that is not carried out for so long may have been given to a stopped process"""
     look_every_s: float = 0.25
+    allowance_bytes: int = 512 << 20
+    """the most that a process may allocate without asking; 0: it asks each time"""
+    allowance_part: int = 64
+    """and no more than such a part of a GPU"""
+    allowance_step: int = 2 << 20
+    """in whole steps: less is of no use"""
+    allowance_asks_s: float = 0.25
+    """who asked for memory twice within so long gets one"""
+    allowance_wait_s: float = 0.1
+    """whoever needs what allowances hold waits so long for them to come back"""
+    allowance_calm_s: float = 1.0
+    """after that no more are given on a GPU for so long"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -54,12 +55,27 @@ class OnGpu:
     """to be kept free for what its driver is about to take by itself"""
     is_hearsay: bool = False
     """its connection broke, and it has not said since what it has here"""
+    allowed_bytes: int = 0
+    """part of the allocated and the charged ones: what it may still take without asking"""
+    spare_bytes: int = 0
+    """part of those: freed, and still on the GPU"""
+    is_allowed: bool = False
+    """it has an allowance, though that may be used up: what it frees may become part of it"""
+    is_recalled: bool = False
+    """and was told to give it back"""
+    asked_s: float = -math.inf
+    """when it asked for memory last"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
     rate: float = 0.0
     """the part of the GPU's time that it was charged last"""
     lag_s: float = 0.0
     """time of this GPU that it is behind what it should have received; negative: ahead"""
+
+    @property
+    def used_bytes(self) -> int:
+        """What the program has, or asked for: allocated, less what it may still take."""
+        return self.allocated_bytes - self.allowed_bytes
 
 
 @dataclass(slots=True)
@@ -163,6 +179,8 @@ class Tenant:
     """its limit is used up"""
     window_ends_s: float = 0.0
     """no pause begins before that: what was moved in is used first"""
+    owner: int = -1
+    """the user whose it is"""
 
     @property
     def label(self) -> str:

@@ -25,6 +25,10 @@ class TenantGpuView:
     managed_bytes: int = 0
     pinned_bytes: int = 0
     """of the allocated ones, those that never leave"""
+    allowed_bytes: int = 0
+    """what it may allocate besides without asking"""
+    spare_bytes: int = 0
+    """of those, what it freed and is still on the GPU: in none of the others"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +113,14 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
-                allocated_bytes=on.allocated_bytes,
-                resident_bytes=on.charged_bytes,
+                allocated_bytes=on.used_bytes,
+                resident_bytes=on.charged_bytes - on.allowed_bytes,
                 residue_bytes=on.residue_bytes,
                 limit_bytes=on.limit_bytes,
                 managed_bytes=on.managed_bytes,
                 pinned_bytes=on.pinned_bytes,
+                allowed_bytes=on.allowed_bytes,
+                spare_bytes=on.spare_bytes,
             )
             for gpu, on in tenant.gpus.items()
         },
@@ -141,12 +147,13 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
     """A picture of one GPU."""
     on = list(ledger.on(gpu))
     balance = ledger.balance(gpu)
+    allowed = sum(e.allowed_bytes for _, e in on)
     return GpuView(
         gpu=gpu,
         capacity_bytes=balance.capacity_bytes,
-        resident_bytes=balance.charged_bytes,
-        allocated_bytes=sum(e.allocated_bytes for _, e in on),
-        free_bytes=balance.free_bytes,
+        resident_bytes=balance.charged_bytes - allowed,
+        allocated_bytes=sum(e.used_bytes for _, e in on),
+        free_bytes=balance.free_bytes + allowed,
         residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),

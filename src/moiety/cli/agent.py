@@ -31,20 +31,33 @@ def agent() -> None:
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every option that an agent knows, from its own table."""
     for flag in reversed(FLAGS):
-        command = click.option(flag.name, flag.field, metavar=flag.metavar, help=flag.help)(command)
+        switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.is_switch else {}
+        named = click.option(
+            str(flag.flag), flag.field, metavar=flag.metavar, help=flag.help, **switch
+        )
+        command = named(command)
     return command
+
+
+system_option = click.option("--system", is_flag=True, help="The agent of all users.")
 
 
 @agent.command()
 @click.option("--foreground", is_flag=True, help="Stay in this terminal; Ctrl-C ends it.")
+@system_option
 @agent_options
-def start(foreground: bool, **given: str | None) -> None:
-    """Start the agent of this user, in the background unless told otherwise."""
+def start(foreground: bool, system: bool, **given: str | None) -> None:
+    """Start the agent of this user, in the background unless told otherwise.
+
+    With --system it serves all users of this machine, in /run/moiety.
+    """
     arguments = arguments_from_environment()
+    if system:
+        arguments += ["--system"]
     for flag in FLAGS:
         text = given[flag.field]
         if text is not None:
-            arguments += [flag.name, text]
+            arguments += [str(flag.flag), text]
     try:
         parse(arguments)
     except ValueError as error:
@@ -53,7 +66,7 @@ def start(foreground: bool, **given: str | None) -> None:
         from moiety.agent.service import main
 
         sys.exit(main(arguments, foreground=True))
-    directory = find()
+    directory = find("system" if "--system" in arguments else "own")
     try:
         with Call(directory) as running:
             raise errors.AgentAlreadyRunning(
@@ -75,22 +88,23 @@ def unit(user: str | None, **given: str | None) -> None:
     from moiety.agent.unit import unit as text_of
 
     arguments = [
-        part for flag in FLAGS if (text := given[flag.field]) for part in (flag.name, text)
+        part for flag in FLAGS if (text := given[flag.field]) for part in (str(flag.flag), text)
     ]
     try:
         parse(arguments)
     except ValueError as error:
         raise errors.BadArgument(problem=str(error)) from None
-    named = ("MOIETY_SIMGPU", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "PYTHONPATH")
+    named = ("MOIETY_CONFIG", "MOIETY_SIMGPU", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "PYTHONPATH")
     environment = [(name, os.environ[name]) for name in named if os.environ.get(name)]
     click.echo(text_of(arguments, user=user, environment=environment), nl=False)
 
 
 @agent.command()
 @click.option("--force", is_flag=True, help="Even if programs are connected; they keep running.")
-def stop(force: bool) -> None:
+@system_option
+def stop(force: bool, system: bool) -> None:
     """Stop the agent; refused while programs share the GPUs, unless forced."""
-    directory = find()
+    directory = find("system" if system else None)
     try:
         with call(directory) as running:
             pid = running.agent.pid
@@ -105,11 +119,23 @@ def stop(force: bool) -> None:
 
 
 @agent.command()
+@system_option
+def reload(system: bool) -> None:
+    """Have the agent read its configuration again, while all runs on."""
+    with call(find("system" if system else None)) as running:
+        done = running.ask(requests.Reload(), requests.Reloaded)
+    click.echo(f"agent {running.agent.pid} goes by what is written now")
+    if done.later:
+        click.echo(f"for the next agent only: {', '.join(done.later)}", err=True)
+
+
+@agent.command()
+@system_option
 @output_option
-def status(output: str) -> None:
+def status(output: str, system: bool) -> None:
     """Tell whether an agent runs; exit code 3 if not."""
     try:
-        with call(find()) as running:
+        with call(find("system" if system else None)) as running:
             found = running.ask(requests.Status(), requests.NodeStatus)
     except errors.NoAgent:
         if output == "json":

@@ -6,17 +6,27 @@ import sys
 
 import click
 
-from moiety.cli.findings import CHECKS, Finding
+from moiety.cli.finding import Finding
+from moiety.cli.findings import CHECKS
 from moiety.cli.show import colour_wanted, emit_json, output_option
 
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 @click.command()
+@click.option(
+    "--bundle",
+    "file",
+    metavar="FILE",
+    help="Also write what a bug report needs (FILE.tar.gz), without secrets.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @output_option
-def doctor(output: str) -> None:
+def doctor(file: str | None, force: bool, output: str) -> None:
     """Find out whether this machine is ready; exit code 1 if something is bad."""
     found = [finding for check in CHECKS for finding in check()]
+    if file is not None:
+        _bundle(file, found, force=force)
     if output == "json":
         emit_json(found)
     else:
@@ -24,6 +34,19 @@ def doctor(output: str) -> None:
         for finding in found:
             click.echo(line(finding, width))
     sys.exit(any(finding.level == "bad" for finding in found))
+
+
+def _bundle(file: str, found: list[Finding], *, force: bool) -> None:
+    from moiety.cli.bundle import write
+    from moiety.cli.trace import writing
+
+    with writing(file, force=force) as sink:
+        if sink is not None:
+            missing = write(sink, found)
+    for text in missing:
+        click.echo(f"not in it: {text}", err=True)
+    if file != "-":
+        click.echo(f"written to {file}: look through it before you send it", err=True)
 
 
 def line(finding: Finding, width: int) -> str:

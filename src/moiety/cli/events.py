@@ -69,7 +69,7 @@ def events(
     show = _as_json if output == "json" else _as_text
     directory = find()
     try:
-        for event in _follow(directory) if follow else _all(directory):
+        for event in _follow(directory) if follow else known(directory):
             if wanted(event):
                 click.echo(show(event))
                 sys.stdout.flush()
@@ -77,10 +77,11 @@ def events(
         pass
 
 
-def _all(directory: Directory) -> Iterator[requests.Event]:
+def known(directory: Directory) -> Iterator[requests.Event]:
+    """What the agent remembers; without one, what the last ones wrote down."""
     try:
         with call(directory) as agent:
-            yield from _pages(agent, 0, 0.0)
+            yield from Pages(agent, 0).read(0.0)
     except errors.NoAgent:
         yield from read(directory.events)
 
@@ -90,23 +91,31 @@ def _follow(directory: Directory) -> Iterator[requests.Event]:
     after = 0
     while True:
         with call(directory) as agent:  # raises NoAgent if none is coming back
+            pages = Pages(agent, after)
             try:
                 while True:
-                    for event in _pages(agent, after, WAIT_S):
-                        after = event.number
-                        yield event
+                    yield from pages.read(WAIT_S)
             except errors.AgentSilent:
+                after = pages.after
                 continue  # it ended; another one may be on its way
 
 
-def _pages(agent: Call, after: int, wait_s: float) -> Iterator[requests.Event]:
-    more = True
-    while more:
-        asked = requests.Events(after=after, wait_s=wait_s)
-        page = agent.ask(asked, requests.Happened)
-        yield from page.events
-        more = page.more
-        after = page.events[-1].number if page.events else after
+class Pages:
+    """The events after the one with a number, page by page; not all of them may be for us."""
+
+    def __init__(self, agent: Call, after: int) -> None:
+        self._agent = agent
+        self.after = after
+
+    def read(self, wait_s: float) -> Iterator[requests.Event]:
+        """Up to the last page that there is now; waits so long for a first event."""
+        more = True
+        while more:
+            asked = requests.Events(after=self.after, wait_s=wait_s)
+            page = self._agent.ask(asked, requests.Happened)
+            yield from page.events
+            self.after = max(self.after, page.read_to)
+            more = page.more
 
 
 def _as_json(event: requests.Event) -> str:

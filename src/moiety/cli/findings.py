@@ -7,28 +7,23 @@ import fcntl
 import mmap
 import os
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
-from moiety.agent.host import available_bytes
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
-from moiety.agent.options import ARENA_SHARE
+from moiety.cli import findings_agents, findings_gpus, findings_host
 from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
+from moiety.cli.finding import Finding
 from moiety.cli.loader import find_library
 from moiety.cli.show import count
-from moiety.devices.budget import budget
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.model import errors
-from moiety.model.units import format_bytes
 from moiety.version import __version__
 
 MEMBARRIER_NUMBERS: Final = {"x86_64": 324, "aarch64": 283}
@@ -39,15 +34,6 @@ version = ctypes.c_int()
 code = ctypes.CDLL(sys.argv[1]).cuDriverGetVersion(ctypes.byref(version))
 print(version.value if code == 0 else -code)
 """
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `level` is ok, warn or bad."""
-
-    about: str
-    level: str
-    text: str
-    hint: str = ""
 
 
 def product() -> Iterator[Finding]:
@@ -128,54 +114,6 @@ def _driver_version(path: Path) -> tuple[int, str]:
     return number, cuda(number)
 
 
-def gpus() -> Iterator[Finding]:
-    """What NVML reports."""
-    from moiety.devices.nvml import Nvml, NvmlUnavailable
-
-    try:
-        devices = Nvml()
-    except NvmlUnavailable as error:
-        hint = "check nvidia-smi; in a container, the utility capability is needed"
-        if is_simulated():
-            hint = "MOIETY_SIMGPU=A100-80, or another card that simgpu knows"
-        yield Finding("NVML", "bad", str(error), hint)
-        return
-    try:
-        found = devices.inventory()
-        yield Finding("NVML", "ok", f"driver {devices.driver_version}, {count(len(found), 'GPU')}")
-        if not found:
-            yield Finding("GPU", "bad", "there is none", "check nvidia-smi and the permissions")
-        for device in found:
-            shared = budget(device.total_bytes).capacity_bytes
-            text = (
-                f"{device.name}, {format_bytes(device.total_bytes)}, "
-                f"of which {format_bytes(shared)} can be shared"
-            )
-            about = f"GPU {device.index}"
-            if device.exclusive:
-                hint = f"nvidia-smi -i {device.index} -c DEFAULT"
-                yield Finding(about, "bad", f"{text}; its mode admits one process", hint)
-            elif device.mig:
-                hint = "moiety shares whole GPUs; turn MIG off or leave this one out with --gpus"
-                yield Finding(about, "warn", f"{text}; it is divided by MIG", hint)
-            else:
-                yield Finding(about, "ok", text)
-    except Exception as error:  # NVML raises its own kinds, of which pynvml makes one class each
-        yield Finding("NVML", "bad", str(error), "check nvidia-smi")
-    finally:
-        devices.close()
-
-
-def mps() -> Iterator[Finding]:
-    """NVIDIA's own way of sharing."""
-    pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    if Path(pipes, "control").exists():
-        hint = "stop it (echo quit | nvidia-cuda-mps-control): its clients cannot be told apart"
-        yield Finding("MPS", "warn", f"a control daemon answers in {pipes}", hint)
-    else:
-        yield Finding("MPS", "ok", "not running")
-
-
 def agent() -> Iterator[Finding]:
     """The daemon and its directory."""
     try:
@@ -223,19 +161,6 @@ def programs() -> Iterator[Finding]:
         yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")
 
 
-def host_memory() -> Iterator[Finding]:
-    """Where evicted data goes."""
-    arena = int(available_bytes() * ARENA_SHARE)
-    yield Finding("host memory", "ok", f"{format_bytes(arena)} can take evicted data")
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:
-        yield Finding("locked memory", "ok", "unlimited")
-    else:
-        text = f"limited to {format_bytes(soft)} for each process"
-        hint = "if hand-offs are slow, raise it with ulimit -l"
-        yield Finding("locked memory", "warn" if soft < 1 << 30 else "ok", text, hint)
-
-
 def kernel() -> Iterator[Finding]:
     """System calls that the gate and the lease page rely on."""
     number = MEMBARRIER_NUMBERS.get(platform.machine())
@@ -271,10 +196,16 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     product,
     native,
     driver,
-    gpus,
-    mps,
+    findings_gpus.gpus,
+    findings_gpus.mps,
+    findings_gpus.strangers,
     agent,
+    findings_agents.agents,
+    findings_agents.residue,
     programs,
-    host_memory,
+    findings_host.host_memory,
+    findings_host.locked_memory,
+    findings_host.container,
+    findings_host.toolkit,
     kernel,
 )

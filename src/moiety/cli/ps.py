@@ -10,8 +10,12 @@ import click
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.cli.show import count, emit_json, part, seconds, size, table
+from moiety.cli.show import Duration, count, emit_json, part, seconds, size, table
 from moiety.model.errors import NoAgent
+
+
+def _cost(row: requests.ProcessRow) -> str:
+    return seconds(row.cost_s) if row.cost_s else "-"
 
 
 def _reason(row: requests.ProcessRow) -> str:
@@ -33,8 +37,8 @@ def _unknown(row: requests.ProcessRow) -> str:
 
 COLUMNS: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "TENANT": lambda row: str(row.tenant),
-    "PID": lambda row: str(row.pid),
-    "PROGRAM": lambda row: row.program,
+    "PID": lambda row: str(row.pid or "-"),
+    "PROGRAM": lambda row: row.program or "-",
     "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
     "STATE": lambda row: row.state,
     "SHARE": lambda row: row.share.of_time,
@@ -54,11 +58,33 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
-    "WORKLOAD": lambda row: row.workload,
+    "WORKLOAD": lambda row: row.workload or "-",
     "GANG": lambda row: row.gang or "-",
+    "USER": lambda row: row.user or "-",
+    "POD": lambda row: row.pod or "-",
+    "IDLE": lambda row: seconds(row.idle_s) if row.idle_s else "-",
+    "COST": _cost,
     "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""
+CONTAINED: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
+    "CONTAINER": lambda row: row.container or "-",
+}
+"""where any program runs in a container"""
+IDLE: Final = (
+    "TENANT",
+    "PID",
+    "PROGRAM",
+    "USER",
+    "GPU",
+    "IDLE",
+    "SHARE",
+    "ALLOCATED",
+    "RESIDENT",
+    "RESIDUE",
+    "KEPT",
+)
+"""with --idle these, longest first"""
 
 
 @click.command()
@@ -70,11 +96,20 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     show_default=True,
     help="For people, with more columns, or for programs.",
 )
-def ps(output: str) -> None:
+@click.option(
+    "--idle",
+    is_flag=False,
+    flag_value="10min",
+    type=Duration(),
+    metavar="TIME",
+    help="Only who has done nothing on a GPU so long [10min], and what it holds.",
+)
+def ps(output: str, idle: float | None) -> None:
     """List the programs that share the GPUs.
 
     RECEIVED is the part of the GPU's time over the last seconds, hand-offs included; EVICTED what
     was moved out since the program started, and WAITED how long its threads stood still for a turn.
+    With -o wide, COST is how long others waited within the last minute because it gave way late.
     """
     try:
         with call(find()) as agent:
@@ -85,11 +120,17 @@ def ps(output: str) -> None:
         else:
             click.echo("no agent is running, so no GPU is shared")
         return
+    if idle is not None:
+        rows = sorted((r for r in rows if r.idle_s >= idle), key=lambda row: -row.idle_s)
     if output == "json":
         emit_json(rows)
         return
-    titles = list(COLUMNS)
-    if output == "wide":
+    titles = list(COLUMNS if idle is None else IDLE)
+    if any(row.container for row in rows):
+        titles[3:3] = CONTAINED
+    if output == "wide" and idle is None:
         titles[-1:-1] = WIDE
-    cells = COLUMNS | WIDE
+    elif len({row.uid for row in rows}) > 1 and idle is None:
+        titles.insert(2, "USER")
+    cells = COLUMNS | WIDE | CONTAINED
     click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))

@@ -14,55 +14,56 @@ from moiety.agent.caller import arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.program import check, find
-from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
+from moiety.cli.settings import setting_options, settled
+from moiety.cli.show import Size
 from moiety.devices.native import is_simulated
 from moiety.model import errors
 from moiety.model.gang import of_options
-from moiety.model.share import Mode, Priority, Share
+from moiety.model.share import Share
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--gpu", type=Fraction(), help="The part of a GPU's time that it is guaranteed.")
-@click.option("--gpu-limit", type=Fraction(), default=1.0, help="The largest part it may have.")
-@click.option("--memory", type=Size(), default=0, help="What stays on the GPU while others run.")
-@click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
-@click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
-@click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
-@click.option(
-    "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
-)
-@click.option("--quantum", type=Duration(), help="How long its turns are.")
+@setting_options("run")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
 @click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
+@click.option(
+    "--agent",
+    "agent_of",
+    type=click.Choice(["auto", "own", "system"]),
+    help="Through the agent of all users, or one of your own.",
+)
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing unless it fails.")
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
-    gpu: float | None,
-    gpu_limit: float,
-    memory: int,
-    memory_limit: int | None,
-    priority: Priority,
-    latency: bool,
-    mode: Mode,
-    quantum: float | None,
     gang: str | None,
     gang_size: int | None,
     capacity: int | None,
     name: str | None,
+    agent_of: str | None,
     no_check: bool,
-    quiet: bool,
     program: str,
     arguments: tuple[str, ...],
+    **given: str | bool | None,
 ) -> None:
     """Run PROGRAM so that it shares the GPUs with whatever else is run like this.
 
     It takes over this process: signals and the exit code are the program's own.
     """
-    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum, mode)
+    told = settled("run", given)
+    quiet = told["quiet"]
+    share = Share(
+        told["gpu"],
+        told["gpu_limit"],
+        told["memory"] or 0,
+        told["memory_limit"],
+        told["priority"],
+        told["latency"],
+        told["quantum"],
+        told["mode"],
+    )
     together = of_options(gang, gang_size)
     argv = [program, *arguments]
     if os.environ.get("MOIETY_DISABLE") == "1":
@@ -79,12 +80,13 @@ def run(
     agent_arguments = arguments_from_environment()
     if capacity is not None:
         agent_arguments += ["--capacity", str(capacity)]  # the last one counts
-    with call_or_start(find_directory(), agent_arguments) as call:
+    directory = find_directory(agent_of)
+    with call_or_start(directory, agent_arguments) as call:
         created = call.ask(
             requests.CreateWorkload(
                 program=Path(program).name,
                 name=name,
-                argv=argv,
+                argv=requests.shortened(argv),
                 cwd=os.getcwd(),
                 share=share,
                 gang=together,
@@ -92,7 +94,13 @@ def run(
             ),
             requests.Created,
         )
-    become(path, argv, shared(environment, shim, driver, created.socket))
+    if directory.shared and not quiet:
+        click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
+    environment = shared(environment, shim, driver, created.socket)
+    say = "never" if quiet else told["say"]
+    if say != "auto":
+        environment["MOIETY_SAY"] = say
+    become(path, argv, environment)
 
 
 def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:

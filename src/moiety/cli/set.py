@@ -20,7 +20,7 @@ NONE = "none"
 QUANTUM = "--quantum"
 """of a program, or with --agent of all that have none of their own"""
 
-_OF_AGENT = [flag for flag in FLAGS if flag.of_arbiter and flag.name != QUANTUM]
+_OF_AGENT = [flag for flag in FLAGS if flag.of_arbiter and flag.flag != QUANTUM]
 
 
 class OrNone(click.ParamType[Any]):
@@ -39,7 +39,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arbiter's settings, from the agent's own table."""
     for flag in reversed(_OF_AGENT):
         text = f"With --agent: {flag.help}"
-        command = click.option(flag.name, flag.field, metavar=flag.metavar, help=text)(command)
+        command = click.option(str(flag.flag), flag.field, metavar=flag.metavar, help=text)(command)
     return command
 
 

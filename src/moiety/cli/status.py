@@ -42,6 +42,8 @@ def status(output: str) -> None:
         return
     click.echo(agent_line(found))
     click.echo(table(TITLES, [_cells(row) for row in found.gpus]))
+    for note in found.notes:
+        click.echo(note)
 
 
 def agent_line(found: requests.NodeStatus) -> str:
@@ -49,8 +51,9 @@ def agent_line(found: requests.NodeStatus) -> str:
     simulated = " (simulated GPUs)" if found.simulated else ""
     metrics = f"; metrics at {found.metrics}" if found.metrics else ""
     settled = "" if found.settled else ", waiting for those who were here before it"
+    whose = f"agent of all users, as {found.user}," if found.shared else "agent"
     return (
-        f"agent {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
+        f"{whose} {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "
         f"driver {found.driver_version or 'unknown'}{simulated}; "
         f"{count(found.tenants, 'tenant')} in {count(found.workloads, 'workload')}; "
         f"{size(found.arena_bytes)} of host memory for evicted data "

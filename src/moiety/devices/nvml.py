@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from moiety.devices.native import is_simulated, simgpu_dir
-from moiety.devices.seam import Device, Usage
+from moiety.devices.seam import Device, Usage, User
 
 LIBRARY = "libnvidia-ml.so.1"
 SENTENCE_MAX = 500
@@ -19,6 +20,10 @@ PROCESS_CALLS = (
     "nvmlDeviceGetComputeRunningProcesses_v2",
 )
 """drivers before 510 have only the older one; the name without a version insists on the newest"""
+MPS_CALLS = (
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+)
 
 
 class NvmlUnavailable(Exception):
@@ -56,12 +61,8 @@ class Nvml:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
-        running = None
-        for call in PROCESS_CALLS:
-            if running is None:
-                running = self._optional(call, handle)
         processes: dict[int, int] = {}
-        for process in running or []:
+        for process in self._first_of(PROCESS_CALLS, handle):
             if process.usedGpuMemory is not None:
                 known = processes.get(process.pid, 0)
                 processes[process.pid] = known + int(process.usedGpuMemory)
@@ -71,6 +72,36 @@ class Nvml:
             processes=processes,
         )
 
+    def users(self, index: int, since_us: int) -> list[User]:
+        """Every process that computes on it; one with several contexts once."""
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        running = [(each, False) for each in self._first_of(PROCESS_CALLS, handle)]
+        running += [(each, True) for each in self._first_of(MPS_CALLS, handle)]
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        except self._nvml.NVMLError as error:
+            # not found: nobody has done anything since then
+            known = error.value == self._nvml.NVML_ERROR_NOT_FOUND
+            samples = [] if known else None
+        busy: dict[int, list[float]] = {}
+        for sample in samples or []:
+            if sample.timeStamp > since_us:
+                busy.setdefault(sample.pid, []).append(sample.smUtil / 100)
+        found: dict[int, User] = {}
+        for process, of_mps in running:
+            used, before = process.usedGpuMemory, found.get(process.pid)
+            if before is not None and of_mps and not before.of_mps:
+                found[process.pid] = replace(before, of_mps=True)  # in both lists
+                continue
+            if before is not None and before.used_bytes is not None:
+                used = before.used_bytes + (used or 0)
+            own = busy.get(process.pid, [0.0])
+            worked = None if samples is None else sum(own) / len(own)
+            found[process.pid] = User(
+                process.pid, None if used is None else int(used), worked, of_mps
+            )
+        return list(found.values())
+
     def close(self) -> None:
         """Let go of the library."""
         self._nvml.nvmlShutdown()
@@ -79,15 +110,26 @@ class Nvml:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         mode = self._optional("nvmlDeviceGetComputeMode", handle)
         mig = self._optional("nvmlDeviceGetMigMode", handle)
+        persistent = self._optional("nvmlDeviceGetPersistenceMode", handle)
         return Device(
             index=index,
             uuid=_text(self._nvml.nvmlDeviceGetUUID(handle)),
             name=_text(self._nvml.nvmlDeviceGetName(handle)),
             total_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
             exclusive=mode == self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
+            prohibited=mode == self._nvml.NVML_COMPUTEMODE_PROHIBITED,
             mig=bool(mig and mig[0]),
+            persistent=None if persistent is None else bool(persistent),
             numa_node=_numa_node(self._optional("nvmlDeviceGetPciInfo", handle)),
         )
+
+    def _first_of(self, calls: Sequence[str], handle: Any) -> list[Any]:
+        """What the first of these calls that works here answers; [] if none does."""
+        for call in calls:
+            found = self._optional(call, handle)
+            if found is not None:
+                return list(found)
+        return []
 
     def _optional(self, call: str, handle: Any) -> Any:
         """What a call answers that not every card or library knows; None otherwise."""

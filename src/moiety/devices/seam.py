@@ -18,6 +18,10 @@ class Device:
     """its compute mode admits one process only"""
     mig: bool = False
     """it is divided into hardware partitions"""
+    prohibited: bool = False
+    """its compute mode admits nobody"""
+    persistent: bool | None = None
+    """its driver stays loaded when nobody uses it; None: it does not say"""
     numa_node: int | None = None
     """of the host's memory that is near it; None where there is but one, or nobody knows"""
 
@@ -38,6 +42,19 @@ class Usage:
     """bytes by process id, as far as the driver tells"""
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """One process on one GPU; its pid is the host's."""
+
+    pid: int
+    used_bytes: int | None
+    """None: the driver does not tell"""
+    busy: float | None = None
+    """part of the time in which its work ran, since the moment that was asked for, 0 to 1"""
+    of_mps: bool = False
+    """its work comes through NVIDIA's MPS"""
+
+
 class Devices(Protocol):
     """The GPUs of one machine."""
 
@@ -50,6 +67,9 @@ class Devices(Protocol):
 
     def usage(self, index: int) -> Usage:
         """One GPU now; may take milliseconds."""
+
+    def users(self, index: int, since_us: int) -> list[User]:
+        """Every process that computes on it, and what it did since then (since 1970)."""
 
     def close(self) -> None:
         """Let go of the driver's library."""

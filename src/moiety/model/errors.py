@@ -20,11 +20,13 @@
     │   ├── CapacityAboveGpu                      72
     │   ├── CapacityMismatch                      73   the agent already shares out another amount
     │   ├── ShareTaken                            77   others were promised too much of it
+    │   ├── UserLimit                            110   more than the file lets this user have
     │   └── ArenaAboveHost                        87   --arena 100GiB on a small machine
     ├── ProtocolError                             76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                  78
-    │   └── ScreenMissing                         79
+    │   ├── ScreenMissing                         79
+    │   └── PlotMissing                          123
     ├── GpuError
     │   ├── NoDriver                              80
     │   ├── DriverTooOld                          81
@@ -42,15 +44,25 @@
     │   ├── BadAgentDirectory                     98
     │   ├── WorkloadUnknown                       99
     │   ├── WorkloadAmbiguous                    102   several have that name
-    │   └── MetricsRefused                       108   nothing can listen at that address
+    │   ├── ContainerShareInUse                  119
+    │   ├── ContainerShareUnknown                120
+    │   ├── MetricsRefused                       108   nothing can listen at that address
+    │   ├── NotAllowed                           109   it takes an administrator, or its owner
+    │   └── TooMany                              112   conversations or programs of one user
     ├── FileError
     │   ├── FileExists                           100
-    │   └── FileNotWritable                      101
+    │   ├── FileNotWritable                      101
+    │   ├── TraceInvalid                         121   a line of a trace makes no sense
+    │   └── TraceMissing                         122
+    ├── ConfigError
+    │   ├── BadConfigFile                        115   a file of settings that cannot be read
+    │   └── BadSetting                           116   a name or a value in it or the environment
     └── ProgramError
         ├── WrongArchitecture                    104
         ├── SecureProgram                        105   setuid, setgid, capabilities
         ├── StaticProgram                        106
         ├── MuslProgram                          107
+        ├── ImageUnfit                           118   no program in such a container can be shared
         ├── ProgramNotExecutable                 126   as env(1)
         └── ProgramNotFound                      127   as env(1)
 
@@ -314,6 +326,19 @@ class ShareTaken(AmountError):
         super().__init__(problem, hint)
 
 
+class UserLimit(AmountError):
+    """More than the file of users lets somebody have."""
+
+    exit_code = 110
+
+    def __init__(self, problem: str, where: str) -> None:
+        super().__init__(
+            f"{problem} ({where})",
+            "less, or ending another program of yours; administrators change that file "
+            "(`moiety agent reload`)",
+        )
+
+
 class ArenaAboveHost(AmountError):
     """The host has not enough free memory for the arena that the agent was told to have."""
 
@@ -371,6 +396,18 @@ class ScreenMissing(InstallationError):
         )
 
 
+class PlotMissing(InstallationError):
+    """The library that draws plots was not installed with moiety."""
+
+    exit_code = 123
+
+    def __init__(self) -> None:
+        super().__init__(
+            "matplotlib, which draws plots, is not installed",
+            "`pip install 'moiety[plot]'`; the same without --plot prints the numbers",
+        )
+
+
 # The GPUs
 
 
@@ -424,7 +461,8 @@ class GpuOwned(GpuError):
     def __init__(self, gpu: int, uuid: str, owner: str) -> None:
         super().__init__(
             f"GPU {gpu} ({uuid}) belongs to another agent: {owner or 'unknown'}",
-            "using that agent (MOIETY_DIR), ending it, or --gpus for the others",
+            "using that agent (MOIETY_AGENT=system, or MOIETY_DIR=its directory), ending it "
+            "(`moiety agent stop` by its user, or kill), or --gpus for the others",
         )
 
 
@@ -443,7 +481,8 @@ class NoAgent(AgentError):
     def __init__(self, directory: str) -> None:
         super().__init__(
             f"no agent runs in {directory}",
-            "`moiety agent start` (`moiety run` does it too); MOIETY_DIR names another place",
+            "`moiety agent start` (`moiety run` does it too, for one of your own); MOIETY_DIR "
+            "names another place, MOIETY_AGENT=own or system which one is meant",
         )
 
 
@@ -557,6 +596,48 @@ class WorkloadAmbiguous(AgentError):
         )
 
 
+class NotAllowed(AgentError):
+    """Only others may do that: an administrator, or whose program it is."""
+
+    exit_code = 109
+
+    def __init__(self, problem: str, hint: str = "root, or the user who runs the agent") -> None:
+        super().__init__(problem, hint)
+
+
+class TooMany(AgentError):
+    """Somebody has as many of something as anybody may have."""
+
+    exit_code = 112
+
+    def __init__(self, problem: str, hint: str = "ending some of them") -> None:
+        super().__init__(problem, hint)
+
+
+class ContainerShareInUse(AgentError):
+    """Processes in containers use a share that was to be removed."""
+
+    exit_code = 119
+
+    def __init__(self, name: str, pids: Sequence[int]) -> None:
+        super().__init__(
+            f"{len(pids)} processes use the share {name!r}: pid {', '.join(map(str, pids))}",
+            "ending their containers first, or --force: they go on, until they need the agent",
+        )
+
+
+class ContainerShareUnknown(AgentError):
+    """No share for containers has that name."""
+
+    exit_code = 120
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no share for containers is called {name!r}",
+            f"`moiety container ls`, or `moiety container spec --name {name}` to make it",
+        )
+
+
 # What is written
 
 
@@ -593,6 +674,58 @@ class FileNotWritable(FileError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
             f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
+        )
+
+
+# Settings
+
+
+class ConfigError(MoietyError):
+    """What settings are to be cannot be found out."""
+
+
+class BadConfigFile(ConfigError):
+    """A file of settings cannot be read as a whole."""
+
+    exit_code = 115
+
+    def __init__(self, path: str, problem: str, hint: str = "") -> None:
+        super().__init__(f"{path}: {problem}", hint or f"moiety config check {path}")
+
+
+class BadSetting(ConfigError):
+    """A setting with a name that is none, or with a value that it cannot have."""
+
+    exit_code = 116
+
+    def __init__(self, where: str, name: str, problem: str, hint: str = "") -> None:
+        subject = "" if where == name else f"{name}: "
+        super().__init__(f"{where}: {subject}{problem}", hint or "moiety config show")
+
+
+class TraceInvalid(FileError):
+    """A line of a trace cannot be what it says."""
+
+    exit_code = 121
+
+    def __init__(self, path: str, line: int, problem: str, hint: str = "") -> None:
+        where = f"{path}, line {line}" if line else path
+        super().__init__(
+            f"{where}: {problem}",
+            hint or "--bad report, which leaves such lines out and counts them",
+        )
+
+
+class TraceMissing(FileError):
+    """There is no trace where one was said to be."""
+
+    exit_code = 122
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"there is no trace in {path}: {problem}",
+            "a folder with nodes.csv and jobs.csv (docs/traces-of-pools.md), or none for the one "
+            "that comes with moiety",
         )
 
 
@@ -654,6 +787,15 @@ class MuslProgram(ProgramError):
             "it is linked against musl, the NVIDIA driver needs glibc",
             "a glibc build of it",
         )
+
+
+class ImageUnfit(ProgramError):
+    """What is in an image keeps the shim out of its programs."""
+
+    exit_code = 118
+
+    def __init__(self, image: str, problem: str, hint: str) -> None:
+        super().__init__(image, problem, hint)
 
 
 class ProgramNotExecutable(ProgramError):

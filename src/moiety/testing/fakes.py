@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moiety.devices.seam import Device, Usage
+from moiety.devices.seam import Device, Usage, User
 
 
 @dataclass
@@ -14,6 +14,8 @@ class FakeDevices:
     devices: list[Device]
     used: dict[int, int] = field(default_factory=dict)
     processes: dict[int, dict[int, int]] = field(default_factory=dict)
+    busy: dict[int, float] = field(default_factory=dict)
+    """by pid, on all of its GPUs"""
     driver_version: str = "550.00.00"
     closed: bool = False
 
@@ -36,6 +38,12 @@ class FakeDevices:
         processes = self.processes.get(index, {})
         used = self.used.get(index, sum(processes.values()))
         return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
+
+    def users(self, index: int, since_us: int) -> list[User]:
+        """What was set."""
+        del since_us
+        processes = self.processes.get(index, {})
+        return [User(pid, used, self.busy.get(pid, 0.0)) for pid, used in processes.items()]
 
     def close(self) -> None:
         """Remember that nobody asks any more."""

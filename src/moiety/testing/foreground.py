@@ -97,12 +97,16 @@ def until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEAD
 class AgentProcess:
     """`moiety agent start --foreground` in a directory of its own; use as a context manager."""
 
-    def __init__(self, folder: Path, native: Path, arguments: Sequence[str] = ()) -> None:
-        self.directory = Directory(folder)
-        self.arguments = ["--arena-ready", "0", *arguments]
+    def __init__(
+        self, folder: Path, native: Path, arguments: Sequence[str] = (), *, system: bool = False
+    ) -> None:
+        """`system`: it serves all users."""
+        self.directory = Directory(folder, shared=system)
+        self.arguments = ["--arena-ready", "0", *arguments, *["--system"] * system]
         self.environment = dict(os.environ)
         self.environment |= {
-            "MOIETY_DIR": str(folder),
+            "MOIETY_CONFIG": "",
+            "MOIETY_SYSTEM_DIR" if system else "MOIETY_DIR": str(folder),
             "MOIETY_NATIVE": str(native),
             "MOIETY_SIMGPU": "pretended",
             "MOIETY_HOST_MEMORY": "128GiB",

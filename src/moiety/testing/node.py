@@ -39,6 +39,7 @@ class Node:
         self.directory = Path(self._short.name)
         self.env = {
             **os.environ,
+            "MOIETY_CONFIG": "",  # what is set on this machine is not what is tested
             "MOIETY_DIR": self._short.name,
             "PYTHONUNBUFFERED": "1",
         }

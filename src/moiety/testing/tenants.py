@@ -60,6 +60,11 @@ class SimulatedTenant:
         """requests for room for the driver itself"""
         self.blocks: list[Block] = []
         self.credit: dict[int, int] = {}
+        self.allowed: dict[int, int] = {}
+        """what it may allocate without asking, on each GPU where it may"""
+        self.allowed_most: dict[int, int] = {}
+        self.spare: dict[int, list[int]] = {}
+        """chunks that it freed and keeps on the GPU, a part of that"""
         self.restoring = False
         self.wanted = False
         self.told_idle = False
@@ -93,10 +98,23 @@ class SimulatedTenant:
         self.sent.append(ev.Attached(self.number, gpu, serial, residue_bytes, limit_bytes))
 
     def allocate(self, gpu: int, chunks: list[int], *, pinned: bool = False) -> Block:
-        """Ask for memory."""
+        """Ask for memory, or take it from the allowance, with what is spare of these sizes."""
         block = Block(gpu, chunks, pinned, next(self._serials))
         self.blocks.append(block)
-        self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
+        if pinned or block.bytes > self.allowed.get(gpu, 0):
+            self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
+            return block
+        self.allowed[gpu] -= block.bytes
+        spare = self.spare.setdefault(gpu, [])
+        before = sum(spare)
+        if self.is_open and all(chunks.count(size) <= spare.count(size) for size in chunks):
+            for size in chunks:
+                spare.remove(size)
+            block.resident = [True] * len(chunks)
+        while sum(spare) > self.allowed[gpu]:
+            spare.pop(0)
+        block.admitted = True
+        self.sent.append(ev.Took(self.number, gpu, block.bytes, before - sum(spare)))
         return block
 
     def need(self, gpu: int, amount: int) -> int:
@@ -107,15 +125,34 @@ class SimulatedTenant:
         return serial
 
     def free(self, block: Block) -> None:
-        """Free what was admitted, mapped or not."""
+        """Free what was admitted, mapped or not; what is on the GPU may become spare."""
         self.blocks.remove(block)
+        gpu, size = block.gpu, block.bytes
+        is_there = block.resident_bytes == size and not block.pinned
+        if is_there and self.allowed.get(gpu, 0) + size <= self.allowed_most.get(gpu, 0):
+            self.allowed[gpu] += size
+            keeps = len(block.chunks) > 1  # others are released at once
+            if keeps:
+                self.spare.setdefault(gpu, []).extend(block.chunks)
+            spare = size if keeps else 0
+            self.sent.append(ev.Freed(self.number, gpu, size, spare, allowed=True))
+            return
         self.sent.append(
             ev.Freed(self.number, block.gpu, block.bytes, block.resident_bytes, block.pinned)
         )
 
+    def end_allowance(self, gpu: int, *, quietly: bool = False) -> None:
+        """Give back what is left, because it was told to, or did not use it."""
+        left = self.allowed.pop(gpu, 0)
+        self.allowed_most.pop(gpu, None)
+        self.spare.pop(gpu, None)
+        if not quietly:
+            self.sent.append(ev.Returned(self.number, gpu, left))
+
     def detach(self, gpu: int) -> None:
         """Destroy the context, and all memory with it."""
         del self.contexts[gpu]
+        self.end_allowance(gpu, quietly=True)
         self.blocks = [block for block in self.blocks if block.gpu != gpu]
         self.needing = {s: need for s, need in self.needing.items() if need[0] != gpu}
         self.credit.pop(gpu, None)
@@ -156,6 +193,10 @@ class SimulatedTenant:
     def resident_bytes(self, gpu: int) -> int:
         """What of it is on the GPU, its context aside."""
         return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
+
+    def spare_bytes(self, gpu: int) -> int:
+        """What it freed and keeps on the GPU."""
+        return sum(self.spare.get(gpu, []))
 
     def mapped_bytes(self, gpu: int) -> int:
         """What of it must be on the GPU while its lease word is open."""
@@ -245,6 +286,13 @@ class SimulatedTenant:
             self._step(told.epoch)
         elif isinstance(told, do.Pace):
             self.queue_s = told.queue_s
+        elif isinstance(told, do.Allow):
+            if told.gpu in self.contexts:  # else all it had there is gone
+                self.allowed[told.gpu] = self.allowed.get(told.gpu, 0) + told.bytes
+                self.allowed_most[told.gpu] = told.most_bytes
+        elif isinstance(told, do.Recall):
+            if told.gpu in self.contexts:
+                self.end_allowance(told.gpu)
         elif isinstance(told, do.Watch):
             self.watched = told.idle_s > 0
             self.told_idle = False
@@ -272,6 +320,8 @@ class SimulatedTenant:
         self.draining = None
         self.credit.clear()
         self.restoring = self.watched = self.told_idle = False
+        for gpu in list(self.allowed_most):
+            self.end_allowance(gpu)
         counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
         for gpu, resident in counted[:-1]:
             self.sent.append(ev.Residency(self.number, gpu, resident))
@@ -374,11 +424,11 @@ class SimulatedNode:
             assert self.arbiter.tenants() == self._slower.tenants()
         return told
 
-    def join(self, gang: str = "", size: int = 0) -> SimulatedTenant:
-        """A new process."""
+    def join(self, gang: str = "", size: int = 0, owner: int = -1) -> SimulatedTenant:
+        """A new process, of this user."""
         tenant = SimulatedTenant(next(self._numbers))
         self.tenants[tenant.number] = tenant
-        self.feed(ev.Joined(tenant.number))
+        self.feed(ev.Joined(tenant.number, owner=owner))
         if gang:
             self.band(tenant, gang, size)
         return tenant
@@ -392,9 +442,11 @@ class SimulatedNode:
         tenant.launched = max(mate.launched for mate in members)
         self.feed(ev.Banded(tenant.number, gang, size))
 
-    def start(self, chunks: dict[int, list[int]], residue_bytes: int = 0) -> SimulatedTenant:
+    def start(
+        self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
+    ) -> SimulatedTenant:
         """A new process that has its memory, as far as it was admitted and nobody stands still."""
-        tenant = self.join()
+        tenant = self.join(owner=owner)
         for gpu, sizes in chunks.items():
             tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
             self.settle()
@@ -477,6 +529,8 @@ class SimulatedNode:
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
+            for gpu in list(tenant.allowed_most):
+                tenant.end_allowance(gpu, quietly=True)
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent, which told it no bound yet."""

@@ -67,6 +67,12 @@ class Type(IntEnum):
     SHARED = 39
     UNKNOWN = 40
     LOOKED = 41
+    ALLOWANCE = 42
+    RECALL = 43
+    TAKEN = 44
+    RETURNED = 45
+    WARNING = 52
+    SAY = 55
 
 
 class WelcomeFlag(IntFlag):
@@ -81,6 +87,7 @@ class HelloFlag(IntFlag):
     RESUMED = 1
     HOLDING = 2
     PINNED = 4
+    TALKS = 8
 
 
 class AllocFlag(IntFlag):
@@ -88,6 +95,12 @@ class AllocFlag(IntFlag):
 
     PINNED = 1
     MANAGED = 2
+
+
+class FreeFlag(IntFlag):
+    """`mw_free.flags`, besides those of `AllocFlag`."""
+
+    ALLOWED = 4
 
 
 class SharedFlag(IntFlag):
@@ -128,6 +141,7 @@ class Refusal(IntEnum):
     CAPACITY = 4
     GPU = 5
     STOPPING = 6
+    FULL = 7
 
 
 Layout = tuple[tuple[str, str], ...]
@@ -154,6 +168,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
+    "mw_say": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
         HEADER,
         ("uuid", f"{UUID_BYTES}s"),
@@ -186,6 +201,13 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("bytes", "Q"),
         ("resident_bytes", "Q"),
     ),
+    "mw_allowance": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("bytes", "Q"),
+        ("most_bytes", "Q"),
+    ),
     "mw_evicted": (
         HEADER,
         ("gpu", "I"),
@@ -202,6 +224,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
     "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
     "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
+    "mw_warning": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_share": (
         HEADER,
         ("token", f"{TOKEN_BYTES}s"),

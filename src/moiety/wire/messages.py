@@ -157,6 +157,8 @@ class Amount(Message, frozen=True):
         Type.ALLOCATED,
         Type.LIMIT,
         Type.KEEP,
+        Type.RECALL,
+        Type.RETURNED,
     )
 
     gpu: int = 0
@@ -177,10 +179,10 @@ class Alloc(Message, frozen=True):
 
 
 class Free(Message, frozen=True):
-    """Bytes were freed."""
+    """Bytes were freed, or (TAKEN) allocated from the allowance."""
 
     LAYOUT = "mw_free"
-    TYPES = (Type.FREE,)
+    TYPES = (Type.FREE, Type.TAKEN)
 
     type: int = Type.FREE
     serial: int = 0
@@ -188,6 +190,19 @@ class Free(Message, frozen=True):
     flags: int = 0
     bytes: int = 0
     resident_bytes: int = 0
+
+
+class Allowance(Message, frozen=True):
+    """So many bytes more may be allocated without asking."""
+
+    LAYOUT = "mw_allowance"
+    TYPES = (Type.ALLOWANCE,)
+
+    type: int = Type.ALLOWANCE
+    serial: int = 0
+    gpu: int = 0
+    bytes: int = 0
+    most_bytes: int = 0
 
 
 class Evicted(Message, frozen=True):
@@ -232,6 +247,18 @@ class Looked(Message, frozen=True):
     gpu: int = 0
     limit_bytes: int = 0
     used_bytes: int = 0
+
+
+class Say(Message, frozen=True):
+    """A line for whoever sits before a program."""
+
+    LAYOUT = "mw_say"
+    TYPES = (Type.SAY,)
+    TEXT_BYTES = 240
+
+    type: int = Type.SAY
+    serial: int = 0
+    text: str = ""
 
 
 class Drained(Message, frozen=True):
@@ -345,6 +372,18 @@ class Mode(Message, frozen=True):
     mode: int = 0
 
 
+class Warned(Message, frozen=True):
+    """A sentence for the person in front of the program, who reads its stderr."""
+
+    LAYOUT = "mw_warning"
+    TYPES = (Type.WARNING,)
+    TEXT_BYTES = 240
+
+    type: int = Type.WARNING
+    serial: int = 0
+    text: str = ""
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Hello,
     Welcome,
@@ -354,9 +393,11 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Amount,
     Alloc,
     Free,
+    Allowance,
     Evicted,
     LeaseNote,
     Looked,
+    Say,
     Drained,
     Watch,
     Pace,
@@ -365,6 +406,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Shared,
     Unknown,
     Mode,
+    Warned,
     SharedMemory,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}

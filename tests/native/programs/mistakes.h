@@ -53,11 +53,11 @@ static inline char *mistakes_of(void (*make)(void))
  * answered the first time; what they were later, if that was anything else. Returns the exit code. */
 static inline int mistakes_repeat(void (*make)(void), long most)
 {
+    signal(SIGUSR1, mistakes_stop); /* which may come in the first round */
     char *first = mistakes_of(make);
     int same = 1;
     fputs(first, stdout);
     fflush(stdout);
-    signal(SIGUSR1, mistakes_stop);
     for (long i = 1; same && !mistakes_enough && i != most; i++) {
         char *again = mistakes_of(make);
         same = strcmp(first, again) == 0;

@@ -93,6 +93,71 @@ static void host_memory(void)
     SAY(cuMemFree_v2(device));
 }
 
+/* Several copies in one call, of which one is wrong. */
+static void batches_at(CUdeviceptr wrong, CUdeviceptr right)
+{
+    CUstream stream;
+    CUdeviceptr dsts[3] = {right, right + 64, wrong}, srcs[3] = {right + 128, right + 192, right};
+    CUdeviceptr from[3] = {right, wrong, right};
+    size_t sizes[3] = {64, 64, 64}, failed = 77, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 3, &attributes, &first, 1, &failed, stream));
+    TELL(failed);
+    SAY(cuMemcpyBatchAsync_v2(dsts, from, sizes, 2, &attributes, &first, 1, stream));
+    SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 2, &attributes, &first, 1, &failed, stream));
+    TELL(failed);
+    SAY(cuMemcpyBatchAsync(dsts, srcs, sizes, 0, &attributes, &first, 1, &failed, stream));
+    SAY(cuMemcpyBatchAsync(dsts, NULL, sizes, 3, &attributes, &first, 1, NULL, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuStreamDestroy_v2(stream));
+}
+
+/* Nodes of graphs, added and changed. */
+static void nodes_at(CUdeviceptr wrong, CUdeviceptr right)
+{
+    CUgraph graph;
+    CUgraphNode node, copied, set;
+    CUgraphExec exec;
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = right,
+                          .srcPitch = 64,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = right + 64,
+                          .dstPitch = 64,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS fill = {
+        .dst = right, .pitch = 64, .value = 1, .elementSize = 4, .width = 16, .height = 1};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemcpyNode(&copied, graph, NULL, 0, &copy, context));
+    OK(cuGraphAddMemsetNode(&set, graph, &copied, 1, &fill, context));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    copy.dstDevice = wrong;
+    fill.dst = wrong;
+    CUgraphNodeParams any_copy = {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                  .memcpy = {.copyCtx = context, .copyParams = copy}};
+    CUgraphNodeParams any_set = {.type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                 .memset = {wrong, 64, 1, 4, 16, 1, context}};
+    SAY(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
+    SAY(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, context));
+    SAY(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &any_copy));
+    SAY(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &any_set));
+    SAY(cuGraphMemcpyNodeSetParams(copied, &copy));
+    SAY(cuGraphMemsetNodeSetParams(set, &fill));
+    SAY(cuGraphNodeSetParams(copied, &any_copy));
+    SAY(cuGraphNodeSetParams(set, &any_set));
+    SAY(cuGraphExecMemcpyNodeSetParams(exec, copied, &copy, context));
+    SAY(cuGraphExecMemsetNodeSetParams(exec, set, &fill, context));
+    SAY(cuGraphExecNodeSetParams(exec, copied, &any_copy));
+    SAY(cuGraphExecNodeSetParams(exec, set, &any_set));
+    SAY(cuGraphLaunch(exec, NULL));
+    SAY(cuCtxSynchronize());
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 /* The copies of one kind, to and from an address where there is nothing (any more). */
 static void copies_at(const char *what, CUdeviceptr wrong, CUdeviceptr right)
 {
@@ -136,6 +201,24 @@ static void copies_at(const char *what, CUdeviceptr wrong, CUdeviceptr right)
                           .Depth = 2};
     SAY(cuMemcpy3D_v2(&deep));
     SAY(cuMemcpy3DAsync_v2(&deep, NULL));
+    CUDA_MEMCPY3D_PEER peers = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = right,
+                                .srcContext = context,
+                                .srcPitch = 64,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = wrong,
+                                .dstContext = context,
+                                .dstPitch = 64,
+                                .WidthInBytes = 64,
+                                .Height = 1,
+                                .Depth = 1};
+    SAY(cuMemcpy3DPeer(&peers));
+    SAY(cuMemcpy3DPeerAsync(&peers, NULL));
+    if (wrong !=
+        NOWHERE) { /* which a batch takes for the host's, and then there is nothing there */
+        batches_at(wrong, right);
+    }
+    nodes_at(wrong, right);
     SAY(cuCtxSynchronize());
 }
 
@@ -223,7 +306,7 @@ static void asking(void)
 
 static void pooled(void)
 {
-    CUdeviceptr at = 0, other = 0;
+    CUdeviceptr at = 0, other = 0, small = 0;
     CUmemoryPool pool = NULL, gone = NULL, mine = NULL;
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -238,6 +321,11 @@ static void pooled(void)
     SAY(cuMemAllocAsync(&at, 4 * MIB, NULL));
     SAY(cuMemFreeAsync(at + 512, NULL));
     SAY(cuMemFreeAsync(at, (CUstream)host));
+    copies_at("over the end of a pool's", at + 4 * MIB - 32, other);
+    SAY(cuMemAllocAsync(&small, 3000, NULL));
+    copies_at("over the end of a small one of a pool", small + 3000 - 32, other);
+    SAY(cuMemFreeAsync(small, NULL));
+    copies_at("freed just now, of a pool", small, other);
     SAY(cuMemFree_v2(at + 512));
     SAY(cuMemFreeAsync(at, NULL));
     SAY(cuMemFreeAsync(at, NULL));

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.journald import fields
-from moiety.agent.logs import LogFormat, open_log, parse_log_format
+from moiety.agent.logs import open_log
+from moiety.config.values import LogFormat, parse_log_format
 
 
 def entry(raw: bytes) -> dict[str, str]:

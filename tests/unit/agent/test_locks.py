@@ -59,3 +59,19 @@ def test_patience_has_an_end(tmp_path: Path) -> None:
         take(tmp_path / "lock", "second", 0.03)
     lock.release()
     take(tmp_path / "lock", "second", 0.0).release()
+
+
+def test_whoever_has_it_is_named_by_the_kernel(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / "lock", "pid 1, forged")
+    with pytest.raises(LockHeld) as held:
+        FileLock(tmp_path / "lock", "pid 8")
+    assert held.value.pid in (os.getpid(), None)  # not every system shows it
+    lock.release()
+
+
+def test_what_a_dead_holder_left_may_still_count(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("pid 7, kept\n")
+    with pytest.raises(LockHeld, match="pid 7, kept") as held:
+        FileLock(tmp_path / "lock", "pid 8", is_kept=lambda left: "kept" in left)
+    assert held.value.is_kept
+    FileLock(tmp_path / "lock", "pid 8", is_kept=lambda left: "lost" in left).release()

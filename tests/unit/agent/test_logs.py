@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from moiety.agent.logs import BoundedFile, LogFormat, open_log
+from moiety.agent.logs import BoundedFile, open_log
+from moiety.config.values import LogFormat
 
 
 def test_a_line_says_when_what_and_about_whom(tmp_path: Path) -> None:

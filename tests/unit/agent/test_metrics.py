@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moiety.agent.journal import REASONS
 from moiety.agent.metrics import METRICS, Snapshot, exposition
 from moiety.agent.requests import GpuRow, ProcessRow
-from moiety.agent.scrape import Address, parse_address
+from moiety.config.values import Address, parse_address
 from moiety.model.share import Share
 
 GPU = GpuRow(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from moiety.agent import kept
 from moiety.agent.caller import arguments_from_environment
+from moiety.agent.directory import Directory
 from moiety.agent.options import FLAGS, Options, parse
 from moiety.arbiter.settings import Overdue, Settings
+from moiety.config.files import File, Kind
+from moiety.config.load import Config
 from moiety.model.errors import BadArgument
+from moiety.watch.policy import Policy
 
 
 def test_nothing_said_means_the_defaults() -> None:
@@ -65,7 +73,8 @@ def test_every_knob_reaches_its_place() -> None:
 
 def test_every_flag_names_a_field() -> None:
     for flag in FLAGS:
-        owner = Settings if flag.of_arbiter else Options
+        owner: Any = Settings if flag.of_arbiter else Options
+        owner = Policy if flag.section == "watch" else owner
         assert flag.field in owner.__dataclass_fields__
 
 
@@ -96,3 +105,45 @@ def test_arguments_of_the_environment_are_split_as_a_shell_does(
     monkeypatch.setenv("MOIETY_AGENT_ARGS", "'")
     with pytest.raises(BadArgument, match="MOIETY_AGENT_ARGS"):
         arguments_from_environment()
+
+
+def test_defaults_in_the_table_are_those_of_the_code() -> None:
+    standing = parse([], Config({}, {}, ())).arbiter_settings()
+    for flag in FLAGS:
+        owner: object = standing if flag.of_arbiter else Options()
+        if flag.section == "watch":
+            owner = Policy()
+        told = None if flag.default is None else flag.parse(flag.default)
+        assert told == getattr(owner, flag.field), flag.name
+
+
+def test_files_and_environment_count_where_the_command_line_is_silent() -> None:
+    table = {"turn-min": "1s", "linger": "1s", "quantum": "1s", "idle-exit": "1s"}
+    config = Config(
+        {"MOIETY_AGENT_LINGER": "2s", "MOIETY_AGENT_QUANTUM": "2s"},
+        {},
+        [File(Path("/f"), Kind.SYSTEM, {"agent": table}, {})],
+    )
+    options = parse(["--quantum", "3s"], config)
+    assert (options.idle_exit_s, options.linger_s) == (1, 2)
+    assert options.settings == {"turn_min_s": 1, "quantum_s": 3}
+    assert options.filed == {"turn_min_s", "idle_exit_s"}
+
+
+def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+
+    def options(turn_min: str, *flags: str) -> Options:
+        file = File(Path("/f"), Kind.SYSTEM, {"agent": {"turn-min": turn_min}}, {})
+        return parse(flags, Config({}, {}, [file]))
+
+    was_set = kept.Kept({"turn_min_s": "9s"})
+    for ends in (False, True):
+        kept.write(directory, was_set, options("1s"), ends=ends)
+        assert kept.read(directory, options("1s"), None).settings == {"turn_min_s": "9s"}
+        assert kept.read(directory, options("2s"), None).settings == {}
+        assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
+    kept.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=False)
+    assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings != {}
+    kept.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=True)
+    assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}

@@ -56,17 +56,29 @@ class Anything(RuleBasedStateMachine):
     @initialize(
         arena=st.sampled_from([1000, 1000, 5]),
         factor=st.sampled_from([0.0, 9.0]),
+        allowance=st.sampled_from([0, 4]),
         sizes=st.lists(
             st.tuples(st.sampled_from([(0,), (0,), (1,), (0, 1)]), CHUNKS), min_size=2, max_size=4
         ),
     )
     def begin(
-        self, arena: int, factor: float, sizes: list[tuple[tuple[int, ...], list[int]]]
+        self,
+        arena: int,
+        factor: float,
+        sizes: list[tuple[tuple[int, ...], list[int]]],
+        allowance: int = 0,
     ) -> None:
         """A node with two GPUs, and some processes that have memory already."""
         self.node = SimulatedNode(
             [GpuSpec(gpu, TOTAL, CAPACITY) for gpu in range(GPUS)],
-            Settings(arena_bytes=arena, turn_factor=factor, revoke_deadline_s=DEADLINE_S),
+            Settings(
+                arena_bytes=arena,
+                turn_factor=factor,
+                revoke_deadline_s=DEADLINE_S,
+                allowance_bytes=allowance,
+                allowance_part=2,
+                allowance_step=1,
+            ),
             compares=self.compares,
         )
         for gpus, chunks in sizes:
@@ -150,6 +162,21 @@ class Anything(RuleBasedStateMachine):
         blocks = [(t, b) for t in self.known for b in t.blocks if b.admitted]
         tenant, block = self.pick(data, blocks)
         tenant.free(block)
+
+    @precondition(lambda self: any(t.allowed_most for t in self.known))
+    @rule(data=st.data())
+    def churn(self, data: Chance) -> None:
+        """One that has an allowance allocates and frees that much, or loses interest in it."""
+        tenant = self.pick(data, [t for t in self.known if t.allowed_most])
+        gpu = self.pick(data, sorted(tenant.allowed_most))
+        chunks = self.pick(data, [[1], [1, 1], [2, 1], [2, 2], []])
+        if chunks:
+            tenant.allocate(gpu, chunks)
+            tenant.touch()
+        elif mapped := [b for b in tenant.blocks if b.resident and b.gpu == gpu]:
+            tenant.free(self.pick(data, mapped))
+        else:
+            tenant.end_allowance(gpu)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -351,7 +378,7 @@ class Anything(RuleBasedStateMachine):
         """The truth of all processes never exceeds what the GPU has."""
         for gpu in range(GPUS):
             tenants = self.node.tenants.values()
-            resident = sum(t.resident_bytes(gpu) for t in tenants)
+            resident = sum(t.resident_bytes(gpu) + t.spare_bytes(gpu) for t in tenants)
             assert resident <= CAPACITY
             assert resident + sum(t.contexts.get(gpu, 0) for t in tenants) <= TOTAL
 
@@ -392,7 +419,45 @@ class Anything(RuleBasedStateMachine):
         for view in self.node.arbiter.tenants():
             tenant = self.node.tenants[view.tenant]
             for gpu, on in view.gpus.items():
-                assert on.resident_bytes >= tenant.resident_bytes(gpu)
+                assert on.resident_bytes + on.allowed_bytes >= (
+                    tenant.resident_bytes(gpu) + tenant.spare_bytes(gpu)
+                )
+
+    @invariant()
+    def spare_memory_is_allowed(self) -> None:
+        """What is kept without being asked for is part of what was allowed."""
+        if self.unsettled is not None:
+            return
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            for gpu, on in view.gpus.items():
+                assert tenant.spare_bytes(gpu) <= tenant.allowed.get(gpu, 0)
+                under_way = any(
+                    isinstance(said, ev.Freed | ev.Took | ev.Returned | ev.Detached)
+                    for said in tenant.sent
+                ) or any(isinstance(told, do.Allow | do.Recall) for told in tenant.inbox)
+                if not under_way:
+                    assert on.allowed_bytes == tenant.allowed.get(gpu, 0)
+                    assert on.spare_bytes == tenant.spare_bytes(gpu)
+                    assert on.allocated_bytes >= sum(
+                        b.bytes for b in tenant.blocks if b.gpu == gpu and b.admitted
+                    )
+
+    @invariant()
+    def allowances_are_in_nobodys_way(self) -> None:
+        """Where there are any, all that everybody has fits, unless they are being taken back."""
+        if self.unsettled is not None:
+            return
+        views = self.node.arbiter.tenants()
+        for gpu in range(GPUS):
+            on = [view.gpus[gpu] for view in views if gpu in view.gpus]
+            allowed = sum(each.allowed_bytes for each in on)
+            told = [each for tenant in self.node.tenants.values() for each in tenant.inbox]
+            said = [each for tenant in self.node.tenants.values() for each in tenant.sent]
+            recalled = any(isinstance(each, do.Recall | do.Revoke) for each in told)
+            recalled = recalled or any(isinstance(each, ev.Returned) for each in said)
+            if allowed and not recalled and not any(t.stopped or t.hung for t in self.known):
+                assert allowed + sum(each.allocated_bytes for each in on) <= CAPACITY
 
     def teardown(self) -> None:
         """Once all behave, every wait ends; once all left, nothing is left."""
@@ -518,6 +583,8 @@ def happen(day: Anything, what: str, dice: Random) -> None:
         day.die(dice)
     elif what == "free" and any(block.admitted for t in tenants for block in t.blocks):
         day.free(dice)
+    elif what == "churn" and any(t.allowed_most for t in tenants):
+        day.churn(dice)
     elif what == "fall_idle" and any(t.watched for t in tenants):
         day.fall_idle(dice)
     elif what == "work" and any(t.has_work for t in tenants):
@@ -533,15 +600,22 @@ def happen(day: Anything, what: str, dice: Random) -> None:
             day.measure(dice, dice.randint(0, 2))
 
 
-def pass_by(day: Anything, seed: int) -> Iterator[None]:
+ALLOWING = {**WEIGHTS, "join_gang": 0.0, "band": 0.0, "allocate": 6.0, "free": 5.0, "churn": 10.0}
+"""with allowances, which gangs never have"""
+
+
+def pass_by(day: Anything, seed: int, *, allowing: bool = False) -> Iterator[None]:
     """A day in steps."""
     dice = Random(seed)
-    at = [dice.choice([(0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(2, 4))]
-    day.begin(dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0]), [(g, sizes(dice)) for g in at])
+    most = 1 if allowing else 4
+    at = [dice.choice([(0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(min(2, most), most))]
+    arena, factor = dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0])
+    day.begin(arena, factor, [(g, sizes(dice)) for g in at], 4 if allowing else 0)
     calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
     calm |= {"promise"} if dice.random() < 0.3 else set()
     calm |= {"join_gang", "band"} if dice.random() < 0.3 else set()
-    weights = {what: weight for what, weight in WEIGHTS.items() if what not in calm}
+    chosen = ALLOWING if allowing else WEIGHTS
+    weights = {what: weight for what, weight in chosen.items() if what not in calm}
     for what in dice.choices(list(weights), list(weights.values()), k=250):
         happen(day, what, dice)
         yield
@@ -559,6 +633,24 @@ def test_many_days(first: int) -> None:
             day.bounds_are_as_they_should_be()
             day.the_ledger_never_says_less()
         day.teardown()
+
+
+@pytest.mark.parametrize("first", range(0, 160, 40))
+def test_many_days_with_allowances(first: int) -> None:
+    given = 0
+    for seed in range(first, first + 40):
+        day = Anything()
+        day.compares = True
+        for _ in pass_by(day, seed, allowing=True):
+            day.what_is_there_fits()
+            day.holders_have_every_byte()
+            day.rivals_never_hold_together()
+            day.the_ledger_never_says_less()
+            day.spare_memory_is_allowed()
+            day.allowances_are_in_nobodys_way()
+            given += any(t.allowed_most for t in day.known)
+        day.teardown()
+    assert given > 100, "hardly anybody had an allowance"
 
 
 def test_leases_that_are_given_at_once_are_those_of_whole_steps() -> None:

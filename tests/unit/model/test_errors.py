@@ -29,10 +29,12 @@ EXAMPLES = [
     errors.CapacityAboveGpu(capacity=100 << 30, gpu=0, total=80 << 30, possible=78 << 30),
     errors.CapacityMismatch(running=None, wanted=1 << 30),
     errors.ShareTaken("80 % are promised to others", "--gpu 0.2 or less"),
+    errors.UserLimit("alice may have half of a GPU", "/etc/moiety/config.toml:3"),
     errors.ArenaAboveHost(arena=100 << 30, possible=20 << 30),
     errors.ProtocolError("type 99"),
     errors.NativeLibraryMissing("libmoiety.so"),
     errors.ScreenMissing(),
+    errors.PlotMissing(),
     errors.NoDriver(),
     errors.DriverTooOld("/usr/lib/libcuda.so.1", ["cuMemCreate", "cuMemMap"]),
     errors.NoGpu(wanted=(3,)),
@@ -48,13 +50,22 @@ EXAMPLES = [
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
     errors.WorkloadAmbiguous("train", [3, 7]),
+    errors.ContainerShareInUse("train", [12, 13]),
+    errors.ContainerShareUnknown("train"),
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),
+    errors.NotAllowed("only root may end this agent"),
+    errors.TooMany("alice has 64 conversations with the agent"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
+    errors.BadConfigFile("config.toml", "it is not TOML"),
+    errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
+    errors.TraceInvalid("jobs.csv", 7, "cpu_milli is negative: -1"),
+    errors.TraceMissing("/data", "it has no nodes.csv"),
     errors.WrongArchitecture("prog", "32-bit x86"),
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
     errors.MuslProgram("ls"),
+    errors.ImageUnfit("/rootfs", "its C library is musl", "an image with glibc"),
     errors.ProgramNotExecutable("notes.txt"),
     errors.ProgramNotFound("trian.py"),
 ]
@@ -79,7 +90,7 @@ def test_every_error_with_a_number_is_shown_here() -> None:
 def test_exit_codes_are_distinct_and_leave_those_of_shells_and_signals_alone() -> None:
     codes = [error.exit_code for error in numbered()]
     assert len(codes) == len(set(codes))
-    assert all(64 <= code <= 113 or code in (126, 127) for code in codes)
+    assert all(64 <= code <= 123 or code in (126, 127) for code in codes)
 
 
 def test_the_picture_of_the_tree_is_the_tree() -> None:

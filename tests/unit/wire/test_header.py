@@ -43,6 +43,7 @@ def python_constants() -> dict[str, int]:
         layout.WelcomeFlag: "MW_WELCOME_",
         layout.HelloFlag: "MW_HELLO_",
         layout.AllocFlag: "MW_ALLOC_",
+        layout.FreeFlag: "MW_FREE_",
         layout.SharedFlag: "MW_SHARED_",
         layout.ShareFlag: "MW_SHARE_",
         layout.MemoryMode: "MW_MEMORY_",

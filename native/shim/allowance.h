@@ -1,0 +1,55 @@
+/* Bytes that may be allocated without asking the agent, while nobody else needs them.
+ *
+ * The agent gives them to whoever asks often, counts them as allocated and resident, and takes them back
+ * before they could be in anybody's way; it is told of each use, so that it knows what the program has.
+ * What the program frees becomes part of them again, and its memory may stay (spares.h). Nobody used
+ * them for a moment: they go back by themselves.
+ */
+#ifndef MOIETY_SHIM_ALLOWANCE_H
+#define MOIETY_SHIM_ALLOWANCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/devices.h"
+
+struct block;
+
+/* On how many devices there is one: nothing is looked at where there is none. */
+extern _Atomic uint32_t allowances_given;
+
+/* ---- with blocks_lock held ---- */
+
+/* Counts so many bytes of the allowance as allocated; false: there are not so many. Spare memory that
+ * it needs for that is released. */
+bool allowance_take(struct device *device, uint64_t bytes);
+/* The same for a spare block of this size and with so many chunks, which is the caller's from now on;
+ * NULL: there is none. Its chunks have memory, but are mapped nowhere: the caller is inside the gate, and
+ * maps them before it leaves. */
+struct block *allowance_reuse(struct device *device, uint64_t span, uint32_t chunks);
+/* Bytes that are freed, and no longer on the GPU, become part of it; false: they do not. */
+bool allowance_put(struct device *device, uint64_t bytes);
+/* The same of a block with its memory, which is out of the table: it is kept, or still the caller's. */
+bool allowance_keep(struct block *block);
+
+/* ---- without ---- */
+
+/* The driver ran out: spare memory is its again. */
+void allowance_give_up_spares(struct device *device);
+/* Without a word: an agent that knows of it is gone, or the device is. */
+void allowance_forget(struct device *device);
+
+/* ---- for the control thread ---- */
+
+/* MW_ALLOWANCE: so many bytes more. */
+void allowance_given(uint32_t gpu, uint64_t bytes, uint64_t most_bytes);
+/* MW_RECALL: gives back what is left. */
+void allowance_recalled(uint32_t gpu);
+/* The same on all devices, before it is said that nothing runs. */
+void allowances_end(void);
+void allowances_forget(void);
+/* Gives back what nobody used for a moment; in how many ns to look again, UINT64_MAX: never. */
+uint64_t allowances_look(void);
+void allowances_after_fork(void);
+
+#endif

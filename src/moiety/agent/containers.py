@@ -1,0 +1,79 @@
+"""The files of a share that containers get: they are there before any container, and after all.
+
+    <containers>/<name>/           the owner's alone, 0700
+        workload.json              what is promised, for the next agent
+        clients/                   who is connected, for the next agent
+        preload                    what the container sees as /etc/ld.so.preload
+        socket/shim.sock           what the container sees as /opt/moiety/socket
+
+They do not lie in the agent's directory, which may be gone after the machine was restarted, while
+containers and their specifications are still there. Inside a container everybody may connect,
+whatever users it has: who sees the socket was given it. Outside nobody reaches it but the owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from moiety.agent import doors, processes
+from moiety.agent.directory import SYSTEM, Directory, check_socket_path, default_path
+from moiety.devices.cgroups import parse
+
+SOCKETS: Final = "socket"
+PRELOAD: Final = "preload"
+SOCKET_MODE: Final = 0o666
+SHIM_INSIDE: Final = "/opt/moiety/libmoiety.so"
+SOCKETS_INSIDE: Final = "/opt/moiety/socket"
+PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
+
+
+def root(directory: Directory) -> Path:
+    """Where state lies that outlives a restart of the machine; an agent elsewhere has its own."""
+    own = Path(SYSTEM) if directory.shared else default_path()
+    if os.environ.get("MOIETY_DIR") or directory.path != own:
+        return directory.path / "containers"
+    if directory.shared or os.getuid() == 0:
+        return Path("/var/lib/moiety/containers")
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "moiety" / "containers"
+
+
+def folder(directory: Directory, name: str) -> Path:
+    """Where the files of one share lie, whether or not they exist."""
+    return root(directory) / name
+
+
+def folders(directory: Directory) -> list[Path]:
+    """Those of every share that was ever made here and not removed."""
+    return list(root(directory).glob("*/"))
+
+
+def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
+    """Make them, or make them whole again; raises BadAgentDirectory or OSError."""
+    found = folder(directory, name)
+    check_socket_path(directory, found / SOCKETS / "shim.sock")
+    if not found.parent.exists():
+        found.parent.mkdir(parents=True)
+        os.chmod(found.parent, directory.folder_mode)
+    found.mkdir(mode=0o700, exist_ok=True)
+    os.chmod(found, 0o700)
+    (found / "clients").mkdir(mode=0o700, exist_ok=True)
+    (found / SOCKETS).mkdir(exist_ok=True)
+    os.chmod(found / SOCKETS, 0o755)
+    (found / PRELOAD).write_text(f"{SHIM_INSIDE}\n")
+    os.chmod(found / PRELOAD, 0o644)
+    if owner.uid not in (0, os.getuid()):
+        with contextlib.suppress(OSError):  # then only a runtime that is root can mount it
+            doors.let_only(found, owner.uid)
+    return found
+
+
+def container_of(pid: int) -> str:
+    """The short id of the container that a process runs in, as its runtime shows it; "": none."""
+    try:
+        return parse(Path(f"/proc/{pid}/cgroup").read_text(errors="replace")).short
+    except OSError:
+        return ""

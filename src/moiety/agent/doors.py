@@ -1,0 +1,73 @@
+"""Who may come to a socket in the agent's directory: the kernel turns everybody else away.
+
+The folders belong to the agent, so that nobody can put something else where it will write. A user
+is let in by an access control list; where the file system knows none, by the socket's owner.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+ATTRIBUTE: Final = "system.posix_acl_access"
+_VERSION: Final = 2
+_USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
+_NOBODY: Final = 0xFFFFFFFF
+
+
+def open_to(folder: Path, socket: Path, uid: int) -> None:
+    """Let one user, its agent and root come to a socket in a folder; raises OSError.
+
+    An agent that is not root, on a file system without such lists, cannot keep others from
+    connecting: it hangs up on them, as it does in every case.
+    """
+    if uid == os.getuid():
+        os.chmod(folder, 0o700)
+        os.chmod(socket, 0o600)
+        return
+    try:
+        _admit(folder, uid, owner=7, user=1)
+        _admit(socket, uid, owner=6, user=6)
+    except OSError:
+        os.chmod(folder, 0o711)
+        if os.getuid() == 0:
+            os.chmod(socket, 0o600)
+            os.chown(socket, uid, -1, follow_symlinks=False)
+        else:
+            os.chmod(socket, 0o666)
+
+
+def let_through(folder: Path, uid: int) -> None:
+    """Let one more user go through a folder to what it knows in there; raises OSError."""
+    try:
+        _admit(folder, uid, owner=7, user=1)
+    except OSError:
+        os.chmod(folder, 0o711)
+
+
+def let_only(folder: Path, uid: int) -> None:
+    """Let one more user, and nobody else, go through; OSError where no list can say that."""
+    _admit(folder, uid, owner=7, user=1)
+
+
+def open_to_group(socket: Path, mode: int, gid: int | None) -> None:
+    """Let whoever `mode` says come to a socket, its group being this one; raises OSError."""
+    os.chmod(socket, mode & ~0o077)
+    if gid is not None:
+        os.chown(socket, -1, gid, follow_symlinks=False)
+    os.chmod(socket, mode)
+
+
+def _admit(path: Path, uid: int, *, owner: int, user: int) -> None:
+    """Bits as in a mode: for the file's owner, and for one more user."""
+    entries = (
+        (_USER_OBJ, owner, _NOBODY),
+        (_USER, user, uid),
+        (_GROUP_OBJ, 0, _NOBODY),
+        (_MASK, user, _NOBODY),
+        (_OTHER, 0, _NOBODY),
+    )
+    packed = b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(path, ATTRIBUTE, struct.pack("<I", _VERSION) + packed)

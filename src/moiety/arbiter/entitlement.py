@@ -1,0 +1,159 @@
+"""What one user may have of each GPU, all programs of that user together.
+
+A rule that somebody wrote is kept with the place where it stands, so that a refusal can name it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from moiety.model.format import format_bytes, format_fraction
+from moiety.model.share import Priority, Share
+
+T = TypeVar("T")
+Refusal = tuple[str, str]
+"""a sentence, and where the rule stands"""
+_ROUNDING: Final = 1e-9
+_LEAST: Final = 0.001
+"""of a GPU, for each program of somebody who has more of them than limits go round"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """One rule: `where` is FILE:LINE and whose it is."""
+
+    value: T
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """The rules for one user; None: there is none, so as much as there is."""
+
+    user: str
+    gpu: Rule[float] | None = None
+    """part of the GPU's time that all programs of this user may take together"""
+    memory_bytes: Rule[int] | None = None
+    """what they may allocate together on one GPU"""
+    priority: Rule[Priority] | None = None
+    """the highest"""
+    latency: Rule[bool] | None = None
+    """whether one may be of the latency class"""
+    workloads: Rule[int] | None = None
+    """how many may run or wait at one time"""
+
+
+FIELDS: Final = tuple(f.name for f in dataclasses.fields(Entitlement) if f.name != "user")
+Rules = Mapping[str, Rule[Any]]
+"""by field of Entitlement"""
+
+
+def entitle(user: str, own: Rules, groups: Iterable[Rules], defaults: Rules) -> Entitlement:
+    """The rules for a user: its own, else the most generous of its groups', else the defaults."""
+    rules: dict[str, Rule[Any]] = {}
+    of_groups = list(groups)
+    for field in FIELDS:
+        shared = [group[field] for group in of_groups if field in group]
+        if field in own:
+            rules[field] = own[field]
+        elif shared:
+            rules[field] = max(shared, key=lambda rule: rule.value)
+        elif field in defaults:
+            rules[field] = defaults[field]
+    return Entitlement(user, **rules)
+
+
+def refuse(may: Entitlement, share: Share, others: Sequence[Share]) -> Refusal | None:
+    """Why a user may not have `share` beside `others` of its own; None: it may."""
+    user = may.user
+    if may.workloads and len(others) >= may.workloads.value:
+        most = may.workloads.value
+        programs = (
+            "no programs" if most == 0 else "one program" if most == 1 else f"{most} programs"
+        )
+        return f"{user} may have {programs} at one time", may.workloads.where
+    if may.priority and share.priority > may.priority.value:
+        return (
+            f"{user} may have priority {may.priority.value} at most, not {share.priority}",
+            may.priority.where,
+        )
+    if may.latency and share.latency and not may.latency.value:
+        return f"{user} may have no program of the latency class", may.latency.where
+    if may.gpu and share.gpu is not None:
+        taken = sum(other.gpu or 0.0 for other in others)
+        if taken + share.gpu > may.gpu.value + _ROUNDING:
+            beside = f"; {format_fraction(taken)} of it are guaranteed already" if taken else ""
+            return (
+                f"{format_fraction(share.gpu)} of a GPU cannot be guaranteed to {user}, who may "
+                f"have {format_fraction(may.gpu.value)} in all{beside}",
+                may.gpu.where,
+            )
+    if may.memory_bytes:
+        return _refuse_memory(may.user, may.memory_bytes, share, others)
+    return None
+
+
+def _refuse_memory(
+    user: str, rule: Rule[int], share: Share, others: Sequence[Share]
+) -> Refusal | None:
+    limit = share.memory_limit_bytes
+    if limit is not None and limit > rule.value:
+        return (
+            f"a memory limit of {format_bytes(limit)} is more than {user} may have, "
+            f"{format_bytes(rule.value)}",
+            rule.where,
+        )
+    kept = sum(other.memory_bytes for other in others)
+    if kept + share.memory_bytes > rule.value:
+        return (
+            f"{format_bytes(share.memory_bytes)} cannot be kept for {user}, who may have "
+            f"{format_bytes(rule.value)} in all; {format_bytes(kept)} are kept already",
+            rule.where,
+        )
+    return None
+
+
+def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
+    """A share with nothing in it that its user may not have; `gpu_limit` is from `divide`."""
+    limit, kept = share.memory_limit_bytes, share.memory_bytes
+    if may.memory_bytes:
+        most = may.memory_bytes.value
+        limit, kept = most if limit is None else min(limit, most), min(kept, most)
+    cap = min(share.gpu_limit, gpu_limit)
+    return dataclasses.replace(
+        share,
+        gpu=None if share.gpu is None else min(share.gpu, cap),
+        gpu_limit=cap,
+        memory_limit_bytes=limit,
+        memory_bytes=kept,
+        priority=min(share.priority, may.priority.value) if may.priority else share.priority,
+        latency=share.latency and (may.latency is None or may.latency.value),
+    )
+
+
+def divide(most: float, shares: Sequence[Share]) -> list[float]:
+    """The largest part that each program of one user may take, so that all together take `most`.
+
+    What they were guaranteed comes first, and the rest is divided equally among those who may have
+    more.
+    """
+    floors = [share.gpu or 0.0 for share in shares]
+    asked = sum(floors)
+    if asked > most:  # the rule was made stricter while they ran
+        return [max(_LEAST, floor * most / asked) for floor in floors]
+    caps = list(floors)
+    open_ = [i for i, share in enumerate(shares) if share.gpu_limit > floors[i] + _ROUNDING]
+    rest = most - asked
+    while open_ and rest > _ROUNDING:
+        each = rest / len(open_)
+        rest = 0.0
+        for i in list(open_):
+            room = shares[i].gpu_limit - caps[i]
+            if room <= each:
+                open_.remove(i)
+                rest += each - room
+            caps[i] += min(room, each)
+    return [min(1.0, max(_LEAST, cap)) for cap in caps]

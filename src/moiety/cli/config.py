@@ -1,0 +1,135 @@
+"""`moiety config`: what is set, where that stands, and whether a file of settings makes sense."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moiety.agent.caller import arguments_from_environment
+from moiety.agent.options import FLAGS, typed
+from moiety.cli.show import emit_json, output_option, table
+from moiety.config import files
+from moiety.config.load import Config, Source, Value, closest, load, problems
+from moiety.config.table import SECTIONS, SETTINGS, Setting, of_section
+from moiety.model import errors
+
+ARGUMENTS = "MOIETY_AGENT_ARGS"
+NAMED_SECTIONS = ("users", "groups")
+
+
+@click.group()
+def config() -> None:
+    r"""Show what is set, and where; check a file of settings.
+
+    \b
+    Settings stand, what comes first counting for most,
+      on the command line      moiety run --gpu 0.5
+      in the environment       MOIETY_RUN_GPU=0.5
+      in your file             $XDG_CONFIG_HOME/moiety/config.toml (~/.config/moiety/config.toml)
+      in the system's file     /etc/moiety/config.toml
+    """
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
+@click.option("--changed", is_flag=True, help="Only what is not the default.")
+@output_option
+@click.argument("names", nargs=-1, metavar="[SECTION|NAME]...")
+def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> None:
+    """Show every setting, or those named: `agent`, `run.gpu`, `MOIETY_DIR`."""
+    found = [value for value in everything() if not changed or value.source is not Source.DEFAULT]
+    if names:
+        wanted = [setting for name in names for setting in chosen(name)]
+        found = [value for value in found if value.setting in wanted]
+    if output == "json":
+        emit_json([as_json(value) for value in found])
+        return
+    titles = ["SETTING", "VALUE", *(["FROM"] if origin else [])]
+    rows = [[value.name, said(value), *([came_from(value)] if origin else [])] for value in found]
+    click.echo(table(titles, rows))
+
+
+@config.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+def check(file: Path | None) -> None:
+    """Check FILE, or the files that count here; exit code 116 if something is wrong."""
+    if file is not None:
+        read = files.read(file.absolute(), files.Kind.NAMED)
+        found = [] if read is None else [read]
+    else:
+        found = files.read_all(os.environ)
+    wrong = [problem for each in found for problem in problems(each)]
+    for problem in wrong:
+        click.echo(problem.render(), err=True)
+    for each in found:
+        bad = sum(problem.what.startswith(str(each.path)) for problem in wrong)
+        click.echo(f"{each.path}: {f'{bad} wrong' if bad else 'good'}")
+    if not found:
+        looked = " and ".join(str(path) for path, _ in files.places(os.environ))
+        click.echo(f"there is no file of settings ({looked or 'MOIETY_CONFIG is empty'})")
+    if wrong:
+        sys.exit(errors.BadSetting.exit_code)
+
+
+def everything() -> Iterator[Value]:
+    """What holds for every setting, in the table's order. Raises BadConfigFile or BadSetting."""
+    loaded = load()
+    texts, _ = _agent_arguments()
+    said_there = {flag.name: texts[flag.field] for flag in FLAGS if flag.field in texts}
+    for setting in SETTINGS:
+        if setting.name not in said_there:
+            yield loaded.value(setting)
+            continue
+        text = said_there[setting.name]
+        value = Config({}, {setting.name: text}, ()).value(setting).value
+        yield Value(setting, value, text, Source.ENVIRONMENT, ARGUMENTS)
+    for group in NAMED_SECTIONS:
+        for values in loaded.named(group).values():
+            yield from values.values()
+
+
+def chosen(name: str) -> list[Setting]:
+    """The settings of a section, or the one of a name; raises BadArgument."""
+    if name in SECTIONS:
+        return list(of_section(name))
+    if found := [setting for setting in SETTINGS if name in (setting.name, setting.variable)]:
+        return found
+    known = [*SECTIONS, *(setting.name for setting in SETTINGS)]
+    near = closest(name, known)
+    hint = near or "moiety config show, which names them all"
+    raise errors.BadArgument(f"there is no setting {name!r}", hint)
+
+
+def said(value: Value) -> str:
+    """A value for a table: as it was written, or what happens without one."""
+    return value.text if value.text is not None else f"({value.setting.unset})"
+
+
+def came_from(value: Value) -> str:
+    """Where a value comes from, for a table."""
+    return value.where or str(value.source)
+
+
+def as_json(value: Value) -> dict[str, Any]:
+    """A value for a program."""
+    return {
+        "name": value.name,
+        "value": value.text,
+        "source": str(value.source),
+        "where": value.where or None,
+        "variable": value.setting.variable,
+        "flag": value.setting.flag,
+        "help": value.setting.help,
+    }
+
+
+def _agent_arguments() -> tuple[dict[str, str], int | None]:
+    try:
+        return typed(arguments_from_environment())[:2]
+    except ValueError as error:
+        raise errors.BadArgument(f"{ARGUMENTS}: {error}") from None

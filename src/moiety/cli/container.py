@@ -1,0 +1,217 @@
+"""`moiety container`: give containers a share of the GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from moiety.agent import requests
+from moiety.agent.caller import arguments_from_environment, call, call_or_start
+from moiety.agent.directory import find
+from moiety.agent.workloads import write_whole
+from moiety.cli import cdi
+from moiety.cli.driver import require_driver, require_shim
+from moiety.cli.image import USUAL_PATH, Image, check
+from moiety.cli.show import (
+    Duration,
+    Fraction,
+    PriorityName,
+    Size,
+    emit_json,
+    output_option,
+    size,
+    table,
+)
+from moiety.model import errors
+from moiety.model.share import Priority, Share
+
+STDOUT: Final = "-"
+
+
+@click.group()
+def container() -> None:
+    """Give containers a share of the GPUs.
+
+    A share is made once, by name, and stays until it is removed; every container that is started
+    with it has it, and several together have it together.
+    """
+
+
+@container.command()
+@click.option("--gpu", type=Fraction(), help="The part of a GPU's time that it is guaranteed.")
+@click.option("--gpu-limit", type=Fraction(), default=1.0, help="The largest part it may have.")
+@click.option("--memory", type=Size(), default=0, help="What stays on the GPU while others run.")
+@click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
+@click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
+@click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
+@click.option("--quantum", type=Duration(), help="How long its turns are.")
+@click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
+@click.option("--name", required=True, help="What the share, and the device, is called.")
+@click.option(
+    "--output",
+    metavar="DIR",
+    help="Where the specification goes, instead of /etc/cdi (of a user who is not root: "
+    "~/.config/cdi); - prints it and writes nothing.",
+)
+def spec(
+    gpu: float | None,
+    gpu_limit: float,
+    memory: int,
+    memory_limit: int | None,
+    priority: Priority,
+    latency: bool,
+    quantum: float | None,
+    capacity: int | None,
+    name: str,
+    output: str | None,
+) -> None:
+    """Make a share for containers, and write down how they get it.
+
+    What is written is a specification of the Container Device Interface. Podman (4.1 and later) and
+    Docker (25 and later; where CDI is turned on) read it; for others the options are printed.
+    The same name again changes the share, also of containers that run.
+    """
+    cdi.check_name(name)
+    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum)
+    shim, driver = require_shim(), require_driver(os.environ)
+    file = None
+    if output != STDOUT:
+        file = Path(output or cdi.default_dir()).absolute() / f"moiety-{name}.json"
+        _must_be_ours(file)
+    arguments = arguments_from_environment()
+    if capacity is not None:
+        arguments += ["--capacity", str(capacity)]  # the last one counts
+    asked = requests.CreateContainer(
+        name=name, share=share, spec=str(file or ""), capacity_bytes=capacity
+    )
+    with call_or_start(find(), arguments) as agent:
+        row = agent.ask(asked, requests.Contained).row
+    found = cdi.edits(Path(row.folder), shim, driver)
+    text = json.dumps(cdi.specification(name, found), indent=2) + "\n"
+    if file is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text.encode())
+    except OSError as error:
+        raise errors.FileNotWritable(str(file), error.strerror or str(error)) from None
+    _explain(name, file, found)
+
+
+def _must_be_ours(file: Path) -> None:
+    """Raise FileExists for a file that is there and was not written by us."""
+    try:
+        if json.loads(file.read_text()).get("kind") == cdi.KIND:
+            return
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, AttributeError):
+        pass
+    raise errors.FileExists(str(file))
+
+
+def _explain(name: str, file: Path, found: cdi.Edits) -> None:
+    folder = "" if file.parent == cdi.SYSTEM_DIR else f"--cdi-spec-dir {file.parent} "
+    device = cdi.by_device(name, found)
+    click.echo(f"wrote {file}\n")
+    click.echo(f"podman {folder}run {device} IMAGE")
+    click.echo(f"docker run {device} IMAGE\n")
+    click.echo("Without CDI the same is, less a look at the image before each start:\n")
+    click.echo(f"docker run {cdi.by_hand(found)} IMAGE")
+
+
+@container.command(name="ls")
+@output_option
+def list_shares(output: str) -> None:
+    """List the shares that containers can have, and who has them."""
+    try:
+        with call(find()) as agent:
+            rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
+    except errors.NoAgent:
+        if output == "json":
+            emit_json([])
+        else:
+            click.echo("no agent is running; moiety agent start brings the shares back")
+        return
+    if output == "json":
+        emit_json(rows)
+        return
+    cells = [
+        [
+            row.name,
+            row.share.of_time,
+            size(row.share.memory_limit_bytes),
+            str(len(row.pids)),
+            ",".join(row.containers) or "-",
+            _spec_of(row),
+        ]
+        for row in rows
+    ]
+    click.echo(table(["NAME", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
+
+
+def _spec_of(row: requests.ContainerRow) -> str:
+    if not row.spec:
+        return "-"
+    return row.spec if Path(row.spec).exists() else f"{row.spec} (gone)"
+
+
+@container.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also while processes in containers use it.")
+def rm(name: str, force: bool) -> None:
+    """Remove a share, and its specification."""
+    with call_or_start(find(), arguments_from_environment()) as agent:
+        asked = requests.RemoveContainer(name=name, force=force)
+        row = agent.ask(asked, requests.Contained).row
+    if row.spec:
+        try:
+            Path(row.spec).unlink(missing_ok=True)
+        except OSError as error:
+            raise errors.FileNotWritable(row.spec, error.strerror or str(error)) from None
+    click.echo(f"removed {name}" + f" and {row.spec}" * bool(row.spec))
+
+
+@container.command(name="check")
+@click.argument("rootfs", type=click.Path(exists=True, file_okay=False))
+@click.argument("program", required=False)
+def check_image(rootfs: str, program: str | None) -> None:
+    """Tell whether PROGRAM in an image can be shared, ROOTFS being the folder with its files."""
+    for note in check(Image(Path(rootfs).absolute()), program):
+        click.echo(note)
+
+
+@container.command(hidden=True)
+@click.argument("name")
+def hook(name: str) -> None:
+    """What a runtime runs before a container with the share NAME starts (OCI: createRuntime)."""
+    try:
+        bundle = Path(json.load(sys.stdin)["bundle"])
+        config = json.loads((bundle / "config.json").read_text())
+        root = bundle / config["root"]["path"]  # relative to the bundle, or absolute
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.BadArgument(f"no OCI state of a container on stdin: {error}") from None
+    try:
+        check(Image(root), *_process(config))
+        with call(find()) as agent:
+            rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
+        if name not in (row.name for row in rows):
+            raise errors.ContainerShareUnknown(name)
+    except errors.ImageUnfit as error:
+        # The folder is one of the runtime's, which tells nobody which image that was.
+        shown = error.what.replace(str(root), "this image")
+        raise errors.from_parts(type(error).__name__, shown, error.hint, error.exit_code) from None
+
+
+def _process(config: dict[str, Any]) -> tuple[str | None, str, str]:
+    """What a container starts, its PATH and its working directory."""
+    process = config.get("process") or {}
+    arguments = process.get("args") or [None]
+    variables = dict(each.partition("=")[::2] for each in process.get("env") or [])
+    return arguments[0], variables.get("PATH") or USUAL_PATH, process.get("cwd") or "/"

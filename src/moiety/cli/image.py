@@ -1,0 +1,180 @@
+"""Whether programs in an image can be shared: read from its files, without starting anything."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from moiety.cli.elf import Elf, read_elf
+from moiety.model import errors
+
+OLDEST_GLIBC: Final = (2, 17)
+GLIBC_LOADERS: Final = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
+MUSL_LOADERS: Final = ("lib/ld-musl-x86_64.so.1", "lib/ld-musl-aarch64.so.1")
+LIBC_DIRS: Final = (
+    "lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "usr/lib64",
+    "lib",
+    "usr/lib",
+)
+RELEASE: Final = re.compile(rb"GNU C Library [^\0]{0,60}?version (\d+)\.(\d+)")
+PRELOAD: Final = "etc/ld.so.preload"
+USUAL_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LINKS_MAX: Final = 40
+SCRIPTS_MAX: Final = 5
+USE: Final = "an image with glibc 2.17 or newer: Debian, Ubuntu, Fedora, Rocky, NVIDIA's CUDA"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The files of a container, below `root` on this machine."""
+
+    root: Path
+
+    def path(self, inside: str) -> Path:
+        """Where a path of the image lies here; links are followed as inside. Raises OSError."""
+        parts = [part for part in inside.split("/") if part]
+        at: list[str] = []
+        links = 0
+        while parts:
+            part = parts.pop(0)
+            if part in (".", ".."):
+                del at[len(at) - (part == "..") :]
+                continue
+            here = self.root.joinpath(*at, part)
+            if not here.is_symlink():
+                at.append(part)
+                continue
+            links += 1
+            if links > LINKS_MAX:
+                raise OSError(f"{inside}: too many links")
+            target = os.readlink(here)
+            if target.startswith("/"):
+                at = []
+            parts = [piece for piece in target.split("/") if piece] + parts
+        return self.root.joinpath(*at)
+
+    def has(self, inside: str) -> bool:
+        """Whether there is such a file."""
+        try:
+            return self.path(inside).is_file()
+        except OSError:
+            return False
+
+    def glibc(self) -> tuple[int, int] | None:
+        """The version of its C library; None: it has none, or not glibc."""
+        for folder in LIBC_DIRS:
+            try:
+                found = RELEASE.search(self.path(f"{folder}/libc.so.6").read_bytes())
+            except OSError:
+                continue
+            if found:
+                return int(found[1]), int(found[2])
+        return None
+
+    @property
+    def is_musl(self) -> bool:
+        """Whether musl is its C library, as in Alpine."""
+        return any(map(self.has, MUSL_LOADERS)) and not any(map(self.has, GLIBC_LOADERS))
+
+    def find(self, program: str, path: str = USUAL_PATH, cwd: str = "/") -> str | None:
+        """The path inside of a program as the image would find it."""
+        if "/" in program:
+            where = program if program.startswith("/") else f"{cwd}/{program}"
+            return where if self.has(where) else None
+        for folder in path.split(":"):
+            if self.has(f"{folder or cwd}/{program}"):
+                return f"{folder or cwd}/{program}"
+        return None
+
+
+def check(image: Image, program: str | None, path: str = USUAL_PATH, cwd: str = "/") -> list[str]:
+    """What is worth knowing of an image whose programs can be shared.
+
+    Raises ImageUnfit if none can, MuslProgram or WrongArchitecture if `program` cannot. A program
+    that is not there, or cannot be read, is the runtime's to report.
+    """
+    if image.is_musl:
+        raise errors.ImageUnfit(
+            str(image.root),
+            "its C library is musl, as in Alpine; NVIDIA's driver, and so moiety, needs glibc",
+            USE,
+        )
+    notes = []
+    version = image.glibc()
+    if version is None:
+        notes.append("no C library is found: only statically linked programs, which are not shared")
+    elif version < OLDEST_GLIBC:
+        raise errors.ImageUnfit(
+            str(image.root), f"its glibc is {version[0]}.{version[1]}, moiety needs 2.17", USE
+        )
+    else:
+        notes.append(f"glibc {version[0]}.{version[1]}")
+    if program is not None:
+        notes += _look_at(image, program, path, cwd)
+    return notes + _own_preload(image)
+
+
+def _look_at(image: Image, program: str, path: str, cwd: str) -> list[str]:
+    current = image.find(program, path, cwd)
+    for _ in range(SCRIPTS_MAX):
+        if current is None:
+            return [f"{program} is not in it"]
+        elf = _read(image, current)
+        if elf is not None:
+            return _judge(program, current, elf)
+        words = _first_line(image, current)
+        if not words:
+            return [f"{current} is neither a program nor a script"]
+        current = image.find(words[0])
+        if words[0].endswith("/env") and len(words) > 1:
+            named = next((w for w in words[1:] if not w.startswith("-") and "=" not in w), "sh")
+            current = image.find(named, path)
+    return [f"{program} is a script of a script of a script"]
+
+
+def _judge(program: str, file: str, elf: Elf) -> list[str]:
+    own = os.uname().machine
+    shown = program if file == program else f"{program} ({file})"
+    if elf.bits != 64 or elf.machine != own:
+        raise errors.WrongArchitecture(shown, f"{elf.bits}-bit {elf.machine}", own)
+    if elf.interpreter is None:
+        return [f"{shown} is statically linked: it is not shared, what it starts can be"]
+    if "ld-musl" in elf.interpreter:
+        raise errors.MuslProgram(shown)
+    return [f"{shown} can be shared"]
+
+
+def _read(image: Image, inside: str) -> Elf | None:
+    try:
+        return read_elf(image.path(inside))
+    except OSError:
+        return None
+
+
+def _first_line(image: Image, inside: str) -> Sequence[str]:
+    try:
+        with image.path(inside).open("rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return []
+    return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
+
+
+def _own_preload(image: Image) -> list[str]:
+    try:
+        named = image.path(PRELOAD).read_text(errors="replace").split()
+    except OSError:
+        return []
+    if not named:
+        return []
+    listed = " ".join(named)
+    return [f"its own /{PRELOAD} ({listed}) is hidden: name these in LD_PRELOAD instead"]

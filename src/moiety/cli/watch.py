@@ -1,0 +1,108 @@
+"""`moiety watch`: who uses the GPUs beside moiety, and what is done about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from moiety.agent import requests
+from moiety.agent.caller import call
+from moiety.agent.directory import find
+from moiety.cli.show import emit_json, output_option, part, seconds, size, table
+from moiety.config.table import of_section
+from moiety.model.errors import BadArgument, NoAgent
+
+STRANGERS = ("PID", "USER", "PROGRAM", "GPU", "MEMORY", "BUSY", "SINCE", "CONTAINER", "EXEMPT")
+OFFENCES = ("PID", "USER", "PROGRAM", "OFFENCE", "SINCE", "DONE", "NEXT", "WHAT")
+PLANNED = ("AFTER", "WHAT", "WHOM", "WHY")
+TRIED = ("unregistered", "limit", "lease", "exempt", "slack")
+"""settings of [watch] that can be tried here"""
+
+
+def _trials(command: Any) -> Any:
+    for setting in reversed(of_section("watch")):
+        if setting.key in TRIED:
+            text = f"With --dry-run: {setting.help}"
+            command = click.option(
+                f"--{setting.key}", setting.key, metavar=setting.metavar, help=text
+            )(command)
+    return command
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be done if all this went on.")
+@_trials
+@output_option
+def watch(dry_run: bool, output: str, **said: str | None) -> None:
+    """Show who uses the GPUs without moiety, what is wrong with who does, and what is done.
+
+    The steps are settings of the agent (`moiety config show watch`). With --dry-run, others can be
+    tried: nothing is done, and nothing is changed.
+    """
+    policy = {key: text for key, text in said.items() if text is not None}
+    if policy and not dry_run:
+        raise BadArgument("--" + next(iter(policy)) + " is only tried: it needs --dry-run")
+    try:
+        with call(find()) as agent:
+            seen = agent.ask(requests.Watch(policy, plan=dry_run), requests.Watched)
+    except NoAgent:
+        if output == "json":
+            emit_json(None)
+        else:
+            click.echo("no agent is running, so nobody watches")
+        return
+    if output == "json":
+        emit_json(seen)
+        return
+    for line in _told(seen, dry_run=dry_run):
+        click.echo(line)
+
+
+def _told(seen: requests.Watched, *, dry_run: bool) -> list[str]:
+    lines = []
+    if seen.is_blind:
+        lines.append(
+            "the agent is not in the host's PID namespace, so it cannot tell who uses the GPUs"
+        )
+    elif not seen.policy or seen.policy["every"] == "0":
+        lines.append("the agent does not watch ([watch] every)")
+    elif not seen.strangers:
+        lines.append("nobody uses the GPUs without moiety")
+    if seen.strangers:
+        lines.append(table(STRANGERS, [_stranger(row) for row in seen.strangers]))
+    if seen.offences:
+        lines += ["", table(OFFENCES, [_offence(row) for row in seen.offences])]
+    if dry_run:
+        rows = [[seconds(row.after_s), row.deed, row.who, row.text] for row in seen.planned]
+        lines += ["", table(PLANNED, rows) if rows else "nothing would be done"]
+    return lines
+
+
+def _stranger(row: requests.StrangerRow) -> list[str]:
+    where = f"{row.runtime} {row.container[:12]}".strip()
+    return [
+        str(row.pid),
+        row.user,
+        row.program,
+        str(row.gpu),
+        size(row.used_bytes),
+        part(row.busy),
+        seconds(row.since_s),
+        f"{where} (pod {row.pod})" if row.pod else where or "-",
+        row.exempt or "-",
+    ]
+
+
+def _offence(row: requests.OffenceRow) -> list[str]:
+    after = f"{row.next} in {seconds(row.next_s)}" if row.next else "-"
+    return [
+        str(row.pid),
+        row.user,
+        row.program,
+        row.offence,
+        seconds(row.since_s),
+        ",".join(row.done) or "-",
+        after,
+        row.text,
+    ]

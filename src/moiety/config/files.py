@@ -1,0 +1,117 @@
+"""The files that settings stand in: where they are, and on which line each setting is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.model.errors import BadConfigFile
+
+SYSTEM: Final = Path("/etc/moiety/config.toml")
+OVERRIDE: Final = "MOIETY_CONFIG"
+SIZE_MAX: Final = 1 << 20
+
+_HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
+_KEY: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"))*)\s*=""")
+
+
+class Kind(StrEnum):
+    """Whose file it is."""
+
+    SYSTEM = "system"
+    USER = "user"
+    NAMED = "named"
+    """by MOIETY_CONFIG or on a command line; it counts as both"""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that was read: its tables as TOML has them."""
+
+    path: Path
+    kind: Kind
+    tables: Mapping[str, Any]
+    lines: Mapping[str, int]
+    """by dotted name"""
+
+    def where(self, name: str) -> str:
+        """FILE:LINE of a dotted name, or of what it stands in; else FILE."""
+        while name:
+            if name in self.lines:
+                return f"{self.path}:{self.lines[name]}"
+            name = name.rpartition(".")[0]
+        return str(self.path)
+
+
+def user_file(environment: Mapping[str, str]) -> Path:
+    """$XDG_CONFIG_HOME/moiety/config.toml."""
+    named = environment.get("XDG_CONFIG_HOME", "")
+    # A relative one is to be ignored, says the XDG Base Directory Specification.
+    home = Path(named) if named.startswith("/") else Path(os.path.expanduser("~")) / ".config"
+    return home / "moiety" / "config.toml"
+
+
+def places(environment: Mapping[str, str]) -> list[tuple[Path, Kind]]:
+    """Where files are looked for; what comes first counts for more."""
+    if (named := environment.get(OVERRIDE)) is not None:
+        return [(Path(named).absolute(), Kind.NAMED)] if named else []
+    return [(user_file(environment), Kind.USER), (SYSTEM, Kind.SYSTEM)]
+
+
+def read_all(environment: Mapping[str, str]) -> list[File]:
+    """The files that are there; what comes first counts for more. Raises BadConfigFile."""
+    found = (read(path, kind) for path, kind in places(environment))
+    return [file for file in found if file is not None]
+
+
+def read(path: Path, kind: Kind) -> File | None:
+    """One file; None if it is not there. Raises BadConfigFile."""
+    try:
+        if kind is Kind.USER and not path.parent.is_dir():
+            return None  # also where the home directory may not be looked into
+        with path.open("rb") as source:
+            raw = source.read(SIZE_MAX + 1)
+    except FileNotFoundError as error:
+        if kind is Kind.NAMED:
+            raise BadConfigFile(str(path), "it is not there", f"what {OVERRIDE} says") from error
+        return None
+    except OSError as error:
+        hint = f"chmod a+r {path}" if isinstance(error, PermissionError) else "ls -l " + str(path)
+        raise BadConfigFile(str(path), error.strerror or str(error), hint) from None
+    if len(raw) > SIZE_MAX:
+        raise BadConfigFile(str(path), "it is too large for a file of settings")
+    if not raw.strip():
+        return File(path, kind, {}, {})
+    import tomllib  # 5 ms that nobody pays who has no file
+
+    try:
+        text = raw.decode()
+        tables = tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise BadConfigFile(str(path), "it is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadConfigFile(str(path), f"it is not TOML: {error}") from None
+    return File(path, kind, tables, _lines(text))
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Where tables and keys begin, as far as that can be seen without reading values."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = _plain(header[1])
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            name = _plain(key[1])
+            found.setdefault(f"{table}.{name}" if table else name, number)
+    return found
+
+
+def _plain(name: str) -> str:
+    return ".".join(part.strip().strip("\"'") for part in name.split("."))

@@ -1,0 +1,232 @@
+"""What holds: a flag before the environment, a user's file before the system's, and why."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from moiety.config.files import File, Kind, read_all
+from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, of_section
+from moiety.model.errors import BadSetting
+
+
+class Source(StrEnum):
+    """Where a value comes from; the first counts for most."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    USER = "user"
+    SYSTEM = "system"
+    DEFAULT = "default"
+
+
+_OF_FILE: Final = {Kind.USER: Source.USER, Kind.SYSTEM: Source.SYSTEM, Kind.NAMED: Source.USER}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a setting is, and where that stands."""
+
+    setting: Setting
+    value: Any
+    """as its `parse` made it; None: nobody said it, and there is no default"""
+    text: str | None
+    """as it was written"""
+    source: Source
+    where: str = ""
+    """FILE:LINE, a variable or a flag; empty for a default"""
+    section: str = ""
+    """if the setting stands in several: users.alice"""
+
+    @property
+    def name(self) -> str:
+        """As people write it: agent.turn-min, users.alice.gpu."""
+        return f"{self.section}.{self.setting.key}" if self.section else self.setting.name
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that was said, by flags, environment and files."""
+
+    environment: Mapping[str, str]
+    flags: Mapping[str, str]
+    """text by the name of a setting"""
+    files: Sequence[File]
+
+    def value(self, setting: Setting) -> Value:
+        """What holds for one setting; raises BadSetting, for a flag what its `parse` raises."""
+        text = self.flags.get(setting.name)
+        if text is not None:
+            where = setting.flag or setting.name
+            return Value(setting, setting.parse(text), text, Source.FLAG, where)
+        variable = setting.variable
+        if variable is not None and (text := self.environment.get(variable)) is not None:
+            value = _parsed(setting, text, variable, variable)
+            return Value(setting, value, text, Source.ENVIRONMENT, variable)
+        for file in self.files:
+            table = file.tables.get(setting.section)
+            if isinstance(table, dict) and setting.key in table:
+                return _of_file(file, setting.section, setting, table[setting.key])
+        value = None if setting.default is None else setting.parse(setting.default)
+        return Value(setting, value, setting.default, Source.DEFAULT)
+
+    def section(self, section: str) -> dict[str, Value]:
+        """What holds in a section, by field. Raises BadSetting."""
+        return {setting.field: self.value(setting) for setting in of_section(section)}
+
+    def named(self, group: str) -> dict[str, dict[str, Value]]:
+        """What files say under `[GROUP.NAME]`: by name, then by field; only what is said.
+
+        `group` is users or groups, say. Raises BadSetting.
+        """
+        section = f"{group}.*"
+        known = {setting.key: setting for setting in of_section(section)}
+        found: dict[str, dict[str, Value]] = {}
+        for file in self.files:
+            for name, table in file.tables.get(group, {}).items():
+                values = found.setdefault(name, {})
+                for key, raw in table.items():
+                    setting = known.get(key)
+                    if setting is not None and setting.field not in values:
+                        values[setting.field] = _of_file(file, f"{group}.{name}", setting, raw)
+        return found
+
+
+def load(
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+    files: Sequence[File] | None = None,
+) -> Config:
+    """Everything that was said. Raises BadConfigFile, and BadSetting for a name that is none."""
+    environment = os.environ if environment is None else environment
+    found = read_all(environment) if files is None else files
+    for file in found:
+        for problem in unknown_names(file):
+            raise problem
+    return Config(environment, flags or {}, found)
+
+
+def problems(file: File) -> list[BadSetting]:
+    """All that is wrong with one file."""
+    found = list(unknown_names(file))
+    for section, table in _tables(file):
+        pattern = _pattern(section)
+        known = {setting.key: setting for setting in of_section(pattern)} if pattern else {}
+        for key, raw in table.items():
+            if key in known:
+                try:
+                    _of_file(file, section, known[key], raw)
+                except BadSetting as problem:
+                    found.append(problem)
+    return found
+
+
+def unknown_names(file: File) -> Iterator[BadSetting]:
+    """What stands in a file under a name that is none, or where it does not belong."""
+    heads = sorted({section.partition(".")[0] for section in SECTIONS})
+    for head, content in file.tables.items():
+        if head not in heads:
+            keys = [s.key for s in SETTINGS if s.section]
+            if not isinstance(content, dict) and head in keys:
+                sections = [f"[{s.section}]" for s in SETTINGS if s.section and s.key == head]
+                yield BadSetting(
+                    file.where(head), head, "stands in no section", f"under {' or '.join(sections)}"
+                )
+            else:
+                yield BadSetting(file.where(head), f"[{head}]", *_no_such("section", head, heads))
+        elif not isinstance(content, dict):
+            yield BadSetting(file.where(head), head, "is a section", f"[{head}]")
+    for section, table in _tables(file):
+        pattern = _pattern(section)
+        if pattern is None:
+            continue
+        if pattern in OF_THE_SYSTEM and file.kind is Kind.USER:
+            yield BadSetting(
+                file.where(section),
+                f"[{section}]",
+                "counts in the system's file only",
+                "an administrator, who can write it there",
+            )
+        known = [setting.key for setting in of_section(pattern)]
+        for key in table:
+            if known and key not in known:
+                where = file.where(f"{section}.{key}")
+                yield BadSetting(where, f"{section}.{key}", *_no_such("setting", key, known))
+    yield from _not_tables(file)
+
+
+def closest(word: str, known: Sequence[str]) -> str:
+    """The known word that is meant, or nothing."""
+    found = difflib.get_close_matches(word.replace("_", "-"), known, n=1)
+    return found[0] if found else ""
+
+
+def text_of(raw: Any) -> str | None:
+    """A value of a TOML file as one would type it; None for what no setting can be."""
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, int | float):
+        return repr(raw)
+    if isinstance(raw, list):
+        parts = [text_of(part) for part in raw]
+        return None if None in parts else ",".join(part for part in parts if part is not None)
+    return None
+
+
+def _no_such(what: str, word: str, known: Sequence[str]) -> tuple[str, str]:
+    near = closest(word, known)
+    return f"there is no such {what}", near or ", ".join(known)
+
+
+def _tables(file: File) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every section of a file by its full name: agent, users.alice."""
+    for head, content in file.tables.items():
+        if not isinstance(content, dict):
+            continue
+        if f"{head}.*" in SECTIONS:
+            for name, table in content.items():
+                if isinstance(table, dict):
+                    yield f"{head}.{name}", table
+        elif head in SECTIONS:
+            yield head, content
+
+
+def _not_tables(file: File) -> Iterator[BadSetting]:
+    for head, content in file.tables.items():
+        if f"{head}.*" in SECTIONS and isinstance(content, dict):
+            for name, table in content.items():
+                if not isinstance(table, dict):
+                    where = file.where(f"{head}.{name}")
+                    yield BadSetting(where, f"{head}.{name}", "is a section", f"[{head}.NAME]")
+
+
+def _pattern(section: str) -> str | None:
+    if section in SECTIONS:
+        return section
+    pattern = f"{section.partition('.')[0]}.*"
+    return pattern if pattern in SECTIONS else None
+
+
+def _of_file(file: File, section: str, setting: Setting, raw: Any) -> Value:
+    name = f"{section}.{setting.key}"
+    where = file.where(name)
+    text = text_of(raw)
+    if text is None:
+        raise BadSetting(where, name, f"is no {type(raw).__name__}", f"{setting.key} = a string")
+    value = _parsed(setting, text, where, name)
+    several = "" if section == setting.section else section
+    return Value(setting, value, text, _OF_FILE[file.kind], where, several)
+
+
+def _parsed(setting: Setting, text: str, where: str, name: str) -> Any:
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        hint = getattr(error, "hint", "") or f"{setting.metavar}: {setting.help}"
+        raise BadSetting(where, name, str(error), hint) from None

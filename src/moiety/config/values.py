@@ -1,0 +1,197 @@
+"""How settings are read from text; each raises a ValueError with a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from moiety.arbiter.settings import Overdue
+from moiety.devices.budget import GRANULE_BYTES
+from moiety.model.errors import InvalidDuration, InvalidSize
+from moiety.model.share import check_quantum
+from moiety.model.units import format_bytes, parse_bytes, parse_duration
+
+YES: Final = ("true", "yes", "on", "1")
+NO: Final = ("false", "no", "off", "0", "")
+SOCKET_MODES: Final = (0o600, 0o660, 0o666)
+WHENS: Final = ("auto", "always", "never")
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    """`key=value` lines in the agent's directory"""
+    JSON = "json"
+    """the same as one JSON object a line"""
+    JOURNAL = "journal"
+    """entries of the system's journal, each key a field; no file"""
+
+
+class Visible(StrEnum):
+    """What one user sees of another's programs, where several share an agent."""
+
+    NOTHING = "nothing"
+    SIZES = "sizes"
+    """who, and how much of what; not what it is, nor how it was started"""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A port of this machine (0: any that is free), or the path of a socket."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        if self.path:
+            return str(self.path)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`9402`, `127.0.0.1:9402`, `[::1]:9402` or `/run/moiety.sock`."""
+    if text.startswith("/"):
+        return Address(path=Path(text))
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address; write 9402, 127.0.0.1:9402 or a socket's path")
+    import ipaddress  # seldom asked for, and not quick
+
+    try:
+        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise ValueError(f"{host!r} is no address; write 127.0.0.1") from None
+    if not is_here:
+        raise ValueError(
+            f"{host} can be reached from elsewhere; metrics name programs, so only loopback "
+            "addresses and sockets are served (put a proxy in front of it that asks who is there)"
+        )
+    return Address("127.0.0.1" if host == "localhost" else host, int(port))
+
+
+def parse_gpus(text: str) -> tuple[int, ...]:
+    """0,2 as (0, 2)."""
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+
+
+def parse_factor(text: str) -> float:
+    """A number that is not negative."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} must be a number from 0 on")
+    return value
+
+
+def parse_capacity(text: str) -> int:
+    """Bytes, one granule of GPU memory at least."""
+    value = parse_bytes(text)
+    if value < GRANULE_BYTES:
+        raise ValueError(f"{text!r} is too little, {format_bytes(GRANULE_BYTES)} are the least")
+    return value
+
+
+def parse_some_bytes(text: str) -> int:
+    """Bytes, more than none."""
+    if value := parse_bytes(text):
+        return value
+    raise InvalidSize(text, "is no memory at all")
+
+
+def parse_speed(text: str) -> int:
+    """Bytes in a second, more than none."""
+    if value := parse_bytes(text):
+        return value
+    raise ValueError(f"{text!r} is no speed at all")
+
+
+def parse_some_time(text: str) -> float:
+    """Seconds, more than none."""
+    if value := parse_duration(text):
+        return value
+    raise InvalidDuration(text, "is no time at all")
+
+
+def parse_quantum(text: str) -> float:
+    """Seconds, 0 for none of its own."""
+    return check_quantum(value) if (value := parse_duration(text)) else value
+
+
+def parse_overdue(text: str) -> Overdue:
+    """What is done about who does not give a GPU back in time."""
+    try:
+        return Overdue(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
+
+
+def parse_log_format(text: str) -> LogFormat:
+    """A form of log by its name."""
+    try:
+        return LogFormat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
+
+
+def parse_visible(text: str) -> Visible:
+    """What users see of each other, by its name."""
+    try:
+        return Visible(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none of {', '.join(Visible)}") from None
+
+
+def parse_socket_mode(text: str) -> int:
+    """Who may come to a socket, as its permissions in octal."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if mode not in SOCKET_MODES:
+        known = ", ".join(f"{each:04o}" for each in SOCKET_MODES)
+        raise ValueError(f"{text!r} is no socket's mode; one of {known}, between quotes in a file")
+    return mode
+
+
+def parse_group(text: str) -> int:
+    """The number of a group, by its name or number."""
+    if text.isdecimal():
+        return int(text)
+    import grp  # seldom asked for
+
+    try:
+        return grp.getgrnam(text).gr_gid
+    except KeyError:
+        raise ValueError(f"there is no group {text!r}") from None
+
+
+def parse_count(text: str) -> int:
+    """A whole number, not negative."""
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no number of things")
+    return int(text)
+
+
+def parse_switch(text: str) -> bool:
+    """Whether something is on."""
+    word = text.strip().lower()
+    if word in YES:
+        return True
+    if word in NO:
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def parse_when(text: str) -> str:
+    """When something is done that people want and programs do not."""
+    if text in WHENS:
+        return text
+    raise ValueError(f"{text!r} is none of {', '.join(WHENS)}")

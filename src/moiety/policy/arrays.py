@@ -1,0 +1,162 @@
+"""The nodes of a pool as arrays: what is free on each, changed in place by placements.
+
+`ordered` repeats `left` with each node's GPUs sorted, because most questions (is there room, which
+GPUs are alike) do not depend on which GPU is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from moiety.model.errors import InternalError, InvalidValue
+from moiety.policy.cluster import WHOLE_GPU, Node
+from moiety.policy.workloads import Shape
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+SMALLEST_PADDING: Final = 1
+"""a node without GPUs has one that is full: so no array is without columns"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A place by numbers: the node's position and those of its GPUs."""
+
+    node: int
+    gpus: tuple[int, ...]
+    gpu_milli: int
+    """of each GPU"""
+
+
+class Cluster:
+    """What is free on N nodes with at most G GPUs each.
+
+    free_cpu, free_memory, left_total: [N]; left, ordered: [N, G] in thousandths, 0 where a node has
+    no such GPU; GPUs that are not healthy count as full. model: [N], a position in `models`, of
+    which the last is "" for nodes without GPUs.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        count = len(nodes)
+        width = max([SMALLEST_PADDING, *(len(node.gpus) for node in nodes)])
+        self.nodes = tuple(nodes)
+        self.index = {node.name: at for at, node in enumerate(nodes)}
+        if len(self.index) < count:
+            raise InvalidValue("two nodes have the same name")
+        self.models = (*sorted({node.model for node in nodes if node.model}), "")
+        self.cpu: Ints = np.array([node.cpu_milli for node in nodes], np.int64)
+        self.memory: Ints = np.array([node.memory_mib for node in nodes], np.int64)
+        self.gpu_memory: Ints = np.array([node.gpu_memory_mib for node in nodes], np.int64)
+        self.model: Ints = np.array([self.models.index(node.model) for node in nodes], np.int64)
+        self.capacity: Ints = np.zeros((count, width), np.int64)
+        for at, node in enumerate(nodes):
+            for gpu in node.gpus:
+                self.capacity[at, gpu.index] = WHOLE_GPU * gpu.is_healthy
+        self.free_cpu = self.cpu.copy()
+        self.free_memory = self.memory.copy()
+        self.left = self.capacity.copy()
+        self.ordered: Ints = np.sort(self.left, axis=1)
+        self.left_total: Ints = self.left.sum(axis=1)
+        self.gpu_milli_total = int(self.left_total.sum())
+        self.used_milli = 0
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def copy(self) -> Self:
+        """Another one in the same state, to try things out in."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for name in ("free_cpu", "free_memory", "left", "ordered", "left_total"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def milli(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Ints | int:
+        """Thousandths of each GPU that a shape takes: one number, or one for each of the nodes."""
+        if not shape.gpu_memory_mib:
+            return shape.gpu_milli
+        memory = self.gpu_memory[nodes]
+        by_memory = -(-shape.gpu_memory_mib * WHOLE_GPU // np.maximum(memory, 1))
+        needed = np.maximum(by_memory, shape.gpu_milli)
+        return np.where(memory > 0, needed, WHOLE_GPU + 1)
+
+    def acceptable(self, shape: Shape) -> Bools | None:
+        """[number of models]: which of them will do; None: all. Nodes without GPUs never matter."""
+        if not shape.models or not shape.gpus:
+            return None
+        return np.array([model in shape.models for model in self.models])
+
+    def has_room(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Bools:
+        """Which of the nodes could take one task of this shape now."""
+        fits: Bools = self.free_cpu[nodes] >= shape.cpu_milli
+        fits &= self.free_memory[nodes] >= shape.memory_mib
+        if shape.gpus:
+            width = self.left.shape[1]
+            if shape.gpus > width:
+                return np.zeros_like(fits)
+            fits &= self.ordered[nodes, width - shape.gpus] >= self.milli(shape, nodes)
+            models = self.acceptable(shape)
+            if models is not None:
+                fits &= models[self.model[nodes]]
+        return fits
+
+    def could_ever(self, shape: Shape) -> Bools:
+        """Which nodes could take it if nothing ran on them."""
+        empty = self.copy()
+        empty.free_cpu, empty.free_memory = self.cpu, self.memory
+        empty.ordered = np.sort(self.capacity, axis=1)
+        return empty.has_room(shape)
+
+    def take(self, shape: Shape, seat: Seat) -> None:
+        """A task begins there; raises InternalError if that is more than there is."""
+        self._change(shape, seat, 1)
+
+    def give_back(self, shape: Shape, seat: Seat) -> None:
+        """It ends; exactly undoes `take`."""
+        self._change(shape, seat, -1)
+
+    def _change(self, shape: Shape, seat: Seat, sign: int) -> None:
+        node = seat.node
+        row = self.left[node].tolist()
+        whole = self.capacity[node].tolist()
+        amount = sign * seat.gpu_milli
+        cpu = int(self.free_cpu[node]) - sign * shape.cpu_milli
+        memory = int(self.free_memory[node]) - sign * shape.memory_mib
+        for gpu in seat.gpus:
+            row[gpu] -= amount
+            if not 0 <= row[gpu] <= whole[gpu]:
+                raise InternalError(f"GPU {gpu} of {self.nodes[node].name} has {row[gpu]} left")
+        if not (0 <= cpu <= self.cpu[node] and 0 <= memory <= self.memory[node]):
+            raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        used = amount * len(seat.gpus)
+        self.free_cpu[node] = cpu
+        self.free_memory[node] = memory
+        if used:
+            self.left[node] = row
+            row.sort()
+            self.ordered[node] = row
+            self.left_total[node] -= used
+            self.used_milli += used
+
+    def fragments_of(self, shapes: Iterable[tuple[Shape, float]]) -> float:
+        """GPU thousandths that are free but of no use to a task, by how often each shape comes.
+
+        `shapes` with weights that add up to one. The published measure (Weng et al., USENIX ATC
+        '23): for a shape that a node cannot take, all that is free there; else what lies on GPUs
+        with less left than it needs of one. CPU-only shapes leave everything unused.
+        """
+        total = 0.0
+        for shape, weight in shapes:
+            if not shape.gpus:
+                total += weight * float(self.left_total.sum())
+                continue
+            fits = self.has_room(shape)
+            too_small = np.where(self.left < np.reshape(self.milli(shape), (-1, 1)), self.left, 0)
+            total += weight * float(np.where(fits, too_small.sum(axis=1), self.left_total).sum())
+        return total

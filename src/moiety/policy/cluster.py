@@ -1,0 +1,120 @@
+"""What a pool has: nodes with their GPUs, the links between them, and how the pool places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+
+WHOLE_GPU: Final = 1000
+"""a whole GPU in thousandths, in which all parts of GPUs are counted here"""
+GPUS_MAX: Final = 63
+"""of one node; a score's last six bits say which of them it means"""
+
+
+class Placing(StrEnum):
+    """The rule by which a pool chooses the node of a workload (docs/explanation-placement.md)."""
+
+    DEFAULT = "default"
+    """least fragmentation, with scarce models, CPU and memory in mind"""
+    FGD = "fgd"
+    """fragmentation gradient descent as published (Weng et al., USENIX ATC '23)"""
+    BEST_FIT = "best-fit"
+    """the node that is left with the least CPU and GPU, as in the same publication"""
+    BIN_PACK = "bin-pack"
+    """the node with the largest part of its GPUs in use"""
+    SPREAD = "spread"
+    """the node with the smallest part of its GPUs in use, by measurement where there is one"""
+    WORST_FIT = "worst-fit"
+    """the node that is left with the most CPU and GPU"""
+    RANDOM = "random"
+    """any node that has room; the seed decides"""
+
+
+class Choosing(StrEnum):
+    """How a GPU is chosen within the node."""
+
+    RULE = "rule"
+    """as the pool's rule for nodes counts: it has tried each GPU"""
+    BEST_FIT = "best-fit"
+    """the fullest GPU that has room"""
+    WORST_FIT = "worst-fit"
+    """the emptiest GPU"""
+    FIRST = "first"
+    """the first that has room"""
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection from one GPU of a node to another."""
+
+    peer: int
+    kind: str = "pcie"
+    """`pcie`, `nvlink` or `nvswitch`"""
+    gbps: float = 0.0
+    """gigabytes a second, each way; 0: not known"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One device of a node."""
+
+    index: int
+    links: tuple[Link, ...] = ()
+    utilisation: float | None = None
+    """the measured part of the time in which it was busy lately, 0 to 1; None: not measured"""
+    is_healthy: bool = True
+    """nothing is placed on one that is not"""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. Its GPUs are of one model, as they are in practice."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: tuple[Gpu, ...] = ()
+    model: str = ""
+    """of its GPUs; empty if it has none"""
+    gpu_memory_mib: int = 0
+    """of each GPU; 0: not known"""
+    pool: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    topology: tuple[tuple[str, str], ...] = ()
+    """the domains that it is in, from the largest to the smallest: (("rack", "r7"), ...)"""
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_milli", "memory_mib", "gpu_memory_mib"):
+            if getattr(self, name) < 0:
+                raise InvalidValue(f"node {self.name}: {name} is negative: {getattr(self, name)}")
+        if len(self.gpus) > GPUS_MAX:
+            raise InvalidValue(
+                f"node {self.name} has {len(self.gpus)} GPUs; at most {GPUS_MAX} can be placed on"
+            )
+        if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):
+            raise InvalidValue(f"node {self.name}: its GPUs are not numbered 0, 1, 2 ...")
+        if self.gpus and not self.model:
+            raise InvalidValue(f"node {self.name} has GPUs of no model")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes that are filled by one rule; a node belongs to one pool."""
+
+    name: str = "default"
+    placing: Placing = Placing.DEFAULT
+    choosing: Choosing = Choosing.RULE
+    is_dynamic: bool = False
+    """whether nodes may be added and removed as demand asks"""
+    nodes_min: int = 0
+    nodes_max: int | None = None
+
+
+def gpus(count: int) -> tuple[Gpu, ...]:
+    """So many GPUs of which nothing more is known."""
+    return tuple(Gpu(index) for index in range(count))

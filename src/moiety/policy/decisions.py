@@ -1,0 +1,75 @@
+"""What was decided: typed answers that say who, where and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from moiety.policy.snapshot import Spot, Task
+
+
+class Reason(StrEnum):
+    """Why a task cannot be placed. What applies to more nodes comes first in a refusal."""
+
+    NO_NODES = "no-nodes"
+    """the pool has none"""
+    MODEL = "model"
+    """the nodes have GPUs of other models, or none"""
+    GPU_SIZE = "gpu-size"
+    """a GPU has less memory than is asked of it"""
+    NODE_SIZE = "node-size"
+    """no node would be large enough even if it were empty"""
+    GPUS_FULL = "gpus-full"
+    """too little is left of too many GPUs"""
+    CPU_FULL = "cpu-full"
+    MEMORY_FULL = "memory-full"
+    NOT_ALLOWED = "not-allowed"
+    """the nodes that have room are not among those that may be used"""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pending task gets a place."""
+
+    task: Task
+    spot: Spot
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running task gives up its place."""
+
+    task: Task
+    spot: Spot
+    reason: str
+    for_workload: str | None = None
+    """who gets the room"""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A running task goes to another place and keeps its state."""
+
+    task: Task
+    source: Spot
+    target: Spot
+    state_bytes: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A task has to wait, or can never run here: the reason, in words and numbers."""
+
+    task: Task
+    reason: Reason
+    text: str
+    """one sentence"""
+    is_final: bool = False
+    """whether it would not fit the empty cluster either"""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """how many nodes each reason rules out, and what the best node has left"""
+
+
+Decision = Placement | Eviction | Move | Refusal

@@ -1,0 +1,172 @@
+"""Finds the place of a task: the best node by the pool's rule, and the GPUs in it.
+
+Scores are kept for each shape, a row of one number for each node, and only nodes on which something
+changed since are scored again. The number is `points << 26 | order << 6 | preference`: the most
+points win, among equals the node that comes first in a fixed order, and the last bits say which of
+its GPUs the rule means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.arrays import Bools, Cluster, Ints, Seat
+from moiety.policy.cluster import WHOLE_GPU, Choosing, Placing
+from moiety.policy.fragments import LeastFragmentation
+from moiety.policy.published import PublishedFgd
+from moiety.policy.rules import PREFERENCE_BITS, BestFit, Fullness, Rule, WorstFit
+from moiety.policy.typical import Typical
+from moiety.policy.workloads import Shape
+
+ORDER_BITS: Final = 20
+NODES_MAX: Final = 1 << ORDER_BITS
+LAST: Final = (1 << PREFERENCE_BITS) - 1
+NO_ROOM: Final = np.iinfo(np.int64).min
+KEPT_SCORES: Final = 1 << 24
+"""scores that are kept at most, 8 bytes each: rows of shapes that came long ago are given up"""
+ROWS_MIN: Final = 16
+
+
+class Placer:
+    """Places tasks on the nodes of one pool, whose state it changes with `take` and `give_back`.
+
+    `order` gives each node's place among nodes with equal points, the first first; without it they
+    stand by name. `typical` is what the default rule and `fgd` keep room for. Random choices come
+    from `seed`: the same calls give the same answers.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        placing: Placing = Placing.DEFAULT,
+        choosing: Choosing = Choosing.RULE,
+        typical: Typical | None = None,
+        order: Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        if len(cluster) > NODES_MAX:
+            raise InvalidValue(f"a pool of {len(cluster)} nodes; at most {NODES_MAX} can be placed")
+        self.cluster = cluster
+        self.placing = placing
+        self.choosing = choosing
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        self._rule = _rule(placing, cluster, typical or Typical(()))
+        self._order = _standing(cluster, order)
+        self._rows: dict[Shape, int] = {}
+        self._rows_max = max(ROWS_MIN, KEPT_SCORES // max(len(cluster), 1))
+        self._scores: Ints = np.full((ROWS_MIN, len(cluster)), NO_ROOM, np.int64)
+        self._outdated: Bools = np.ones((ROWS_MIN, len(cluster)), np.bool_)
+
+    def find(self, shape: Shape, allowed: Bools | None = None) -> Seat | None:
+        """Where one task of this shape should run now; None: nowhere.
+
+        `allowed`, one for each node, restricts it to some of them.
+        """
+        scores = self._scored(shape)
+        if allowed is not None:
+            scores = np.where(allowed, scores, NO_ROOM)
+        if self.placing is Placing.RANDOM:
+            fitting = np.flatnonzero(scores > NO_ROOM)
+            node = int(self._random.choice(fitting)) if len(fitting) else 0
+        else:
+            node = int(scores.argmax()) if len(scores) else 0
+        if not len(scores):
+            return None
+        score = int(scores[node])
+        if score == NO_ROOM:
+            return None
+        milli = self.cluster.milli(shape, slice(node, node + 1))
+        amount = milli if isinstance(milli, int) else int(milli[0])
+        return Seat(node, self._gpus(shape, node, amount, LAST - (score & LAST)), amount)
+
+    def take(self, shape: Shape, seat: Seat) -> None:
+        """A task begins there."""
+        self.cluster.take(shape, seat)
+        self._changed(seat.node)
+
+    def give_back(self, shape: Shape, seat: Seat) -> None:
+        """It ends."""
+        self.cluster.give_back(shape, seat)
+        self._changed(seat.node)
+
+    def _changed(self, node: int) -> None:
+        self._outdated[: len(self._rows), node] = True
+        self._rule.changed(node)
+
+    def _scored(self, shape: Shape) -> Ints:
+        """The row of this shape, with every score up to date."""
+        row = self._rows.get(shape)
+        if row is None:
+            row = self._new_row(shape)
+        nodes = self._outdated[row].nonzero()[0]
+        scores: Ints = self._scores[row]
+        if len(nodes):
+            self._outdated[row] = False
+            room = self.cluster.has_room(shape, nodes)
+            scores[nodes] = NO_ROOM
+            nodes = nodes[room]
+            if len(nodes):
+                codes = self._rule.codes(self.cluster, shape, nodes)
+                preference = codes & LAST
+                scores[nodes] = (codes - preference << ORDER_BITS) | self._order[nodes] | preference
+        return scores
+
+    def _new_row(self, shape: Shape) -> int:
+        row = len(self._rows)
+        if row >= self._rows_max:  # the one that has been there longest; it may come back
+            oldest = next(iter(self._rows))
+            row = self._rows.pop(oldest)
+        elif row == len(self._scores):
+            self._scores = np.concatenate([self._scores, np.full_like(self._scores, NO_ROOM)])
+            self._outdated = np.concatenate([self._outdated, np.ones_like(self._outdated)])
+        self._rows[shape] = row
+        self._outdated[row] = True
+        return row
+
+    def _gpus(self, shape: Shape, node: int, milli: int, preferred: int) -> tuple[int, ...]:
+        if not shape.gpus:
+            return ()
+        left: list[int] = self.cluster.left[node].tolist()
+        if shape.gpus == 1 and self._rule.chooses_gpus and self.choosing is Choosing.RULE:
+            if milli < WHOLE_GPU:
+                return (left.index(int(self.cluster.ordered[node, preferred])),)
+            return (left.index(WHOLE_GPU),)
+        fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
+        if self.choosing in (Choosing.RULE, Choosing.BEST_FIT):
+            fitting.sort(key=left.__getitem__)
+        elif self.choosing is Choosing.WORST_FIT:
+            fitting.sort(key=left.__getitem__, reverse=True)
+        elif self.choosing is Choosing.RANDOM:
+            self._random.shuffle(fitting)
+        return tuple(sorted(fitting[: shape.gpus]))
+
+
+def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:
+    """For each node, a number at the right bits: the larger, the earlier among equals."""
+    if order is None:
+        by_name = sorted(range(len(cluster)), key=lambda at: cluster.nodes[at].name)
+    else:
+        if len(order) != len(cluster):
+            raise InvalidValue(f"an order of {len(order)} for {len(cluster)} nodes")
+        by_name = sorted(range(len(cluster)), key=lambda at: (order[at], cluster.nodes[at].name))
+    standing = np.empty(len(cluster), np.int64)
+    standing[by_name] = np.arange(len(cluster))[::-1]
+    return standing << PREFERENCE_BITS
+
+
+def _rule(placing: Placing, cluster: Cluster, typical: Typical) -> Rule:
+    if placing is Placing.DEFAULT:
+        return LeastFragmentation(cluster, typical)
+    if placing is Placing.FGD:
+        return PublishedFgd(cluster, typical)
+    if placing is Placing.BIN_PACK:
+        return Fullness(cluster, fullest_first=True)
+    if placing is Placing.SPREAD:
+        return Fullness(cluster, fullest_first=False)
+    if placing is Placing.WORST_FIT:
+        return WorstFit()
+    return BestFit()

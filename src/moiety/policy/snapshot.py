@@ -1,0 +1,70 @@
+"""All that a decision is made from, at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.cluster import Node, Pool
+from moiety.policy.queues import Queue
+from moiety.policy.workloads import Shape, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a workload."""
+
+    workload: str
+    subgroup: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.workload}/{self.subgroup}/{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place: a node, and of its GPUs those that the task has."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    gpu_milli: int = 0
+    """of each"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A task that has a place."""
+
+    task: Task
+    shape: Shape
+    spot: Spot
+    since_s: float = 0.0
+    state_bytes: int = 0
+    """what a move or a pause would have to carry"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at `now_s`. Raises InvalidValue where names are ambiguous."""
+
+    nodes: tuple[Node, ...]
+    workloads: tuple[Workload, ...] = ()
+    """all of them, pending and running"""
+    running: tuple[Running, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    pools: tuple[Pool, ...] = (Pool(),)
+    now_s: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for kind, names in (
+            ("nodes", [node.name for node in self.nodes]),
+            ("workloads", [workload.name for workload in self.workloads]),
+            ("pools", [pool.name for pool in self.pools]),
+        ):
+            seen: set[str] = set()
+            for name in names:
+                if name in seen:
+                    raise InvalidValue(f"there are two {kind} of the name {name}")
+                seen.add(name)

@@ -1,0 +1,61 @@
+"""Which shapes a pool should stay able to take: the most frequent ones of what comes to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.workloads import Shape
+
+COVERED_PERCENT: Final = 95
+"""of all tasks; what is rarer is noise (as published: Weng et al., USENIX ATC '23)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """Shapes by how often they come, the most frequent first; host memory is left out of them."""
+
+    shapes: tuple[tuple[Shape, int], ...]
+    demand: tuple[tuple[frozenset[str], int], ...] = ()
+    """GPU thousandths of all tasks, rare ones too, by the models that they name"""
+    memory_mib_per_gpu: int = 0
+    """what a whole GPU's worth of tasks needs in the mean; 0: not known"""
+
+    @property
+    def weighted(self) -> list[tuple[Shape, float]]:
+        """With weights that add up to one."""
+        total = sum(count for _, count in self.shapes)
+        return [(shape, count / total) for shape, count in self.shapes]
+
+
+def typical(tasks: Iterable[Shape], covered_percent: int = COVERED_PERCENT) -> Typical:
+    """Of past or expected tasks, as many shapes as make up `covered_percent` of them."""
+    counts: Counter[Shape] = Counter()
+    demand: Counter[frozenset[str]] = Counter()
+    memory = 0
+    for shape, count in Counter(tasks).items():
+        counts[replace(shape, memory_mib=0)] += count
+        if shape.gpus:
+            demand[shape.models] += count * shape.total_milli
+            memory += count * shape.memory_mib
+    gpu_milli = demand.total()
+    total = counts.total()
+    ranked = sorted(counts.items(), key=lambda item: (item[1], *_order(item[0])), reverse=True)
+    kept: list[tuple[Shape, int]] = []
+    covered = 0
+    for shape, count in ranked:
+        if covered * 100 >= covered_percent * total:
+            break
+        kept.append((shape, count))
+        covered += count
+    return Typical(
+        tuple(kept), tuple(demand.items()), memory * WHOLE_GPU // gpu_milli if gpu_milli else 0
+    )
+
+
+def _order(shape: Shape) -> tuple[int, int, int, int, str]:
+    models = "|".join(sorted(shape.models))
+    return shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.gpu_memory_mib, models

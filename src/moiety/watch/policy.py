@@ -1,0 +1,195 @@
+"""What is done about each kind of offence, and who is let off."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from moiety.model.format import format_duration
+from moiety.model.units import parse_duration
+
+
+class Offence(StrEnum):
+    """What can be wrong with how a process uses a GPU."""
+
+    UNREGISTERED = "unregistered"
+    """it uses one without moiety, so nobody gives it turns and its memory cannot leave"""
+    LIMIT = "limit"
+    """it shares one, and has more memory there than it may"""
+    LEASE = "lease"
+    """it shares one, and its work runs there while another has the lease"""
+
+
+class Step(StrEnum):
+    """What is done, in this order."""
+
+    WARN = "warn"
+    """a line in the agent's log, and on stderr of the program if it shares GPUs"""
+    EVENT = "event"
+    """`moiety events` has it from then on"""
+    KILL = "kill"
+    """its process is ended"""
+
+
+ORDER: Final = tuple(Step)
+OFF: Final = "off"
+GRACE_S: Final = 60.0
+"""before a kill, where no other time is given"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step, and how long after the one before it is taken."""
+
+    step: Step
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The steps of one kind of offence, mildest first; none: it is not looked for."""
+
+    rungs: tuple[Rung, ...] = (Rung(Step.WARN), Rung(Step.EVENT))
+
+    def __str__(self) -> str:
+        words = []
+        for rung in self.rungs:
+            if rung.after_s or rung.step is Step.KILL:
+                words.append(format_duration(rung.after_s).replace(" ", "") or "0s")
+            words.append(rung.step.value)
+        return ",".join(words) or OFF
+
+    @property
+    def kills(self) -> bool:
+        """Whether somebody can be ended by it."""
+        return any(rung.step is Step.KILL for rung in self.rungs)
+
+
+def parse_ladder(text: str) -> Ladder:
+    """`warn,event`, `warn,event,60s,kill`, `off`: a time stands before the step that it puts off.
+
+    Raises ValueError with a sentence.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if words == [OFF]:
+        return Ladder(())
+    rungs: list[Rung] = []
+    after_s: float | None = None
+    for word in words:
+        if word[:1].isdigit():
+            after_s = (after_s or 0.0) + parse_duration(word)
+            continue
+        try:
+            step = Step(word)
+        except ValueError:
+            raise ValueError(
+                f"{word!r} is no step; write {', '.join(ORDER)}, with times between them, or {OFF}"
+            ) from None
+        if rungs and ORDER.index(step) <= ORDER.index(rungs[-1].step):
+            raise ValueError(f"{text!r} is out of order; the steps are {', '.join(ORDER)}")
+        if after_s is None:
+            after_s = GRACE_S if step is Step.KILL else 0.0
+        rungs.append(Rung(step, after_s))
+        after_s = None
+    if after_s is not None:
+        raise ValueError(f"{text!r} ends with a time; name the step that comes after it")
+    return Ladder(tuple(rungs))
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A process; pid and start time name it for good."""
+
+    pid: int
+    started: int
+    uid: int
+    user: str
+    command: str
+    container: str = ""
+    runtime: str = ""
+    pod: str = ""
+    where: str = ""
+    """its container and pod in words"""
+
+    def __str__(self) -> str:
+        return f"{self.command or '?'} (pid {self.pid}, {self.user}{', ' * bool(self.where)}" + (
+            f"{self.where})"
+        )
+
+
+KINDS: Final = ("user", "command", "container", "pod", "gpu")
+USUAL: Final = "command:nvidia-*,command:nv-*,command:dcgm*,command:Xorg,command:gnome-shell"
+"""what belongs to the driver and to the screen"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Who or what is let off: `pattern` as in a shell."""
+
+    kind: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.pattern}"
+
+    def covers(self, who: Who, gpu: int) -> bool:
+        """Whether this process on this GPU is let off by it."""
+        values: Mapping[str, Iterable[str]] = {
+            "user": (who.user, str(who.uid)),
+            "command": (who.command,),
+            "container": (who.container, who.container[:12]),
+            "pod": (who.pod,),
+            "gpu": (str(gpu),),
+        }
+        return any(v and fnmatch.fnmatchcase(v, self.pattern) for v in values[self.kind])
+
+
+def parse_exemptions(text: str) -> tuple[Exemption, ...]:
+    """`user:root,command:Xorg,container:3f4e*,gpu:1`; empty: none. Raises ValueError."""
+    found = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        kind, colon, pattern = word.partition(":")
+        if not colon or kind not in KINDS or not pattern:
+            raise ValueError(
+                f"{word!r} names nobody; write {', '.join(f'{kind}:NAME' for kind in KINDS)}"
+            )
+        found.append(Exemption(kind, pattern))
+    return tuple(found)
+
+
+DEFAULT: Final = Ladder()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All of it. Times in seconds."""
+
+    every_s: float = 5.0
+    """how often NVML is asked; 0: never"""
+    unregistered: Ladder = DEFAULT
+    limit: Ladder = DEFAULT
+    lease: Ladder = DEFAULT
+    exempt: tuple[Exemption, ...] = field(default_factory=lambda: parse_exemptions(USUAL))
+    dry_run: bool = False
+    """only say what would be done"""
+    slack_bytes: int | None = None
+    """how much NVML may count of a program beyond limit and context; None: two more contexts"""
+    idle_s: float = 600.0
+    """who has done nothing on a GPU for so long is named; 0: nobody"""
+    slow_s: float = 5.0
+    """who cost others so much waiting within a minute is named; 0: nobody"""
+
+    def ladder(self, offence: Offence) -> Ladder:
+        """The steps for this kind."""
+        return {
+            Offence.UNREGISTERED: self.unregistered,
+            Offence.LIMIT: self.limit,
+            Offence.LEASE: self.lease,
+        }[offence]
+
+    def lets_off(self, who: Who, gpu: int) -> Exemption | None:
+        """By what this process is let off on this GPU; None: it is not."""
+        return next((each for each in self.exempt if each.covers(who, gpu)), None)

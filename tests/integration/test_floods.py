@@ -1,0 +1,108 @@
+"""Who wants all of the agent gets a refusal, and the others get served."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from moiety.agent import requests
+from moiety.agent.bounds import Bounds
+from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
+    pytest.mark.slow,
+]
+
+GIB = 1 << 30
+ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB", "--messages", "640"]
+CREATE = "call.ask(requests.CreateWorkload('x', ['x'], '/', Share()), requests.Created).socket"
+ANSWERED = "len(call.ask(requests.Ps(), requests.Processes).rows)"
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    native = pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
+    with (
+        open_folder() as folder,
+        AgentProcess(folder / "s", native, ARGUMENTS, system=True) as running,
+    ):
+        yield running
+
+
+Users = Callable[[int], OtherUser]
+
+
+@pytest.fixture
+def users(agent: AgentProcess) -> Iterator[Users]:
+    made: list[OtherUser] = []
+
+    def come(uid: int) -> OtherUser:
+        made.append(OtherUser(uid, os.environ))
+        path = str(agent.directory.path)
+        made[-1].do(f"there = Directory(Path({path!r}), shared=True); call = Call(there)")
+        return made[-1]
+
+    yield come
+    for user in made:
+        user.close()
+
+
+def test_conversations_of_one_user_have_an_end_and_others_are_answered(
+    agent: AgentProcess, users: Users
+) -> None:
+    bob, alice = users(BOB), users(ALICE)
+    most = Bounds().conversations.each
+    with pytest.raises(Raised, match="conversations with the agent") as refused:
+        bob.do(f"calls = [call]\nfor _ in range({most}): calls.append(Call(there))")
+    assert refused.value.kind == "TooMany"
+    assert bob.do("len(calls)") == most
+    assert alice.do(ANSWERED) == 0
+    assert agent.status().gpus
+    bob.do("while len(calls) > 1: calls.pop().close()")
+    until(lambda: bob.do("Call(there).close()") is None)
+
+
+def test_workloads_of_one_user_have_an_end(agent: AgentProcess, users: Users) -> None:
+    bob, alice = users(BOB), users(ALICE)
+    with pytest.raises(Raised, match="workloads, and nobody may have more") as refused:
+        bob.do(f"while True: {CREATE}")
+    assert refused.value.kind == "TooMany"
+    assert alice.do(CREATE)
+    with agent.call() as root:
+        root.ask(requests.CreateWorkload("x", ["x"], "/"), requests.Created)
+
+
+def test_who_sends_without_end_and_who_says_nothing_keep_nobody_waiting(
+    agent: AgentProcess, users: Users
+) -> None:
+    bob, alice = users(BOB), users(ALICE)
+    # Given connections on which nothing is said,
+    bob.do(f"path = {CREATE}; silent = [Shim(path) for _ in range(50)]")
+    bob.do("raw = socket.socket(socket.AF_UNIX); raw.connect(str(there.control))")
+    # and one on which as much is said as can be, each word worth a decision:
+    bob.do(f"shim = Shim({CREATE}); shim.hello('flood'); shim.attach(uuid_of(0))")
+    bob.tell(
+        "shim.sock.settimeout(60)\ntry:\n while True: shim.send(LeaseNote(Type.BUSY, 0, 7))\n"
+        "except OSError as error: how = error.errno"
+    )
+    # then others are served meanwhile,
+    alice.do(f"shim = Shim({CREATE}); shim.hello('fine'); shim.attach(uuid_of(0))")
+    for _ in range(20):
+        alice.do("shim.allocated(0, 1 << 20)")
+        assert alice.do(ANSWERED) == 2
+    # who does not stop is hung up on with a word,
+    bob.listen()
+    with pytest.raises(Raised, match="Closed"):
+        bob.do("while not any('does not stop' in str(m) for m in shim.inbox):"
+               " shim.inbox.append(shim.receive())\nraise Closed")  # fmt: skip
+    with agent.call() as root:
+        happened = root.ask(requests.Events(), requests.Happened).events
+    assert any("does not stop" in e.message and e.uid == BOB for e in happened)
+    # and so is who says nothing.
+    assert bob.do("silent[0].receive(30).text") == "it did not introduce itself"
+    assert bob.do("raw.settimeout(30) or len(raw.recv(100))") == 0
+    assert {row.program for row in agent.ps()} >= {"fine"}

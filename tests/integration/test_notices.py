@@ -1,0 +1,144 @@
+"""What a program's terminal is told: that it waits, for whom, and what comes back."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moiety.testing.node import Node, finish
+
+MIB = 1 << 20
+MakeNode = Callable[[str], Node]
+ALWAYS = {"MOIETY_SAY": "always"}
+
+
+@pytest.fixture
+def node(make_node: MakeNode) -> Node:
+    node = make_node("T4:memory=256MiB,residue=1MiB")
+    node.start_agent("--say-after", "100ms", "--quantum", "2s")
+    return node
+
+
+@pytest.fixture
+def work(programs: Path, kernels: Path) -> Callable[[int], list[object]]:
+    """A program that takes most of the GPU for so many rounds."""
+    return lambda rounds: [programs / "worker", kernels, 160 * MIB, rounds, 10, 0, 7]
+
+
+def holds(node: Node) -> bool:
+    return any(row["state"] == "holding" for row in node.json("ps"))
+
+
+DEADLINE_S = 60.0
+
+
+def until_read(stream: int, text: str) -> str:
+    """What can be read up to this text."""
+    found = ""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while text not in found:
+        assert time.monotonic() < deadline_s, found
+        if select.select([stream], [], [], 0.1)[0]:
+            found += os.read(stream, 4096).decode()
+    return found
+
+
+def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
+    node: Node, work: Callable[[int], list[object]]
+) -> None:
+    holder = node.run(work(10**6), "--name", "hol\x1bder")
+    node.until(lambda: holds(node), "one program holds")
+    waiter = node.run(work(1), env=ALWAYS)
+    assert waiter.stderr is not None
+    line = until_read(waiter.stderr.fileno(), "\n")
+    assert line.startswith("moiety: waiting for GPU 0, ")
+    assert f"; held by hol?der (pid {holder.pid}) for " in line
+    holder.send_signal(signal.SIGUSR1)
+    assert finish(holder)[0] == 0
+    code, _, err = finish(waiter)
+    assert code == 0
+    assert err.startswith("moiety: it goes on, after ")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"MOIETY_SAY": "never"}, ALWAYS | {"MOIETY_QUIET": "1"}],
+    ids=["no terminal", "never", "quiet"],
+)
+def test_nothing_is_said_where_nobody_wants_to_know(
+    node: Node, work: Callable[[int], list[object]], environment: dict[str, str]
+) -> None:
+    holder = node.run(work(10**6))
+    node.until(lambda: holds(node), "one program holds")
+    waiter = node.run(work(1), env=environment)
+    told = node.run(work(1), env=ALWAYS)
+    assert told.stderr is not None
+    until_read(told.stderr.fileno(), "waiting for GPU 0")
+    holder.send_signal(signal.SIGUSR1)
+    assert finish(holder)[0] == 0
+    assert finish(waiter)[::2] == (0, "")
+
+
+def test_flags_and_files_decide_as_the_environment_does(node: Node) -> None:
+    source = "import os; print(os.environ.get('MOIETY_SAY'), os.environ.get('MOIETY_QUIET'))"
+    show = [sys.executable, "-c", source]
+    assert finish(node.run(show))[1] == "None None\n"
+    assert finish(node.run(show, "--say", "always"))[1] == "always None\n"
+    assert finish(node.run(show, "-q"))[1] == "never None\n"
+    assert finish(node.run(show, "-q", "--say", "always"))[1] == "never None\n"
+    assert finish(node.run(show, env={"MOIETY_QUIET": "1"}))[1] == "never 1\n"
+
+
+def test_a_terminal_is_told_and_one_that_is_stopped_holds_nobody_up(
+    node: Node, work: Callable[[int], list[object]]
+) -> None:
+    holder = node.run(work(10**6))
+    node.until(lambda: holds(node), "one program holds")
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "moiety", "run", "--", *map(str, work(1))]
+    waiter = subprocess.Popen(
+        command, env=node.env, stderr=terminal, stdout=subprocess.PIPE, text=True
+    )
+    node.started.append(waiter)
+    assert "moiety: waiting for GPU 0" in until_read(screen, "\n")
+    os.write(screen, b"\x13")  # Ctrl-S: whoever writes there now, waits
+    holder.send_signal(signal.SIGUSR1)
+    assert finish(holder)[0] == 0
+    assert waiter.wait(DEADLINE_S) == 0
+    os.close(terminal)
+    os.close(screen)
+
+
+def test_a_pipe_that_nobody_empties_holds_nobody_up(
+    node: Node, work: Callable[[int], list[object]]
+) -> None:
+    holder = node.run(work(10**6))
+    node.until(lambda: holds(node), "one program holds")
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while select.select([], [writer], [], 0)[1]:
+        os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    command = [sys.executable, "-m", "moiety", "run", "--", *map(str, work(1))]
+    full = subprocess.Popen(
+        command, env=node.env | ALWAYS, stderr=writer, stdout=subprocess.PIPE, text=True
+    )
+    node.started.append(full)
+    told = node.run(work(1), env=ALWAYS)
+    assert told.stderr is not None
+    until_read(told.stderr.fileno(), "waiting for GPU 0")
+    holder.send_signal(signal.SIGUSR1)
+    assert finish(holder)[0] == 0
+    assert full.wait(DEADLINE_S) == 0
+    os.close(reader)
+    os.close(writer)

@@ -1,0 +1,241 @@
+"""One agent for several users of a machine. Other users are played by root: only root can."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.agent import requests
+from moiety.agent.requests import Processes, Ps
+from moiety.model import errors
+from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
+    pytest.mark.slow,
+]
+
+GIB = 1 << 30
+ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
+CALL = "call = Call(Directory(Path({path!r}), shared=True))"
+CREATE = (
+    "made = call.ask(requests.CreateWorkload('secret.py', ['secret.py', '--key=1'], '/', {share}), "
+    "requests.Created); shim = Shim(made.socket)"
+)
+JOIN = "shim.hello('secret.py'); shim.attach(uuid_of(0)); shim.allocated(0, {used})"
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB, 16 * GIB)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with open_folder() as made:
+        yield made
+
+
+@pytest.fixture
+def agent(folder: Path, pretended: Path) -> Iterator[AgentProcess]:
+    with AgentProcess(folder / "s", pretended, ARGUMENTS, system=True) as running:
+        yield running
+
+
+Users = Callable[[int], OtherUser]
+
+
+@pytest.fixture
+def users(folder: Path) -> Iterator[Users]:
+    """Users who have a conversation with the agent, under the name `call`."""
+    made: list[OtherUser] = []
+
+    def come(uid: int) -> OtherUser:
+        environment = dict(os.environ) | {"MOIETY_SYSTEM_DIR": str(folder / "s")}
+        made.append(OtherUser(uid, environment))
+        made[-1].do(CALL.format(path=str(folder / "s")))
+        return made[-1]
+
+    yield come
+    for user in made:
+        user.close()
+
+
+def holding(users: Users, uid: int, used: int = GIB, share: str = "Share()") -> OtherUser:
+    """A user with a program that has memory."""
+    user = users(uid)
+    user.do(CREATE.format(share=share))
+    user.do(JOIN.format(used=used))
+    return user
+
+
+def test_each_users_programs_are_that_users(agent: AgentProcess, users: Users) -> None:
+    holding(users, ALICE)
+    holding(users, BOB)
+    assert {row.uid for row in agent.ps()} == {ALICE, BOB}
+    assert agent.status().shared
+    workloads = agent.directory.workloads
+    assert stat.S_IMODE(workloads.stat().st_mode) == 0o711
+    assert all(f.stat().st_uid == 0 for f in workloads.iterdir())
+
+
+def test_nobody_comes_to_anothers_socket(agent: AgentProcess, users: Users) -> None:
+    alice = holding(users, ALICE)
+    bob = users(BOB)
+    path = alice.do("made.socket")
+    with pytest.raises(Raised, match="Permission") as refused:
+        bob.do(f"Shim({path!r}, connect=False).connect(0)")
+    assert refused.value.kind == "PermissionError"
+    for look in (f"os.listdir({str(agent.directory.workloads)!r})",
+                 f"open({str(Path(path).parent / 'workload.json')!r})",
+                 f"open({str(agent.directory.log)!r})",
+                 f"open({str(agent.directory.events)!r})"):  # fmt: skip
+        with pytest.raises(Raised, match="Permission"):
+            bob.do(look)
+    # Nor can its owner put something else where the agent will write.
+    with pytest.raises(Raised, match="Permission"):
+        alice.do(f"os.unlink({path!r})")
+
+
+def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Users) -> None:
+    alice = holding(users, ALICE)
+    bob = holding(users, BOB, 2 * GIB)
+    found = bob.do(
+        "[(r.uid, r.user, r.program, r.pid, r.workload, r.allocated_bytes)"
+        " for r in call.ask(requests.Ps(), requests.Processes).rows]"
+    )
+    pid = bob.process.pid
+    workload = Path(bob.do("made.socket")).parent.name
+    assert sorted(found) == [
+        (ALICE, str(ALICE), "", 0, "", GIB),
+        (BOB, str(BOB), "secret.py", pid, workload, 2 * GIB),
+    ]
+    everything = bob.do("str(call.ask(requests.Events(), requests.Happened).events)")
+    recorded = bob.do("str(call.ask(requests.Timeline(), requests.Recorded))")
+    for told in (everything, recorded):
+        assert str(bob.process.pid) in told
+        assert str(alice.process.pid) not in told
+    assert str(ALICE) in recorded
+    with agent.call() as root:
+        assert {row.program for row in root.ask(Ps(), Processes).rows} == {"secret.py"}
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_one_waits_for_does_not_tell_what_the_other_runs(users: Users) -> None:
+    holding(users, ALICE, 12 * GIB)
+    bob = users(BOB)
+    bob.do(CREATE.format(share="Share()"))
+    bob.do("shim.hello('secret.py'); shim.attach(uuid_of(0)); serial = shim.alloc(0, 12 << 30)")
+    look = (
+        f"[r.reason for r in call.ask(requests.Ps(), requests.Processes).rows if r.uid == {BOB}][0]"
+    )
+    reason = until(lambda: bob.do(look), "a reason")
+    assert f"tenant 1 of {ALICE}" in reason
+    assert "secret" not in reason
+
+
+def test_only_its_owner_and_root_change_a_program(agent: AgentProcess, users: Users) -> None:
+    holding(users, ALICE)
+    bob = holding(users, BOB)
+    number = next(row.tenant for row in agent.ps() if row.uid == ALICE)
+    change = "call.ask(requests.SetShare({!r}, gpu_limit=0.5), requests.Shared).share.gpu_limit"
+    with pytest.raises(Raised, match=f"program of {ALICE}") as refused:
+        bob.do(change.format(str(number)))
+    assert refused.value.kind == "NotAllowed"
+    own = next(row.tenant for row in agent.ps() if row.uid == BOB)
+    assert bob.do(f"str({change.format(str(own))})") == "0.5"
+    with agent.call() as root:
+        root.ask(requests.SetShare(str(number), gpu_limit=0.25), requests.Shared)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["Stop(force=True)", "SetAgent({'turn_min_s': '1s'})", "SetAgent({}, defaults=True)"],
+)
+def test_only_root_rules_the_agent(agent: AgentProcess, users: Users, request_: str) -> None:
+    alice = users(ALICE)
+    with pytest.raises(Raised, match="only root") as refused:
+        alice.do(f"call.ask(requests.{request_}, requests.Done)")
+    assert refused.value.kind == "NotAllowed"
+    assert agent.status().gpus
+
+
+def test_the_socket_can_be_for_chosen_ones_only(
+    folder: Path, pretended: Path, users: Users
+) -> None:
+    only = [*ARGUMENTS, "--socket-mode", "0660", "--socket-group", str(ALICE)]
+    with AgentProcess(folder / "s", pretended, only, system=True):
+        users(ALICE)
+        with pytest.raises(Raised, match="does not let you in") as refused:
+            users(BOB)
+    assert refused.value.kind == "NotAllowed"
+    assert "--socket-group" in refused.value.hint
+
+
+def test_a_killed_agent_is_followed_by_one_that_knows_whose_all_is(
+    agent: AgentProcess, users: Users
+) -> None:
+    alice = holding(users, ALICE)
+    agent.kill()
+    agent.start()
+    alice.tell("shim.resume(holding=True); shim.attach(uuid_of(0), 1 << 30, 1 << 30)")
+    alice.listen()
+    row = until(lambda: next((r for r in agent.ps() if r.gpu == 0), None), "the program")
+    assert (row.uid, row.allocated_bytes) == (ALICE, GIB)
+    bob = users(BOB)
+    with pytest.raises(Raised, match="Permission"):
+        bob.do(f"Shim({alice.do('made.socket')!r}, connect=False).connect(0)")
+
+
+def test_a_users_own_agent_does_not_take_the_systems_gpus(
+    agent: AgentProcess, folder: Path, pretended: Path
+) -> None:
+    own = AgentProcess(folder / "own", pretended)
+    code, said = own.refusal()
+    assert code == errors.GpuOwned.exit_code
+    assert agent.process
+    assert f"pid {agent.process.pid}, user root, directory {folder / 's'}" in said
+    assert "MOIETY_AGENT=system" in said
+    agent.signal(signal.SIGKILL)  # the kernel lets go of what a dead agent had
+    with own:
+        assert own.status().gpus
+
+
+def test_who_does_not_own_the_directory_is_not_taken_for_its_agent(
+    folder: Path, users: Users
+) -> None:
+    (folder / "s").mkdir()
+    os.chmod(folder / "s", 0o777)
+    path = str(folder / "s" / "control.sock")
+    with OtherUser(BOB, os.environ) as mallory:
+        mallory.do(f"s = socket.socket(socket.AF_UNIX); s.bind({path!r})")
+        mallory.do(f"s.listen(); os.chmod({path!r}, 0o666)")
+        with pytest.raises(Raised, match="another user") as refused:
+            users(ALICE)
+    assert refused.value.kind == "AgentNotYours"
+
+
+def test_a_share_for_containers_is_its_makers(agent: AgentProcess, users: Users) -> None:
+    assert agent.directory.shared
+    alice, bob = users(ALICE), users(BOB)
+    alice.do("row = call.ask(requests.CreateContainer('train'), requests.Contained).row")
+    inside = "os.stat(row.folder + '/socket/shim.sock').st_size"
+    assert alice.do(inside) == 0, "her own container runtime can mount it"
+    bob.do(
+        f"row = requests.ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')"
+    )
+    with pytest.raises(Raised, match="PermissionError"):
+        bob.do(inside)
+    with pytest.raises(Raised, match="AgentNotYours"):
+        bob.do("call.ask(requests.RemoveContainer('train'), requests.Contained)")
+    with pytest.raises(Raised, match="AgentNotYours"):
+        bob.do("call.ask(requests.CreateContainer('train'), requests.Contained)")
+    assert bob.do("call.ask(requests.Containers(), requests.ContainerRows).rows") == []
+    with pytest.raises(Raised, match="PermissionError"):
+        alice.do("open(row.folder + '/workload.json.new', 'w')")

@@ -1,0 +1,225 @@
+"""What the system's file lets users have: held to while all runs on, and read again on demand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moiety.agent import requests
+from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
+    pytest.mark.slow,
+]
+
+GIB = 1 << 30
+ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
+RULES = f"""\
+[agent]
+visible = "all"
+
+[users.{ALICE}]
+gpu = 0.5
+memory = "6GiB"
+priority = "normal"
+latency = false
+workloads = 2
+
+[defaults]
+workloads = 0
+"""
+CREATE = (
+    "call.ask(requests.CreateWorkload('train', ['train'], '/', Share({share})), requests.Created)"
+    ".socket"
+)
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with open_folder() as made:
+        yield made
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    path = folder / "config.toml"
+    path.write_text(RULES)
+    return path
+
+
+@pytest.fixture
+def agent(folder: Path, pretended: Path, file: Path) -> Iterator[AgentProcess]:
+    made = AgentProcess(folder / "s", pretended, ARGUMENTS, system=True)
+    made.environment["MOIETY_CONFIG"] = str(file)
+    with made as running:
+        yield running
+
+
+@pytest.fixture
+def users(agent: AgentProcess) -> Iterator[Callable[[int], OtherUser]]:
+    made: list[OtherUser] = []
+
+    def come(uid: int) -> OtherUser:
+        made.append(OtherUser(uid, os.environ))
+        path = str(agent.directory.path)
+        made[-1].do(f"call = Call(Directory(Path({path!r}), shared=True))")
+        return made[-1]
+
+    yield come
+    for user in made:
+        user.close()
+
+
+Users = Callable[[int], OtherUser]
+
+
+def start(user: OtherUser, name: str, used: int = GIB, share: str = "") -> None:
+    """A program of a user under the name `name`."""
+    user.do(f"{name} = Shim({CREATE.format(share=share)})")
+    user.do(f"{name}.hello(); {name}.attach(uuid_of(0)); {name}.allocated(0, {used})")
+
+
+@pytest.mark.parametrize(
+    ("share", "says", "line"),
+    [
+        ("gpu=0.6", "who may have 50 % in all", 5),
+        ("memory_bytes=7 << 30", "who may have 6 GiB in all", 6),
+        ("memory_limit_bytes=7 << 30", "more than 65001 may have, 6 GiB", 6),
+        ("priority=2", "priority normal at most, not high", 7),
+        ("latency=True", "no program of the latency class", 8),
+    ],
+)
+def test_what_a_user_may_not_have_is_refused_by_rule_and_line(
+    users: Users, file: Path, share: str, says: str, line: int
+) -> None:
+    alice = users(ALICE)
+    with pytest.raises(Raised) as refused:
+        alice.do(CREATE.format(share=share))
+    assert refused.value.kind == "UserLimit"
+    assert says in refused.value.text
+    assert f"({file}:{line})" in refused.value.text
+
+
+def test_whoever_has_no_rule_has_the_default(users: Users, file: Path) -> None:
+    with pytest.raises(Raised, match="may have no programs at one time") as refused:
+        users(BOB).do(CREATE.format(share=""))
+    assert f"({file}:12)" in refused.value.text
+
+
+def test_all_programs_of_a_user_together_are_held_to_its_rule(
+    agent: AgentProcess, users: Users, file: Path
+) -> None:
+    alice = users(ALICE)
+    start(alice, "a", 2 * GIB)
+    (row,) = agent.ps()
+    assert (row.share.gpu_limit, row.limit_bytes) == (0.5, 6 * GIB)
+    alice.do(f"b = Shim({CREATE.format(share='')})")
+    alice.do("b.hello(); b.attach(uuid_of(0))")
+    assert [row.share.gpu_limit for row in agent.ps()] == [0.25, 0.25]
+    with pytest.raises(Raised) as refused:
+        alice.do("b.allocated(0, 5 << 30)")
+    assert f"65001 may have there, 6 GiB ({file}:6) (2 GiB in use)" in refused.value.text
+    with pytest.raises(Raised, match="2 programs at one time"):
+        alice.do(CREATE.format(share=""))
+    # What one gives back the other has again.
+    alice.do("b.send(Amount(Type.DETACH, 0, 0, 0))")
+    until(lambda: next(row for row in agent.ps() if row.gpu == 0).share.gpu_limit == 0.5)
+
+
+def test_a_user_raises_its_own_share_within_the_file_only(
+    agent: AgentProcess, users: Users
+) -> None:
+    alice = users(ALICE)
+    start(alice, "a")
+    change = "str(call.ask(requests.SetShare('1', {}), requests.Shared).share)"
+    for more in ("gpu=0.6", "memory_limit_bytes=7 << 30", "priority=2", "latency=True"):
+        with pytest.raises(Raised) as refused:
+            alice.do(change.format(more))
+        assert refused.value.kind == "UserLimit"
+    assert "40 % of the GPU" in alice.do(change.format("gpu=0.4"))
+    # A cap that it takes off itself leaves that of the file.
+    alice.do(change.format("gpu_limit=1.0, memory_limit_bytes=None"))
+    (row,) = agent.ps()
+    assert (row.share.gpu, row.share.gpu_limit, row.limit_bytes) == (0.4, 0.5, 6 * GIB)
+
+
+def test_the_file_is_read_again_without_losing_anybody(
+    agent: AgentProcess, users: Users, file: Path
+) -> None:
+    alice = users(ALICE)
+    start(alice, "a", 2 * GIB)
+    file.write_text(RULES.replace("gpu = 0.5", "gpu = 0.25").replace("6GiB", "3GiB"))
+    with pytest.raises(Raised, match="only root"):
+        alice.do("call.ask(requests.Reload(), requests.Reloaded)")
+    with agent.call() as call:
+        call.ask(requests.Reload(), requests.Reloaded)
+    (row,) = agent.ps()
+    assert (row.share.gpu_limit, row.limit_bytes) == (0.25, 3 * GIB)
+    assert row.allocated_bytes == 2 * GIB
+    with pytest.raises(Raised, match="limit of 3 GiB"):
+        alice.do("a.allocated(0, 2 << 30)")
+    alice.do("a.allocated(0, 1 << 30)")
+
+
+def test_a_broken_file_is_refused_and_the_old_one_stays(
+    agent: AgentProcess, users: Users, file: Path
+) -> None:
+    alice = users(ALICE)
+    start(alice, "a")
+    for wrong, says in (
+        ("[users.x]\ngpus = 1\n", "no such setting"),
+        ("[users.x]\ngpu = 7\n", "users.x.gpu"),
+        ("[users", "not TOML"),
+    ):
+        file.write_text(wrong)
+        with agent.call() as call, pytest.raises(Exception, match=says):
+            call.ask(requests.Reload(), requests.Reloaded)
+    assert agent.process
+    agent.process.send_signal(signal.SIGHUP)
+    with agent.call() as call:
+        until(
+            lambda: (
+                "ReloadRefused"
+                in [e.reason for e in call.ask(requests.Events(), requests.Happened).events]
+            )
+        )
+    (row,) = agent.ps()
+    assert row.share.gpu_limit == 0.5
+    with pytest.raises(Raised, match="who may have 50 % in all"):
+        alice.do(CREATE.format(share="gpu=0.6"))
+
+
+def test_the_service_manager_hears_of_a_reload(folder: Path, pretended: Path, file: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(15)
+
+        def heard(wanted: str) -> str:
+            while True:
+                found = manager.recv(4096).decode()
+                if found.startswith(wanted):
+                    return found
+
+        made = AgentProcess(folder / "s", pretended, ARGUMENTS, system=True)
+        made.environment |= {"NOTIFY_SOCKET": str(folder / "notify"), "MOIETY_CONFIG": str(file)}
+        with made as agent:
+            assert agent.process
+            assert f"MAINPID={agent.process.pid}" in heard("READY=1")
+            agent.process.send_signal(signal.SIGHUP)
+            heard("RELOADING=1")
+            heard("READY=1")
+            assert agent.signal(signal.SIGTERM) == 0
+            assert "SIGTERM" in heard("STOPPING=1")
+        assert not agent.directory.control.exists()

@@ -1,0 +1,274 @@
+"""Who uses a simulated GPU past the agent is found, named, warned and, if so configured, ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.devices.native import simgpu_dir
+from moiety.testing.node import Node, finish, kill
+
+MIB = 1 << 20
+SMALL = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+OFTEN = ("--watch-every", "200ms")
+MakeNode = Callable[[str], Node]
+
+
+def told(node: Node, *reasons: str) -> list[dict[str, Any]]:
+    options = [part for reason in reasons for part in ("--reason", reason)]
+    done = node.cli("events", "-o", "json", *options)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+Command = Callable[[int], list[object]]
+
+
+@pytest.fixture
+def watched(build: Callable[[str], Path], kernels: Path) -> Command:
+    """A program that takes so many MiB of a GPU and then does what it is told."""
+    return lambda mebibytes: [build("watched"), mebibytes * MIB, 80 * MIB, kernels]
+
+
+def ready(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def stranger(node: Node, command: Command) -> subprocess.Popen[str]:
+    """A program on the same GPU that does not come through moiety."""
+    return ready(node.run_alone(command(20)))
+
+
+def test_who_uses_a_gpu_without_moiety_is_named_and_by_default_let_live(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN)
+    shared = ready(node.run(watched(4), stdin=True))
+    process = stranger(node, watched)
+    node.until(lambda: bool(told(node, "Unregistered")), "it is told")
+    (event,) = told(node, "Unregistered")
+    assert (event["pid"], event["program"], event["gpu"]) == (process.pid, "watched", 0)
+    assert "uses GPU 0 without moiety (22 MiB, 0% busy)" in event["message"]
+    assert "user " in event["message"]
+    seen = node.json("watch")
+    (row,) = seen["strangers"]
+    assert (row["pid"], row["used_bytes"]) == (process.pid, 22 * MIB)
+    assert [(o["pid"], o["offence"], o["next"]) for o in seen["offences"]] == [
+        (process.pid, "unregistered", "")
+    ]
+    assert f"watched (pid {process.pid}" in node.cli("status").stdout
+    assert "uses GPU 0 without moiety" in node.cli("status").stdout
+    assert process.poll() is None
+    kill(process)
+    node.until(lambda: bool(told(node, "OffenceOver")), "its end is told")
+    assert node.json("watch")["strangers"] == []
+    assert shared.poll() is None
+
+
+def test_a_ladder_ends_it_and_nobody_else(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-unregistered", "warn,event,400ms,kill")
+    shared = ready(node.run(watched(4), stdin=True))
+    process = stranger(node, watched)
+    assert process.wait(60) == -9
+    found = told(node, "Unregistered", "Killed")
+    assert [event["reason"] for event in found] == ["Unregistered", "Killed"]
+    assert "it is ended in 400 ms unless that stops" in found[0]["message"]
+    assert found[1]["pid"] == process.pid
+    assert found[1]["at_s"] - found[0]["at_s"] >= 0.4
+    assert shared.poll() is None
+
+
+def test_a_dry_run_only_says_so(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-unregistered", "event,0s,kill", "--watch-dry-run")
+    process = stranger(node, watched)
+    node.until(lambda: len(told(node, "WouldAct")) == 2, "it is told")
+    first, second = told(node, "WouldAct")
+    assert first["message"].startswith("would tell of it: uses GPU 0 without moiety")
+    assert second["message"].startswith("would end it: uses GPU 0 without moiety")
+    assert told(node, "Killed", "Unregistered") == []
+    assert process.poll() is None
+
+
+def test_a_policy_can_be_tried_before_it_is_set(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN)
+    process = stranger(node, watched)
+    node.until(lambda: bool(node.json("watch")["strangers"]), "it is seen")
+    tried = ("watch", "--dry-run", "--unregistered", "warn,1min,kill")
+    planned = node.json(*tried)["planned"]
+    assert [(p["after_s"], p["deed"]) for p in planned] == [(0.0, "warn"), (60.0, "kill")]
+    assert f"(pid {process.pid}, " in planned[1]["who"]
+    assert "1 min  kill" in node.cli(*tried).stdout
+    assert node.json(*tried, "--exempt", "command:watch*")["planned"] == []
+    assert node.json("watch")["policy"]["unregistered"] == "warn,event"
+    refused = node.cli("watch", "--dry-run", "--unregistered", "shoot")
+    assert refused.returncode == 64
+    assert "'shoot' is no step" in refused.stderr
+    assert node.cli("watch", "--unregistered", "warn").returncode == 64
+
+
+@pytest.mark.parametrize("exempt", ["command:watch*", "gpu:0"])
+def test_who_is_let_off_is_seen_and_left_alone(
+    make_node: MakeNode, watched: Command, exempt: str
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-unregistered", "0s,kill", "--watch-exempt", exempt)
+    process = stranger(node, watched)
+    node.until(lambda: bool(node.json("watch")["strangers"]), "it is seen")
+    (row,) = node.json("watch")["strangers"]
+    assert row["exempt"] == exempt
+    seen = [row["since_s"]]
+    node.until(
+        lambda: node.json("watch")["strangers"][0]["since_s"] > seen[0] + 1, "some looks pass"
+    )
+    assert process.poll() is None
+    assert node.json("watch")["offences"] == []
+
+
+def test_memory_above_the_limit_is_found_and_the_program_is_told(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node("A100-80:memory=192MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*OFTEN, "--watch-limit", "warn,event,1h,kill")
+    process = ready(node.run(watched(4), "--memory-limit", "16MiB", stdin=True))
+    assert told(node, "OverLimit") == []
+    tell(process, "memory")
+    node.until(lambda: bool(told(node, "OverLimit")), "it is found")
+    (event,) = told(node, "OverLimit")
+    assert event["pid"] == process.pid
+    assert event["tenant"] is not None
+    assert "has 86 MiB on GPU 0 as the driver counts; it may have 16 MiB" in event["message"]
+    tell(process, "end")
+    code, _, err = finish(process)
+    assert code == 0
+    assert "moiety: this program has 86 MiB on GPU 0" in err
+    assert "it is ended in 1 h unless that stops" in err
+
+
+def test_work_without_a_lease_is_found(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--idle-free", "1ms", "--quantum", "100ms")
+    process = ready(node.run(watched(20), stdin=True))
+    node.until(lambda: all(r["state"] == "holding" for r in node.json("ps")), "it holds")
+    latency = ready(node.run(watched(20), "--latency", stdin=True))  # has the GPU to itself
+    node.until(
+        lambda: {r["state"] for r in node.json("ps") if r["pid"] == process.pid} <= {"out"},
+        "the lease was given back",
+    )
+    tell(process, "busy")
+    node.until(lambda: bool(told(node, "WithoutLease")), "it is found")
+    (event,) = told(node, "WithoutLease")
+    assert event["pid"] == process.pid
+    assert "works on GPU 0 without a lease" in event["message"]
+    assert latency.poll() is None
+    tell(process, "end")
+    assert finish(process)[0] == 0
+
+
+def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-idle", "1s")
+    process = ready(node.run(watched(20), "--memory", "10MiB", stdin=True))
+    node.until(lambda: bool(told(node, "Idle")), "it is named")
+    (event,) = told(node, "Idle")
+    assert event["pid"] == process.pid
+    assert "it holds 20 MiB of GPU 0" in event["message"]
+    assert "10 MiB that nobody else may use" in event["message"]
+    (row,) = node.json("ps", "--idle", "1s")
+    assert row["pid"] == process.pid
+    assert node.json("ps", "--idle") == []
+    assert "20 MiB" in node.cli("ps", "--idle", "1s").stdout
+    tell(process, "work")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "worked\n"
+    node.until(lambda: len(told(node, "Idle")) == 2, "it is named again after it worked")
+
+
+def test_who_keeps_others_waiting_is_named_with_figures(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node("A100-80:memory=96MiB,link=8GB/s,residue=2MiB")
+    node.start_agent(*OFTEN, "--watch-slow", "500ms", "--revoke-deadline", "1h")
+    holder = ready(node.run(watched(60), stdin=True))
+    holder.send_signal(signal.SIGSTOP)
+    other = node.run(watched(60), stdin=True)
+    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    (event,) = told(node, "SlowNeighbour")
+    assert event["pid"] == holder.pid
+    assert event["message"].startswith("cost 1 other ")
+    assert "of waiting within the last minute: it gave the GPU back late once" in event["message"]
+    row = next(row for row in node.json("ps") if row["pid"] == holder.pid)
+    assert row["cost_s"] >= 0.5
+    assert f"watched (pid {holder.pid}) cost 1 other " in node.cli("status").stdout
+    holder.send_signal(signal.SIGCONT)
+    ready(other)
+
+
+def test_a_stranger_that_takes_gpu_time_from_those_who_share_is_named(
+    make_node: MakeNode, watched: Command
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent(*OFTEN, "--watch-slow", "500ms")
+    ready(node.run(watched(4), stdin=True))
+    process = node.start(
+        [str(part) for part in watched(4)],
+        env={"LD_LIBRARY_PATH": str(simgpu_dir())},
+        stdin=True,
+    )
+    ready(process)
+    assert told(node, "SlowNeighbour") == []
+    tell(process, "busy")
+    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    (event,) = told(node, "SlowNeighbour")
+    assert (event["pid"], event["gpu"]) == (process.pid, 0)
+    assert (
+        "of GPU 0's time within the last minute, beside programs that share it"
+        in (event["message"])
+    )
+
+
+def test_metrics_count_strangers_and_offences(make_node: MakeNode, watched: Command) -> None:
+    node = make_node(SMALL)
+    path = node.directory / "metrics.sock"
+    node.start_agent(*OFTEN, "--metrics", str(path))
+    stranger(node, watched)
+    node.until(lambda: bool(node.json("watch")["offences"]), "it is seen")
+    found = scraped(path)
+    uuid = node.json("status")["gpus"][0]["uuid"]
+    assert found[f'moiety_gpu_unregistered_processes{{gpu="0",uuid="{uuid}"}}'] == 1
+    assert found[f'moiety_gpu_unregistered_bytes{{gpu="0",uuid="{uuid}"}}'] == 22 * MIB
+    assert found['moiety_watch_offences{offence="unregistered"}'] == 1
+    assert found['moiety_watch_offences{offence="lease"}'] == 0
+    assert found['moiety_events_total{reason="Unregistered",severity="warning"}'] == 1
+
+
+def scraped(path: Path) -> dict[str, float]:
+    """What Prometheus would read, by name and labels."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(str(path))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        parts = []
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    lines = b"".join(parts).decode().partition("\r\n\r\n")[2].splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, value in pairs}

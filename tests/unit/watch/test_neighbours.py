@@ -1,0 +1,121 @@
+"""Who costs others time is named with figures, and an ordinary hand-off is nobody's fault."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moiety.watch.neighbours import KEPT, Cost, Named, Neighbours, Stay
+
+A, B, C = 1, 2, 3
+
+
+def told(*stays: Stay) -> Neighbours:
+    known = Neighbours()
+    for stay in stays:
+        known.ended(stay)
+    return known
+
+
+def test_a_long_drain_costs_everybody_who_waited_meanwhile() -> None:
+    known = told(
+        Stay(A, (0,), "draining", 10.0, 12.005),
+        Stay(B, (0,), "waiting", 9.0, 12.0),
+        Stay(C, (0,), "coming", 11.0, 13.0),
+    )
+    cost = known.costs(20.0, [])[A]
+    assert cost.waited_s == pytest.approx(1.995 + 1.005)
+    assert (cost.times, cost.victims) == (1, frozenset({B, C}))
+    assert str(cost) == (
+        "cost 2 others 3 s of waiting within the last minute: it gave the GPU back late once, "
+        "2 s at the longest"
+    )
+
+
+def test_ordinary_hand_offs_cost_nothing() -> None:
+    stays = [Stay(A, (0,), "draining", n, n + 0.004) for n in range(50)]
+    stays += [Stay(B, (0,), "waiting", n - 0.5, n + 0.01) for n in range(50)]
+    assert told(*stays).costs(55.0, []) == {}
+
+
+def test_who_waits_for_another_gpu_does_not_count() -> None:
+    known = told(Stay(A, (0,), "draining", 10, 12), Stay(B, (1,), "waiting", 9, 12))
+    assert known.costs(20.0, []) == {}
+
+
+def test_waiting_for_a_busy_holder_is_no_fault() -> None:
+    known = told(Stay(A, (0,), "holding", 0, 12), Stay(B, (0,), "waiting", 1, 12))
+    assert known.costs(20.0, []) == {}
+
+
+def test_what_still_goes_on_counts() -> None:
+    now = [Stay(A, (0, 1), "undrainable", 5.0, 25.0), Stay(B, (1,), "waiting", 15.0, 25.0)]
+    cost = Neighbours().costs(25.0, now)[A]
+    assert cost.waited_s == pytest.approx(10.0)
+    assert cost.longest_s == pytest.approx(20.0)
+
+
+def test_a_drain_that_becomes_a_stop_is_one_time() -> None:
+    known = told(
+        Stay(A, (0,), "draining", 10.0, 10.1),
+        Stay(A, (0,), "stopped", 10.1, 12.0),
+        Stay(A, (0,), "draining", 14.0, 15.0),
+        Stay(B, (0,), "waiting", 9.0, 16.0),
+    )
+    cost = known.costs(20.0, [])[A]
+    assert cost.times == 2
+    assert cost.longest_s == pytest.approx(1.995)
+
+
+def test_after_a_minute_it_is_forgotten() -> None:
+    known = told(Stay(A, (0,), "stopped", 0, 10), Stay(B, (0,), "waiting", 0, 10))
+    assert known.costs(65.0, [])[A].waited_s == pytest.approx(5.0)
+    assert known.costs(70.1, []) == {}
+    assert not known._late
+
+
+def test_many_stays_are_bounded() -> None:
+    known = Neighbours()
+    for n in range(2 * KEPT):
+        known.ended(Stay(A, (0,), "waiting", n / 1e4, (n + 1) / 1e4))
+    assert len(known._waits) == KEPT
+
+
+def test_who_is_named_is_named_once_until_it_was_better() -> None:
+    named = Named()
+    assert named.due({A: 4.9, B: 5.0}, 5.0) == [B]
+    assert named.due({A: 6.0, B: 9.0}, 5.0) == [A]
+    assert named.due({A: 3.0, B: 2.0}, 5.0) == []
+    assert named.due({A: 6.0, B: 6.0}, 5.0) == [B]
+    assert named.due({C: 100.0}, 0.0) == []
+
+
+STATES = ["waiting", "coming", "holding", "draining", "stopped", "undrainable", "out", "fenced"]
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda tenant, gpu, state, begin, lasts: Stay(
+                tenant, (gpu,), state, begin, begin + lasts
+            ),
+            st.integers(1, 4),
+            st.integers(0, 1),
+            st.sampled_from(STATES),
+            st.floats(0, 100),
+            st.floats(0, 30),
+        ),
+        max_size=40,
+    ),
+    st.floats(100, 200),
+)
+def test_nobody_costs_more_than_all_others_waited(stays: list[Stay], now_s: float) -> None:
+    costs: dict[int, Cost] = told(*sorted(stays, key=lambda s: s.end_s)).costs(now_s, [])
+    for tenant, cost in costs.items():
+        waits = [s for s in stays if s.tenant != tenant and s.state in ("waiting", "coming")]
+        late = [s for s in stays if s.tenant == tenant]
+        most = sum((w.end_s - w.begin_s) * len(late) for w in waits)
+        assert 0 < cost.waited_s <= most + 1e-6
+        assert tenant not in cost.victims
+        assert cost.longest_s <= 30
