@@ -489,7 +489,7 @@ class Node:
 
     def is_missing(self, pid: int) -> bool:
         """Whether nobody has heard of a process since the last agent."""
-        return pid in self._expected
+        return pid in self._expected and all(c.pid != pid for c in self.clients.values())
 
     def _give_up_waiting(self) -> None:
         """Whoever is not back is counted by what the driver says."""
