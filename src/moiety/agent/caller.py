@@ -47,10 +47,10 @@ class HungUp(errors.AgentSilent):
 class Call:
     """A conversation with the agent; use it as a context manager."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Connect and greet; raises NoAgent, AgentNotYours, AgentVersion or AgentSilent."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        sock.settimeout(ANSWER_TIMEOUT_S)
+        sock.settimeout(timeout_s)
         try:
             sock.connect(str(directory.control))
         except OSError as error:
@@ -83,7 +83,7 @@ class Call:
             self._sock.sendall(requests.encode(request) + b"\n")
             line = self._file.readline()
         except TimeoutError:
-            problem = f"nothing came in {ANSWER_TIMEOUT_S:.0f} s; is it stopped?"
+            problem = f"nothing came in {self._sock.gettimeout():.0f} s; is it stopped?"
             raise errors.AgentSilent(problem=problem) from None
         except OSError as error:
             raise HungUp(problem=error.strerror or str(error)) from None

@@ -15,6 +15,7 @@ from moiety.agent.caller import Call, arguments_from_environment, call
 from moiety.agent.caller import start as start_agent
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS, parse
+from moiety.cli.lazily import completed_as
 from moiety.cli.show import emit_json, output_option
 from moiety.cli.status import agent_line
 from moiety.model import errors
@@ -33,7 +34,12 @@ def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for flag in reversed(FLAGS):
         switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.is_switch else {}
         named = click.option(
-            str(flag.flag), flag.field, metavar=flag.metavar, help=flag.help, **switch
+            str(flag.flag),
+            flag.field,
+            metavar=flag.metavar,
+            help=flag.help,
+            shell_complete=completed_as(flag),
+            **switch,
         )
         command = named(command)
     return command

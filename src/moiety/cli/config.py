@@ -12,6 +12,7 @@ import click
 
 from moiety.agent.caller import arguments_from_environment
 from moiety.agent.options import FLAGS, typed
+from moiety.cli.lazily import completed
 from moiety.cli.show import emit_json, output_option, table
 from moiety.config import files
 from moiety.config.load import Config, Source, Value, closest, load, problems
@@ -39,7 +40,9 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
 @output_option
-@click.argument("names", nargs=-1, metavar="[SECTION|NAME]...")
+@click.argument(
+    "names", nargs=-1, metavar="[SECTION|NAME]...", shell_complete=completed("names_of_settings")
+)
 def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> None:
     """Show every setting, or those named: `agent`, `run.gpu`, `MOIETY_DIR`."""
     found = [value for value in everything() if not changed or value.source is not Source.DEFAULT]
@@ -56,7 +59,8 @@ def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> No
 
 @config.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-def check(file: Path | None) -> None:
+@output_option
+def check(file: Path | None, output: str) -> None:
     """Check FILE, or the files that count here; exit code 116 if something is wrong."""
     if file is not None:
         read = files.read(file.absolute(), files.Kind.NAMED)
@@ -64,6 +68,10 @@ def check(file: Path | None) -> None:
     else:
         found = files.read_all(os.environ)
     wrong = [problem for each in found for problem in problems(each)]
+    if output == "json":
+        said = [{"what": problem.what, "hint": problem.hint} for problem in wrong]
+        emit_json({"files": [str(each.path) for each in found], "problems": said})
+        sys.exit(errors.BadSetting.exit_code if wrong else 0)
     for problem in wrong:
         click.echo(problem.render(), err=True)
     for each in found:

@@ -14,6 +14,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call, call
 from moiety.agent.directory import Directory, find
 from moiety.agent.journal import REASONS, read
+from moiety.cli.lazily import completed
 from moiety.cli.show import Duration, colour_wanted
 from moiety.model import errors
 
@@ -34,7 +35,11 @@ WAIT_S = 5.0
     help="Only these, such as Refused or Killed; may be given several times.",
 )
 @click.option(
-    "--of", "target", metavar="TENANT", help="Only of one program: its number, pid or name."
+    "--of",
+    "target",
+    metavar="TENANT",
+    shell_complete=completed("tenants"),
+    help="Only of one program: its number, pid or name.",
 )
 @click.option(
     "-o",

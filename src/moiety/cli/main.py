@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from moiety.cli.examples import EXAMPLES, text
 from moiety.model.errors import MoietyError, SystemRefusal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
@@ -26,6 +29,9 @@ COMMANDS: Final = {
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "config": "Show what is set, and where; check a file of settings.",
+    "jupyter": "Let notebooks share the GPUs.",
+    "completion": "Print what a shell needs to complete command lines.",
+    "help": "Show the help of a command.",
     "doctor": "Find out whether this machine is ready, and what to do if not.",
     "version": "Show the versions of moiety and of its protocol.",
 }
@@ -45,13 +51,28 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"moiety.cli.{cmd_name}")
         found: click.Command = getattr(module, cmd_name)
+        if found.epilog is None and cmd_name in EXAMPLES:
+            found.epilog = text(cmd_name)
         return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table, so that a shell that asks imports none of them."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=said)
+            for name, said in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As usual, but whoever mistypes a command is told which one is meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], COMMANDS, n=2)
             meant = f" Did you mean {' or '.join(near)}?" if near else ""
             ctx.fail(f"No such command '{args[0]}'.{meant}")
@@ -74,8 +95,17 @@ smaller one), or to the path of a file that describes a card."""
 @click.group(
     cls=Commands, epilog=WITHOUT_GPU, context_settings={"help_option_names": ["-h", "--help"]}
 )
-def moiety() -> None:
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Use colours on a terminal (auto), always or never; NO_COLOR is heeded.",
+)
+@click.pass_context
+def moiety(ctx: click.Context, colour: str | None) -> None:
     """Let many CUDA programs share a GPU, each with all of its memory."""
+    if colour not in (None, "auto"):
+        ctx.color = colour == "always"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

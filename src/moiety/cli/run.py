@@ -13,6 +13,7 @@ from moiety.agent import requests
 from moiety.agent.caller import arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
+from moiety.cli.lazily import completed
 from moiety.cli.program import check, find
 from moiety.cli.settings import setting_options, settled
 from moiety.cli.show import Size
@@ -35,8 +36,8 @@ from moiety.model.share import Share
     help="Through the agent of all users, or one of your own.",
 )
 @click.option("--no-check", is_flag=True, help="Start it whatever kind of program it is.")
-@click.argument("program")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("program", shell_complete=completed("programs"))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=completed("files"))
 def run(
     gang: str | None,
     gang_size: int | None,

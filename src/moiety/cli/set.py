@@ -12,6 +12,7 @@ from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS
+from moiety.cli.lazily import completed, completed_as
 from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
 from moiety.model import errors
 from moiety.model.format import format_bytes
@@ -39,12 +40,20 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arbiter's settings, from the agent's own table."""
     for flag in reversed(_OF_AGENT):
         text = f"With --agent: {flag.help}"
-        command = click.option(str(flag.flag), flag.field, metavar=flag.metavar, help=text)(command)
+        command = click.option(
+            str(flag.flag),
+            flag.field,
+            metavar=flag.metavar,
+            help=text,
+            shell_complete=completed_as(flag),
+        )(command)
     return command
 
 
 @click.command()
-@click.argument("target", required=False, metavar="TENANT|PID|NAME")
+@click.argument(
+    "target", required=False, metavar="TENANT|PID|NAME", shell_complete=completed("tenants")
+)
 @click.option("--gpu", type=OrNone(Fraction()), help="The part it is guaranteed, or none.")
 @click.option("--gpu-limit", type=OrNone(Fraction()), help="The largest part it may have, or none.")
 @click.option("--memory", type=OrNone(Size()), help="What stays on the GPU, or none.")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from moiety.cli.lazily import completed_as
 from moiety.config.load import Config, load
 from moiety.config.table import Setting, of_section
 
@@ -49,14 +50,12 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
     short = [SHORT[setting.name]] if setting.name in SHORT else []
     if not setting.is_switch:
         names = [str(setting.flag), *short, setting.field]
-        return click.option(*names, metavar=setting.metavar, help=_help(setting))
+        return click.option(
+            *names, metavar=setting.metavar, help=setting.help, shell_complete=completed_as(setting)
+        )
     key = str(setting.flag).removeprefix("--")
     names = [f"--{key}/--no-{key}", *short, setting.field]
-    return click.option(*names, default=None, help=_help(setting))
-
-
-def _help(setting: Setting) -> str:
-    return setting.help
+    return click.option(*names, default=None, help=setting.help)
 
 
 def _text(value: str | bool) -> str:

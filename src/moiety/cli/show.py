@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from moiety.model.errors import InvalidDuration, InvalidSize
+from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize
 from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
     format_bytes,
@@ -134,8 +134,28 @@ def is_number(cell: str) -> bool:
 
 
 def colour_wanted() -> bool:
-    """Only on a terminal, and only if nobody objects."""
-    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """As --color says, else MOIETY_COLOR, NO_COLOR, a file; only on a terminal if none does."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and ctx.color is not None:
+        return ctx.color
+    when = _when()
+    wanted = when == "always" or (when == "auto" and sys.stdout is not None and sys.stdout.isatty())
+    if ctx is not None:
+        ctx.color = wanted  # else it would be taken out of what does not go to a terminal
+    return wanted
+
+
+def _when() -> str:
+    from moiety.config.load import Source, load
+    from moiety.config.table import of_section
+
+    try:
+        found = load().value(next(s for s in of_section("cli") if s.key == "color"))
+    except ConfigError:
+        return "auto"  # whoever needs the file says what is wrong with it
+    if found.source is not Source.ENVIRONMENT and os.environ.get("NO_COLOR"):
+        return "never"
+    return str(found.value)
 
 
 def count(number: int, noun: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from moiety.agent.directory import find
-from moiety.cli.show import Duration, table
+from moiety.cli.show import Duration, colour_wanted, table
 from moiety.cli.status import agent_line
 from moiety.model.errors import BadArgument, ScreenMissing
 from moiety.top.look import Look, Rates, look
@@ -29,6 +30,8 @@ def top(interval: float, once: bool) -> None:
     if once or not all(s and s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
         click.echo(snapshot(look(directory)))
         return
+    if not colour_wanted():
+        os.environ["NO_COLOR"] = "1"  # which the screen's library looks at
     try:
         from moiety.top.app import Top
     except ModuleNotFoundError as error:

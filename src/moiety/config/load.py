@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,6 +160,8 @@ def unknown_names(file: File) -> Iterator[BadSetting]:
 
 def closest(word: str, known: Sequence[str]) -> str:
     """The known word that is meant, or nothing."""
+    import difflib
+
     found = difflib.get_close_matches(word.replace("_", "-"), known, n=1)
     return found[0] if found else ""
 

@@ -1,0 +1,118 @@
+"""`moiety completion`: what a shell needs to complete command lines, and what it then asks for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from moiety.arbiter.settings import Overdue
+from moiety.config import values
+from moiety.config.table import SECTIONS, SETTINGS, Setting
+from moiety.model.errors import MoietyError
+from moiety.model.share import Mode, Priority, parse_mode, parse_priority
+
+SHELLS: Final = ("bash", "zsh", "fish")
+VARIABLE: Final = "_MOIETY_COMPLETE"
+PATIENCE_S: Final = 1.0
+PLAIN: Final = re.compile(r"[\w.+-]+")
+"""names that no shell takes apart"""
+CHOICES: Final[dict[Callable[[str], Any], Iterable[str]]] = {
+    parse_mode: tuple(Mode),
+    parse_priority: tuple(str(each) for each in Priority),
+    values.parse_overdue: tuple(Overdue),
+    values.parse_when: values.WHENS,
+    values.parse_log_format: tuple(values.LogFormat),
+}
+"""by how a setting is read, all that it can be"""
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what bash, zsh or fish needs to complete the command lines of moiety.
+
+    Commands, options and their values are completed, and programs that share the GPUs by number
+    and name: for that, a running agent is asked; none is started.
+    """
+    from moiety.cli.main import moiety
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(moiety, {}, "moiety", VARIABLE).source())
+
+
+def one_of(words: Iterable[str]) -> Complete:
+    """Completes one of these words."""
+    known = tuple(words)
+
+    def complete(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+        del ctx, param
+        return [CompletionItem(each) for each in known if each.startswith(word)]
+
+    return complete
+
+
+def of_setting(setting: Setting) -> Complete | None:
+    """Completes the value of a setting; None if it can be anything."""
+    words = CHOICES.get(setting.parse)
+    return None if words is None else one_of(words)
+
+
+names_of_settings = one_of([*SECTIONS, *(setting.name for setting in SETTINGS)])
+
+
+def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Completes programs that share the GPUs now: their numbers, and names that only one has."""
+    from moiety.agent import requests
+    from moiety.agent.caller import Call
+    from moiety.agent.directory import find
+
+    del ctx, param
+    try:
+        with Call(find(), timeout_s=PATIENCE_S) as agent:
+            rows = agent.ask(requests.Ps(), requests.Processes).rows
+    except MoietyError:
+        return []
+    by_number = {str(row.tenant): row for row in rows}
+    names = [row.program for row in by_number.values()]
+    found = [
+        CompletionItem(row.program, help=f"pid {row.pid}, {row.state}")
+        for row in by_number.values()
+        if names.count(row.program) == 1 and PLAIN.fullmatch(row.program)
+    ]
+    found += [
+        CompletionItem(number, help=f"{row.program}, pid {row.pid}, {row.state}")
+        for number, row in by_number.items()
+    ]
+    return [item for item in found if item.value.startswith(word)]
+
+
+def programs(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Completes what can be run: names of the search path, or files."""
+    del ctx, param
+    if "/" in word or not word:
+        return [CompletionItem(word, type="file")]
+    found: set[str] = set()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        try:
+            entries = os.scandir(folder or ".")
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if entry.name.startswith(word) and os.access(entry.path, os.X_OK):
+                    found.add(entry.name)
+    return [CompletionItem(name) for name in sorted(found)] or [CompletionItem(word, type="file")]
+
+
+def files(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Completes files."""
+    del ctx, param
+    return [CompletionItem(word, type="file")]

@@ -1,0 +1,69 @@
+"""What people type, for the help of each command; a test reads every line of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "run": (
+        ("moiety run -- python train.py", "share the GPUs with whatever else is run so"),
+        ("moiety run --gpu 0.5 --memory-limit 20GiB -- ./a.out", "half of the time, 20 GiB"),
+        ("moiety run --latency --name chat -- python serve.py", "an answer goes before all else"),
+        ("moiety run --say always -- make train 2>log", "write into the log why it waits"),
+    ),
+    "ps": (
+        ("moiety ps", "who shares the GPUs, and who waits for what"),
+        ("moiety ps -o wide", "with gangs, modes and what cannot leave"),
+        ("moiety ps -o json", "for a script"),
+    ),
+    "status": (("moiety status", "how full the GPUs are, and who holds them"),),
+    "watch": (
+        ("moiety watch", "who uses the GPUs without moiety"),
+        ("moiety watch --dry-run --unregistered kill", "what would happen then"),
+    ),
+    "set": (
+        ("moiety set chat --priority high", "by the name that `moiety ps` shows"),
+        ("moiety set 3 --gpu 30% --memory-limit none", "by its number"),
+        ("moiety set --agent --turn-min 200ms", "for all, and for the agents that follow"),
+    ),
+    "top": (("moiety top", "live"), ("moiety top --once", "one look, for a log")),
+    "events": (
+        ("moiety events -f", "as they happen"),
+        ("moiety events --since 1h --warnings", "what went wrong lately"),
+        ("moiety events -o json --of chat", "of one program, a document on each line"),
+    ),
+    "trace": (
+        ("moiety trace", "three lines about where the time went"),
+        ("moiety trace -o trace.json --follow 30s", "for Perfetto or Chrome's tracing page"),
+    ),
+    "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
+    "agent": (
+        ("moiety agent start --capacity 40GiB", "share out less than all"),
+        ("moiety agent start --foreground --metrics 9402", "in this terminal, with /metrics"),
+        ("moiety agent status", "exit code 3 if there is none"),
+    ),
+    "stop": (("moiety stop", "refused while programs share the GPUs"),),
+    "config": (
+        ("moiety config show --origin", "everything, and where it stands"),
+        ("moiety config show -o json run", "one section, for a script"),
+        ("moiety config check", "before an agent reads it"),
+    ),
+    "jupyter": (
+        ("moiety jupyter install", "a kernel that shares, beside the one that does not"),
+        ("moiety jupyter install --name gpu-half -- --gpu 0.5", "with a share of its own"),
+    ),
+    "completion": (
+        ('eval "$(moiety completion bash)"', "in ~/.bashrc"),
+        ('eval "$(moiety completion zsh)"', "in ~/.zshrc, after compinit"),
+        ("moiety completion fish >~/.config/fish/completions/moiety.fish", "once"),
+    ),
+    "help": (("moiety help run", "as `moiety run --help`"), ("moiety help config show", "")),
+    "doctor": (("moiety doctor", "exit code 1 if something is bad"),),
+    "version": (("moiety version", ""),),
+}
+
+
+def text(command: str) -> str:
+    """The lines for one command, as they stand under its help; empty if there are none."""
+    lines = [f"  {line}" + (f"\n      {why}" if why else "") for line, why in EXAMPLES[command]]
+    return "\b\nExamples:\n" + "\n".join(lines) if lines else ""

@@ -1,0 +1,41 @@
+"""Every line that help shows as an example is one that can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from moiety.cli.examples import EXAMPLES
+from moiety.cli.main import COMMANDS, moiety
+
+LINES = [line for examples in EXAMPLES.values() for line, _ in examples]
+
+
+def test_every_command_has_an_example_that_shows_it() -> None:
+    assert set(EXAMPLES) == set(COMMANDS)
+    for command, examples in EXAMPLES.items():
+        assert all(f"moiety {command}" in line for line, _ in examples)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_can_be_typed(line: str) -> None:
+    """It is parsed as it would be; nothing is run."""
+    typed = re.sub(r'eval "\$\((.*)\)"', r"\1", line)
+    typed = re.sub(r"\s\d?>.*", "", typed)
+    name, *arguments = shlex.split(typed)
+    assert name == "moiety"
+    ctx = click.Context(moiety, info_name="moiety")
+    command: click.Command = moiety
+    while isinstance(command, click.Group):
+        found, below, arguments = command.resolve_command(ctx, arguments)
+        assert below is not None
+        command = below
+        made = command.make_context(found, list(arguments), parent=ctx)
+        arguments = [*made._protected_args, *made.args] if isinstance(command, click.Group) else []
+        ctx = made
+    said = moiety.get_command(ctx, typed.split()[1])
+    assert said is not None
+    assert line in click.unstyle(said.get_help(ctx))
