@@ -138,7 +138,7 @@ class Missing:
         taken: Taken,
         then: Callable[[Taken | None], None],
     ) -> None:
-        """What all processes have, asked one GPU after the other; None where one does not answer."""
+        """What all processes have, asked GPU by GPU; None where one does not answer."""
         if not gpus:
             then(taken)
             return

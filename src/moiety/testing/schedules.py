@@ -252,7 +252,7 @@ class Day:
             process.hung = process.eviction_fails = False
             process.depends = 0
             world.go_on(process)
-        waiting = [p for p in world.processes.values()]
+        waiting = list(world.processes.values())
         for _ in range(60):
             world.settle()
             world.check()

@@ -313,9 +313,7 @@ class Speaker(SimulatedTenant):
             case ev.Drained(gpu=None):
                 return wire.Drained(epoch=event.epoch)
             case ev.Drained(gpu=int(gpu)):
-                return wire.Drained(
-                    epoch=event.epoch, gpu=gpu, resident_bytes=event.resident_bytes
-                )
+                return wire.Drained(epoch=event.epoch, gpu=gpu, resident_bytes=event.resident_bytes)
             case ev.Evicted():
                 flags = EvictedFlag.LAST if event.last else EvictedFlag(0)
                 flags |= EvictedFlag.FAILED if event.failed else EvictedFlag(0)

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
@@ -148,7 +148,7 @@ class World:
         pid = next(self._pids)
         self.kernel.begin(pid)
         self.shares[pid] = share
-        process = Speaker(pid, self._connect, lambda: self.loop.time(), self.uuids)
+        process = Speaker(pid, self._connect, self.now_s, self.uuids)
         self.processes[pid] = process
         return process
 
@@ -162,6 +162,10 @@ class World:
         """It is dead."""
         self.liars.pop(pid).close()
         self.kernel.end(pid)
+
+    def now_s(self) -> float:
+        """On the clock of whichever agent there is, or was."""
+        return self.loop.time()
 
     def kill(self, process: Speaker) -> None:
         """As kill -9 does: its memory is free at once."""
@@ -275,7 +279,7 @@ class World:
         if self.node is not None:
             self.kill_agent()
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
