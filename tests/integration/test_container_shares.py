@@ -140,6 +140,27 @@ def test_a_file_of_somebody_else_is_not_written_over(node: Node) -> None:
     assert node.json("container", "ls") == []
 
 
+def test_where_nothing_can_be_written_no_share_is_made(node: Node) -> None:
+    folder = "/proc/nowhere"
+    done = node.cli("container", "spec", "--name", "train", "--output", folder)
+    assert done.returncode == 101
+    assert node.json("container", "ls") == []
+
+
+def test_a_printed_specification_leaves_the_written_one_known(node: Node) -> None:
+    row = make(node)
+    printed = node.cli("container", "spec", "--name", "train", "--output", "-").stdout
+    assert json.loads(printed) == json.loads(Path(row["spec"]).read_text())
+    assert row_of(node)["spec"] == row["spec"]
+
+
+def test_set_finds_a_share_by_its_name(node: Node) -> None:
+    make(node, "--gpu", "0.4")
+    done = node.cli("set", "train", "--gpu", "0.3")
+    assert done.stdout.startswith("train: 30 % of the GPU")
+    assert row_of(node)["share"]["gpu"] == pytest.approx(0.3)
+
+
 def run_hook(node: Node, root: Path, name: str, bundle: Path) -> subprocess.CompletedProcess[str]:
     """As a runtime runs it: with the environment of the specification, and nothing else."""
     text = node.cli("container", "spec", "--name", name, "--output", "-").stdout

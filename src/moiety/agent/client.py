@@ -15,7 +15,7 @@ from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_w
 
 SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size
-SLOTS_A_LOOK = 64
+SLOTS_A_LOOK = 16
 REQUESTS_MAX = 4096
 """unanswered requests of one process; each thread can wait for one"""
 

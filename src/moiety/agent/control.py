@@ -358,7 +358,8 @@ def _is_admin(peer: processes.Peer) -> bool:
 
 def _must_be_admin(peer: processes.Peer, what: str) -> None:
     if not _is_admin(peer):
-        raise NotAllowed(f"only root and {name_of(os.getuid())} may {what}")
+        who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
+        raise NotAllowed(f"only {who} may {what}")
 
 
 def failed(error: MoietyError) -> requests.Failed:

@@ -22,7 +22,8 @@ BOB: Final = 65002
 
 _SOURCE: Final = """
 import ctypes, errno, fcntl, importlib, mmap, os, socket, sys, traceback
-import encodings.idna, moiety.cli.main
+import difflib, encodings.idna, json, pynvml, structlog, tomllib, uuid  # what commands import late
+import moiety.agent.service, moiety.cli.main
 from pathlib import Path
 for name in moiety.cli.main.COMMANDS:
     if name != "top":
