@@ -3,12 +3,12 @@
 `python -m moiety.testing.faulty OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR2 reads
 what is to go wrong next from the file that MOIETY_FAULT names: one JSON object.
 
-    {"step": "evicted", "nth": 2, "whom": "peer", "signal": 9}
+    {"number": 7, "step": "evicted", "nth": 2, "whom": "peer", "signal": 9}
 
 At the second EVICTED that it hears from then on, whoever sent it gets the signal, before the agent
 looks at the message. Steps that it says itself (revoke, room, grant ...) are hit just after they
 were carried out. `whom`: "peer" is who spoke or was spoken to, "other" somebody else, "agent" the
-agent itself. When it has happened, the file is empty.
+agent itself. Just before it happens, its number is written down beside that file, in FILE.done.
 """
 
 from __future__ import annotations
@@ -74,10 +74,14 @@ class Fault:
         self._left -= 1
         if self._left > 0 or whom is None:
             return
-        number = self._plan["signal"]
-        self._plan = {}
-        self._path.write_text("")
-        os.kill(whom, number)
+        plan, self._plan = self._plan, {}
+        done_of(self._path).write_text(str(plan["number"]))
+        os.kill(whom, plan["signal"])
+
+
+def done_of(path: Path) -> Path:
+    """Where the number of the fault that happened last is."""
+    return path.with_name(path.name + ".done")
 
 
 def install(fault: Fault) -> None:

@@ -10,6 +10,7 @@ of their hand-offs (faulty.py). Whoever was not killed must end well, and nothin
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
 from moiety.model.errors import AgentError
 from moiety.model.share import Share
-from moiety.testing.faulty import STEPS, VARIABLE
+from moiety.testing.faulty import STEPS, VARIABLE, done_of
 from moiety.testing.node import Node, signals_held
 
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
@@ -79,6 +80,7 @@ class Ordeal:
         self._plan = folder / "fault.json"
         self._plan.write_text("")
         self._seeds = itertools.count(1)
+        self._number = 0
         self.agents = 0
         self.struck = 0
         """faults that happened"""
@@ -174,26 +176,29 @@ class Ordeal:
 
     def suffer(self, case: Case) -> bool:
         """Let it happen; whether the step came at all. Raises AssertionError where it hurts."""
-        self._plan.write_text(
-            f'{{"step": "{case.step}", "nth": {case.nth}, "whom": "{case.whom}", '
-            f'"signal": {int(case.signal)}}}'
-        )
+        self._number += 1
+        plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
+        self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
         self.agent.send_signal(signal.SIGUSR2)
         workers = [self.start_worker(), self.start_worker()]
         end_s = time.monotonic() + DEADLINE_S
         struck = False
         while any(worker.poll() is None for worker in workers):
             assert time.monotonic() < end_s, f"{case}: nobody gets on\n{self.log()[-2000:]}"
-            if not struck and not self._plan.read_text():
+            if not struck and self._has_struck():
                 struck = True
                 self._after(case, workers)
             time.sleep(0.005)
-        struck = struck or not self._plan.read_text()
+        struck = struck or self._has_struck()
         if self.agent.poll() is not None:
             self.start_agent()
         self.struck += struck
         self._check(case, workers, struck)
         return struck
+
+    def _has_struck(self) -> bool:
+        done = done_of(self._plan)
+        return done.exists() and done.read_text() == str(self._number)
 
     def _after(self, case: Case, workers: list[subprocess.Popen[str]]) -> None:
         """What somebody does about it: whoever is stopped goes on, a dead agent is replaced."""

@@ -51,7 +51,10 @@ static int descriptors(void)
 {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder)) {
+    if (!folder) {
+        return -1;
+    }
+    while (readdir(folder)) {
         count++;
     }
     closedir(folder);
