@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -139,6 +139,29 @@ class Ordeal:
         """Of the events that happened."""
         with Call(self.directory) as call:
             return [e.reason for e in call.ask(requests.Events(after), requests.Happened).events]
+
+    def tenants(self) -> int:
+        """How many processes are there."""
+        return self.status().tenants
+
+    def turns(self) -> int:
+        """Leases that processes were given, by this agent."""
+        with Call(self.directory) as call:
+            rows = call.ask(requests.Ps(), requests.Processes).rows
+        return sum(row.handoffs for row in rows)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for it."""
+        self._node.until(condition, what)
+
+    def finish(self, workers: list[subprocess.Popen[str]]) -> None:
+        """Tell them to end; raises AssertionError if one did not well, or left something."""
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGUSR1)
+        for worker in workers:
+            worker.wait(DEADLINE_S)
+        self._check(Case("no step", 0, "nobody", signal.SIGCONT), workers, struck=False)
 
     def start_worker(self, rounds: int = ROUNDS) -> subprocess.Popen[str]:
         """A program in a share of its own."""
