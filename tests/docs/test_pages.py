@@ -19,6 +19,7 @@ TYPED = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_what_a_page_says_works(page: Path, tmp_path: Path) -> None:
     if native_dir() is None:

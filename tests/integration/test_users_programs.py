@@ -14,7 +14,7 @@ import pytest
 
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, until
-from moiety.testing.users import ALICE, BOB, OtherUser, open_folder
+from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
@@ -22,6 +22,8 @@ pytestmark = [
 ]
 
 MIB = 1 << 20
+AGENT = 65010
+"""a user of the agent's own"""
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 QUICK = ["--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms", "--linger", "0"]
 RUN = """
@@ -133,3 +135,36 @@ def test_an_agent_of_ones_own_leaves_the_systems_gpu_alone(setting: Setting) -> 
         assert setting.agent.process
         assert f"pid {setting.agent.process.pid}, user root" in err
         assert "MOIETY_AGENT=system" in err
+
+
+def test_an_agent_need_not_be_root(native: Path, programs: Path) -> None:
+    with open_folder() as folder, ExitStack() as stack:
+        setting = Setting(folder, native, programs)
+        path = setting.agent.directory.path
+        path.mkdir()
+        os.chown(path, AGENT, AGENT)  # as a service manager makes it
+        theirs = setting.user(AGENT)
+        stack.enter_context(theirs)
+        stack.callback(theirs.do, "os.kill(pid, 9)")
+        setting.begin(theirs, "agent", "start", "--foreground", *setting.agent.arguments)
+        until(setting.agent.directory.control.exists, "the agent")
+        alice = stack.enter_context(setting.user(ALICE))
+        bob = stack.enter_context(setting.user(BOB))
+        for user in (alice, bob):
+            setting.begin(user, "run", *setting.worker(60 * MIB, 1_000_000))
+        rows = until(
+            lambda: [r for r in setting.agent.ps() if r.evicted_bytes > 60 * MIB][1:], "turns"
+        )
+        assert rows
+        looker = stack.enter_context(setting.user(BOB))
+        workload = next(r for r in setting.agent.ps() if r.uid == ALICE).workload
+        socket = str(setting.agent.directory.workloads / workload / "shim.sock")
+        with pytest.raises(Raised, match="Permission"):
+            looker.do(f"Shim({socket!r}, connect=False).connect(0)")
+        code, _, err = setting.moiety(looker, "stop", "--force")
+        assert code == errors.NotAllowed.exit_code
+        assert f"only root and {AGENT} may end this agent" in err
+        for user in (alice, bob):
+            user.do("os.kill(pid, 10)")
+        for user in (alice, bob):
+            assert user.do(WAIT) == 0, setting.said(user, "err")
