@@ -28,10 +28,12 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-containers test-frameworks check format bench gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-containers test-frameworks check format docs bench gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+set-up: $(WORK)/installed $(WORK)/tools-check $(WORK)/tools-docs  ## all that test, check and docs need
 
 demo: $(WORK)/installed  ## three programs share a simulated GPU that is too small for them
 	@$(PY) demo/run.py $(ARGS)
@@ -41,7 +43,7 @@ test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12
-test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba on a simulated GPU; CUDA=13, ARGS="-k moving" choose
+test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba, JAX on a simulated GPU; CUDA=13, ARGS="-k moving" choose
 	@$(PY) tests/frameworks/setup.py $(CUDA)
 	@MOIETY_TEST_CUDA=$(CUDA) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
 
@@ -52,6 +54,9 @@ test-containers: $(WORK)/installed  ## podman and runc with shares of a simulate
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
+
+docs: $(WORK)/installed $(WORK)/tools-docs  ## the documentation as a site, and its address
+	@$(PY) tools/site/build.py $(WORK)/docs
 
 format: $(WORK)/tools-check  ## write every file the way check wants it
 	@ruff check --fix --quiet src tests tools demo bench || true

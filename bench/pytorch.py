@@ -72,13 +72,20 @@ def ratio(without: list[float], gated: list[float]) -> float:
     return statistics.median(b / a for a, b in zip(without, gated, strict=True))
 
 
+def each_us(rounds: list[float], asked: float) -> float:
+    """What one of the calls in a round takes."""
+    return statistics.median(rounds) / asked * 1e6
+
+
 def overhead(folder: Path, found: setup.Environment) -> Figure:
-    """Churn in pairs; in the note also with PyTorch's cache as it is after a while."""
+    """Churn in pairs; in the note also with a cache that is not empty, and with new memory only."""
     with Node(folder, CHURN_GPU) as node:
         node.start_agent()
         without, gated, asked = churn(node, found)
         wait_for_device(node)
         warm = churn(node, found, "0")
+        wait_for_device(node)
+        fresh = churn(node, found, "grow")
     return Figure(
         name="torch_alloc_overhead_ratio",
         value=ratio(without, gated),
@@ -88,11 +95,12 @@ def overhead(folder: Path, found: setup.Environment) -> Figure:
         device=f"simgpu ({CHURN_GPU})",
         samples=PAIRS,
         baseline=1.0,
-        note=f"native allocator, 6000 tensors for which the driver is asked {asked:.0f} times; "
-        f"{statistics.median(without) * 1e3:.1f} ms without the shim, "
-        f"{statistics.median(gated) * 1e3:.1f} ms with it: each is a question to the agent, and "
-        f"several chunks, each of which simgpu has take its time; with a cache that is not empty "
-        f"in the beginning, and {warm[2]:.0f} such calls, {ratio(*warm[:2]):.2f}",
+        note=f"native allocator, 6000 tensors for which the driver is asked {asked:.0f} times, "
+        f"for as much as was freed just before; {statistics.median(without) * 1e3:.1f} ms without "
+        f"the shim, {statistics.median(gated) * 1e3:.1f} ms with it; with a cache that is not "
+        f"empty in the beginning, and {warm[2]:.0f} such calls, {ratio(*warm[:2]):.2f}; 20 MiB "
+        f"that the program never had take {each_us(fresh[0], fresh[2]):.0f} us without the shim, "
+        f"{each_us(fresh[1], fresh[2]):.0f} us with it",
     )
 
 

@@ -152,7 +152,7 @@ void allowances_forget(void)
 {
     for (struct device *d = device_next(NULL); d && atomic_load(&allowances_given);
          d = device_next(d)) {
-        allowance_forget(d);
+        drop(d);
     }
 }
 

@@ -31,12 +31,14 @@ struct block *allowance_reuse(struct device *device, uint64_t span, uint32_t chu
 bool allowance_put(struct device *device, uint64_t bytes);
 /* The same of a block with its memory, which is out of the table: it is kept, or still the caller's. */
 bool allowance_keep(struct block *block);
+/* All are over: the agent that gave them is gone, and the next one knows of none. */
+void allowances_forget(void);
 
 /* ---- without ---- */
 
 /* The driver ran out: spare memory is its again. */
 void allowance_give_up_spares(struct device *device);
-/* Without a word: an agent that knows of it is gone, or the device is. */
+/* It is over, for the agent as well: the device is gone. */
 void allowance_forget(struct device *device);
 
 /* ---- for the control thread ---- */
@@ -47,7 +49,6 @@ void allowance_given(uint32_t gpu, uint64_t bytes, uint64_t most_bytes);
 void allowance_recalled(uint32_t gpu);
 /* The same on all devices, before it is said that nothing runs. */
 void allowances_end(void);
-void allowances_forget(void);
 /* Gives back what nobody used for a moment; in how many ns to look again, UINT64_MAX: never. */
 uint64_t allowances_look(void);
 void allowances_after_fork(void);

@@ -240,7 +240,7 @@ void block_unmap(struct block *block)
 {
     for (uint32_t i = 0; i < block->chunk_count; i++) {
         REAL(cuMemUnmap)(block_at(block, i), block->chunks[i].bytes);
-        block->chunks[i].present = false;
+        block->chunks[i].present = block->chunks[i].zeros = false;
         block->device->resident_bytes -= block->chunks[i].bytes;
     }
 }

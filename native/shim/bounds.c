@@ -7,6 +7,7 @@
 #include "shim/devices.h"
 #include "shim/pool.h"
 #include "shim/slab.h"
+#include "shim/spares.h"
 
 CUresult bounds_refusal(void)
 {
@@ -22,6 +23,11 @@ static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
     uint64_t number;
     LOCK_SCOPE(&blocks_lock);
     const struct block *block = blocks_find(address);
+    if (!block && spares_have(address)) { /* the driver knows these addresses still */
+        *base = address;
+        *size = 0;
+        return AN_ALLOCATION;
+    }
     if (!block || block->segment) {
         return block ? A_POOL : NOBODY;
     }

@@ -322,7 +322,6 @@ static void watch(void)
 static void reopen(bool holding)
 {
     pace_set(0); /* a new agent believes that there is no bound */
-    allowances_forget();
     session_reopen(&session, holding);
     control_share(atomic_exchange(&session.shared, 0));
     trampoline_tell();

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/allowance.h"
 #include "shim/devices.h"
 #include "shim/exports.h"
 #include "shim/gate.h"
@@ -154,6 +155,7 @@ static void tell_state(int socket)
     struct mw_attach states[MW_GPUS_MAX];
     uint32_t count = 0;
     memory_freeze();
+    allowances_forget();
     for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         device_tell(d, &states[count++]);
     }

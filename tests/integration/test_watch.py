@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
+from moiety.agent import requests
+from moiety.agent.caller import Call
+from moiety.agent.directory import Directory
 from moiety.devices.native import simgpu_dir
 from moiety.testing.node import Node, finish, kill
 
@@ -21,11 +23,26 @@ OFTEN = ("--watch-every", "200ms")
 MakeNode = Callable[[str], Node]
 
 
-def told(node: Node, *reasons: str) -> list[dict[str, Any]]:
-    options = [part for reason in reasons for part in ("--reason", reason)]
-    done = node.cli("events", "-o", "json", *options)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+Answer = TypeVar("Answer", bound=requests.Answer)
+
+
+def ask(node: Node, request: requests.Request, answer: type[Answer]) -> Answer:
+    """As commands do, in this process: tests look often."""
+    with Call(Directory(node.directory)) as call:
+        return call.ask(request, answer)
+
+
+def told(node: Node, *reasons: str) -> list[requests.Event]:
+    found = ask(node, requests.Events(), requests.Happened).events
+    return [event for event in found if event.reason in reasons]
+
+
+def seen(node: Node) -> requests.Watched:
+    return ask(node, requests.Watch(), requests.Watched)
+
+
+def rows(node: Node) -> list[requests.ProcessRow]:
+    return ask(node, requests.Ps(), requests.Processes).rows
 
 
 Command = Callable[[int], list[object]]
@@ -63,13 +80,13 @@ def test_who_uses_a_gpu_without_moiety_is_named_and_by_default_let_live(
     process = stranger(node, watched)
     node.until(lambda: bool(told(node, "Unregistered")), "it is told")
     (event,) = told(node, "Unregistered")
-    assert (event["pid"], event["program"], event["gpu"]) == (process.pid, "watched", 0)
-    assert "uses GPU 0 without moiety (22 MiB, 0% busy)" in event["message"]
-    assert "user " in event["message"]
-    seen = node.json("watch")
-    (row,) = seen["strangers"]
+    assert (event.pid, event.program, event.gpu) == (process.pid, "watched", 0)
+    assert "uses GPU 0 without moiety (22 MiB, 0% busy)" in event.message
+    assert "user " in event.message
+    shown = node.json("watch")
+    (row,) = shown["strangers"]
     assert (row["pid"], row["used_bytes"]) == (process.pid, 22 * MIB)
-    assert [(o["pid"], o["offence"], o["next"]) for o in seen["offences"]] == [
+    assert [(o["pid"], o["offence"], o["next"]) for o in shown["offences"]] == [
         (process.pid, "unregistered", "")
     ]
     assert f"watched (pid {process.pid}" in node.cli("status").stdout
@@ -77,7 +94,7 @@ def test_who_uses_a_gpu_without_moiety_is_named_and_by_default_let_live(
     assert process.poll() is None
     kill(process)
     node.until(lambda: bool(told(node, "OffenceOver")), "its end is told")
-    assert node.json("watch")["strangers"] == []
+    assert seen(node).strangers == []
     assert shared.poll() is None
 
 
@@ -88,10 +105,10 @@ def test_a_ladder_ends_it_and_nobody_else(make_node: MakeNode, watched: Command)
     process = stranger(node, watched)
     assert process.wait(60) == -9
     found = told(node, "Unregistered", "Killed")
-    assert [event["reason"] for event in found] == ["Unregistered", "Killed"]
-    assert "it is ended in 400 ms unless that stops" in found[0]["message"]
-    assert found[1]["pid"] == process.pid
-    assert found[1]["at_s"] - found[0]["at_s"] >= 0.4
+    assert [event.reason for event in found] == ["Unregistered", "Killed"]
+    assert "it is ended in 400 ms unless that stops" in found[0].message
+    assert found[1].pid == process.pid
+    assert found[1].at_s - found[0].at_s >= 0.4
     assert shared.poll() is None
 
 
@@ -101,8 +118,8 @@ def test_a_dry_run_only_says_so(make_node: MakeNode, watched: Command) -> None:
     process = stranger(node, watched)
     node.until(lambda: len(told(node, "WouldAct")) == 2, "it is told")
     first, second = told(node, "WouldAct")
-    assert first["message"].startswith("would tell of it: uses GPU 0 without moiety")
-    assert second["message"].startswith("would end it: uses GPU 0 without moiety")
+    assert first.message.startswith("would tell of it: uses GPU 0 without moiety")
+    assert second.message.startswith("would end it: uses GPU 0 without moiety")
     assert told(node, "Killed", "Unregistered") == []
     assert process.poll() is None
 
@@ -111,14 +128,14 @@ def test_a_policy_can_be_tried_before_it_is_set(make_node: MakeNode, watched: Co
     node = make_node(SMALL)
     node.start_agent(*OFTEN)
     process = stranger(node, watched)
-    node.until(lambda: bool(node.json("watch")["strangers"]), "it is seen")
+    node.until(lambda: bool(seen(node).strangers), "it is seen")
     tried = ("watch", "--dry-run", "--unregistered", "warn,1min,kill")
     planned = node.json(*tried)["planned"]
     assert [(p["after_s"], p["deed"]) for p in planned] == [(0.0, "warn"), (60.0, "kill")]
     assert f"(pid {process.pid}, " in planned[1]["who"]
     assert "1 min  kill" in node.cli(*tried).stdout
     assert node.json(*tried, "--exempt", "command:watch*")["planned"] == []
-    assert node.json("watch")["policy"]["unregistered"] == "warn,event"
+    assert seen(node).policy["unregistered"] == "warn,event"
     refused = node.cli("watch", "--dry-run", "--unregistered", "shoot")
     assert refused.returncode == 64
     assert "'shoot' is no step" in refused.stderr
@@ -132,15 +149,12 @@ def test_who_is_let_off_is_seen_and_left_alone(
     node = make_node(SMALL)
     node.start_agent(*OFTEN, "--watch-unregistered", "0s,kill", "--watch-exempt", exempt)
     process = stranger(node, watched)
-    node.until(lambda: bool(node.json("watch")["strangers"]), "it is seen")
-    (row,) = node.json("watch")["strangers"]
-    assert row["exempt"] == exempt
-    seen = [row["since_s"]]
-    node.until(
-        lambda: node.json("watch")["strangers"][0]["since_s"] > seen[0] + 1, "some looks pass"
-    )
+    node.until(lambda: bool(seen(node).strangers), "it is seen")
+    (row,) = seen(node).strangers
+    assert row.exempt == exempt
+    node.until(lambda: seen(node).strangers[0].since_s > row.since_s + 1, "some looks pass")
     assert process.poll() is None
-    assert node.json("watch")["offences"] == []
+    assert seen(node).offences == []
 
 
 def test_memory_above_the_limit_is_found_and_the_program_is_told(
@@ -153,9 +167,9 @@ def test_memory_above_the_limit_is_found_and_the_program_is_told(
     tell(process, "memory")
     node.until(lambda: bool(told(node, "OverLimit")), "it is found")
     (event,) = told(node, "OverLimit")
-    assert event["pid"] == process.pid
-    assert event["tenant"] is not None
-    assert "has 86 MiB on GPU 0 as the driver counts; it may have 16 MiB" in event["message"]
+    assert event.pid == process.pid
+    assert event.tenant is not None
+    assert "has 86 MiB on GPU 0 as the driver counts; it may have 16 MiB" in event.message
     tell(process, "end")
     code, _, err = finish(process)
     assert code == 0
@@ -167,17 +181,17 @@ def test_work_without_a_lease_is_found(make_node: MakeNode, watched: Command) ->
     node = make_node(SMALL)
     node.start_agent(*OFTEN, "--idle-free", "1ms", "--quantum", "100ms")
     process = ready(node.run(watched(20), stdin=True))
-    node.until(lambda: all(r["state"] == "holding" for r in node.json("ps")), "it holds")
+    node.until(lambda: all(r.state == "holding" for r in rows(node)), "it holds")
     latency = ready(node.run(watched(20), "--latency", stdin=True))  # has the GPU to itself
     node.until(
-        lambda: {r["state"] for r in node.json("ps") if r["pid"] == process.pid} <= {"out"},
+        lambda: {r.state for r in rows(node) if r.pid == process.pid} <= {"out"},
         "the lease was given back",
     )
     tell(process, "busy")
     node.until(lambda: bool(told(node, "WithoutLease")), "it is found")
     (event,) = told(node, "WithoutLease")
-    assert event["pid"] == process.pid
-    assert "works on GPU 0 without a lease" in event["message"]
+    assert event.pid == process.pid
+    assert "works on GPU 0 without a lease" in event.message
     assert latency.poll() is None
     tell(process, "end")
     assert finish(process)[0] == 0
@@ -189,9 +203,9 @@ def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watche
     process = ready(node.run(watched(20), "--memory", "10MiB", stdin=True))
     node.until(lambda: bool(told(node, "Idle")), "it is named")
     (event,) = told(node, "Idle")
-    assert event["pid"] == process.pid
-    assert "it holds 20 MiB of GPU 0" in event["message"]
-    assert "10 MiB that nobody else may use" in event["message"]
+    assert event.pid == process.pid
+    assert "it holds 20 MiB of GPU 0" in event.message
+    assert "10 MiB that nobody else may use" in event.message
     (row,) = node.json("ps", "--idle", "1s")
     assert row["pid"] == process.pid
     assert node.json("ps", "--idle") == []
@@ -212,11 +226,11 @@ def test_who_keeps_others_waiting_is_named_with_figures(
     other = node.run(watched(60), stdin=True)
     node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
     (event,) = told(node, "SlowNeighbour")
-    assert event["pid"] == holder.pid
-    assert event["message"].startswith("cost 1 other ")
-    assert "of waiting within the last minute: it gave the GPU back late once" in event["message"]
-    row = next(row for row in node.json("ps") if row["pid"] == holder.pid)
-    assert row["cost_s"] >= 0.5
+    assert event.pid == holder.pid
+    assert event.message.startswith("cost 1 other ")
+    assert "of waiting within the last minute: it gave the GPU back late once" in event.message
+    row = next(row for row in rows(node) if row.pid == holder.pid)
+    assert row.cost_s >= 0.5
     assert f"watched (pid {holder.pid}) cost 1 other " in node.cli("status").stdout
     holder.send_signal(signal.SIGCONT)
     ready(other)
@@ -238,10 +252,9 @@ def test_a_stranger_that_takes_gpu_time_from_those_who_share_is_named(
     tell(process, "busy")
     node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
     (event,) = told(node, "SlowNeighbour")
-    assert (event["pid"], event["gpu"]) == (process.pid, 0)
-    assert (
-        "of GPU 0's time within the last minute, beside programs that share it"
-        in (event["message"])
+    assert (event.pid, event.gpu) == (process.pid, 0)
+    assert "of GPU 0's time within the last minute, beside programs that share it" in (
+        event.message
     )
 
 
@@ -250,7 +263,7 @@ def test_metrics_count_strangers_and_offences(make_node: MakeNode, watched: Comm
     path = node.directory / "metrics.sock"
     node.start_agent(*OFTEN, "--metrics", str(path))
     stranger(node, watched)
-    node.until(lambda: bool(node.json("watch")["offences"]), "it is seen")
+    node.until(lambda: bool(seen(node).offences), "it is seen")
     found = scraped(path)
     uuid = node.json("status")["gpus"][0]["uuid"]
     assert found[f'moiety_gpu_unregistered_processes{{gpu="0",uuid="{uuid}"}}'] == 1

@@ -162,6 +162,18 @@ static int in_use(const struct sg_state *state)
     return 0;
 }
 
+/* In a directory that is for everybody, so are the GPUs. */
+static int create(const char *directory, const char *path, int flags)
+{
+    struct stat status;
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
+    if (file >= 0 && stat(directory, &status) == 0 && (status.st_mode & S_IWOTH) &&
+        fstat(file, &status) == 0 && status.st_uid == geteuid()) {
+        fchmod(file, 0666);
+    }
+    return file;
+}
+
 /* Called with the directory locked. */
 static int open_file(const char *directory, const struct sg_machine *machine, char *why,
                      size_t why_bytes)
@@ -195,7 +207,7 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
         close(file);
     }
     unlink(path);
-    file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    file = create(directory, path, O_EXCL);
     if (file >= 0 && ftruncate(file, sizeof(struct sg_state)) == 0) {
         sg_state = map(file);
     }
@@ -264,7 +276,7 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
         return error;
     }
     snprintf(lock_path, sizeof lock_path, "%s/lock", directory);
-    int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int lock = create(directory, lock_path, 0);
     if (lock < 0 || flock(lock, LOCK_EX) != 0) {
         error = -errno;
         snprintf(why, why_bytes, "%s cannot be locked (%s)", lock_path, strerror(-error));
@@ -276,7 +288,7 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     if (alive_file < 0) {
         char path[600];
         snprintf(path, sizeof path, "%s/alive", directory);
-        alive_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        alive_file = create(directory, path, 0);
     }
     error = open_file(directory, &machine, why, why_bytes);
     if (!error) {

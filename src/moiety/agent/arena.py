@@ -248,7 +248,8 @@ class Arena:
         client.connection.send(note.encode(), self._fds[action.number])
 
     def _drop(self, action: do.Drop) -> None:
-        os.close(self._fds.pop(action.number))
+        """Free its pages, also if whoever had it has it mapped yet: it is not theirs any more."""
+        self._worker.submit(prefault.free, self._fds.pop(action.number))
 
     def _ask_back(self, action: do.AskBack) -> None:
         if client := self._node.clients.get(action.tenant):

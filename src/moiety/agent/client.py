@@ -15,7 +15,7 @@ from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_w
 
 SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size
-SLOTS_A_LOOK = 64
+SLOTS_A_LOOK = 16
 REQUESTS_MAX = 4096
 """unanswered requests of one process; each thread can wait for one"""
 
@@ -41,6 +41,10 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    fenced: bool = False
+    """it has not answered since it was"""
+    unspoken: set[int] = field(default_factory=set)
+    """where it had a context when its connection broke, of which it has not spoken since"""
     talks: bool = False
     """whether somebody sits before it who wants to know why it stands still (notices.py)"""
     gang: str = ""

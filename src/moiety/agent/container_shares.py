@@ -45,7 +45,8 @@ class ContainerShares:
             self._must_own(own, peer)
         self.sharing.check(asked.share, own.record.uid if own else peer.uid, own)
         if own is not None:
-            record = msgspec.structs.replace(own.record, share=asked.share, spec=asked.spec)
+            spec = asked.spec or own.record.spec
+            record = msgspec.structs.replace(own.record, share=asked.share, spec=spec)
             self.workloads.rewrite(own, record)
         else:
             record = Record(

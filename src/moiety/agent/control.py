@@ -45,6 +45,8 @@ from moiety.model.errors import (
 )
 from moiety.wire.layout import VERSION
 
+NOBODY = -1
+"""a user who has no program"""
 EVENTS_PAGE = 500
 EVENTS_WAIT_S = 5.0
 
@@ -322,6 +324,10 @@ class Control:
     async def metrics(self) -> bytes:
         """The answer to Prometheus."""
         seen = metrics.snapshot(self.node, await self._usages(), self.began_s)
+        at = self.options.metrics
+        if self.directory.shared and at and not at.path:  # every user can ask a port
+            rows = rows_for(seen.processes, NOBODY, self.options.visible)
+            seen = dataclasses.replace(seen, processes=rows)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
     async def _status(self, peer: processes.Peer) -> requests.NodeStatus:
@@ -358,7 +364,8 @@ def _is_admin(peer: processes.Peer) -> bool:
 
 def _must_be_admin(peer: processes.Peer, what: str) -> None:
     if not _is_admin(peer):
-        raise NotAllowed(f"only root and {name_of(os.getuid())} may {what}")
+        who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
+        raise NotAllowed(f"only {who} may {what}")
 
 
 def failed(error: MoietyError) -> requests.Failed:

@@ -28,6 +28,7 @@ class LeasePage:
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
         memfd = os.memfd_create("moiety-lease", flags)
         os.ftruncate(memfd, LEASE_BYTES)
+        os.fchmod(memfd, 0o444)  # else another user opens it anew for writing, by /proc/self/fd
         self._map = mmap.mmap(memfd, LEASE_BYTES)
         self._word = ctypes.c_uint32.from_buffer(self._map)
         self._address = ctypes.addressof(self._word)

@@ -18,6 +18,8 @@ from typing import Any, Final, Self
 STEP_BYTES: Final = 4 << 20
 MADV_POPULATE_WRITE: Final = 23
 """Linux 5.14"""
+FALLOC_FL_KEEP_SIZE: Final = 1
+FALLOC_FL_PUNCH_HOLE: Final = 2
 SYS_MBIND: Final = 237
 """x86-64"""
 MPOL_PREFERRED: Final = 1
@@ -28,6 +30,7 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 _libc.syscall.argtypes = [ctypes.c_long] * 7
 
 Stopped = Callable[[], bool]
@@ -54,6 +57,15 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def free(fd: int) -> None:
+    """Give the pages of a memfd back to the system, whoever else has it, and close it."""
+    try:
+        mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+        _libc.fallocate(fd, mode, 0, os.fstat(fd).st_size)
+    finally:
+        os.close(fd)
 
 
 class _Mapped:

@@ -24,7 +24,7 @@ def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
                 uuid=gpu.device.uuid,
                 name=gpu.device.name,
                 total_bytes=gpu.device.total_bytes,
-                used_bytes=usage.used_bytes if usage else None,
+                used_bytes=max(0, usage.used_bytes - view.spare_bytes) if usage else None,
                 capacity_bytes=view.capacity_bytes,
                 resident_bytes=view.resident_bytes,
                 allocated_bytes=view.allocated_bytes,

@@ -168,13 +168,14 @@ class Watching:
         users, origins = found
         now_s = self.node.loop.time()
         views = {view.tenant: view for view in self.node.arbiter.tenants()}
+        clients = {client.pid: client for client in self.node.clients.values()}
         answered = [gpu for gpu, seen in users.items() if seen is not None]
         self.uses = [
             use
             for gpu, seen in users.items()
             for user in seen or ()
             if user.pid in origins
-            and (use := self._use(gpu, user, origins[user.pid], views)) is not None
+            and (use := self._use(gpu, user, origins[user.pid], clients.get(user.pid), views))
         ]
         self._meet(now_s, answered, views)
         if not self.is_blind:
@@ -187,10 +188,14 @@ class Watching:
     # What is seen
 
     def _use(
-        self, gpu: int, user: User, origin: Origin, views: dict[int, TenantView]
+        self,
+        gpu: int,
+        user: User,
+        origin: Origin,
+        client: Client | None,
+        views: dict[int, TenantView],
     ) -> Use | None:
         who = who_of(origin)
-        client = self._client_of(user.pid)
         if client is None:
             if self.node.outlived(user.pid):
                 return None
@@ -218,11 +223,13 @@ class Watching:
 
     def _has_no_lease(self, client: Client, view: TenantView) -> bool:
         """Whether it had none since long before the last look, and has not moved anything since."""
+        if view.state not in WITHOUT or client.page.is_open:
+            self._evicted.pop(client.number, None)
+            return False
         evicted = client.counters().evicted_bytes
         before = self._evicted.get(client.number)
         self._evicted[client.number] = evicted
-        rests = view.state in WITHOUT and view.since_s < self._before_s - LEASE_MARGIN_S
-        return rests and before == evicted and not client.page.is_open
+        return before == evicted and view.since_s < self._before_s - LEASE_MARGIN_S
 
     def _client_of(self, pid: int) -> Client | None:
         return next((c for c in self.node.clients.values() if c.pid == pid), None)

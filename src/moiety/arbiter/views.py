@@ -77,6 +77,8 @@ class GpuView:
     residue_bytes: int
     holders: tuple[int, ...]
     waiting: tuple[int, ...]
+    spare_bytes: int = 0
+    """part of the free ones: not used, but not given back to the driver yet"""
 
 
 def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
@@ -157,4 +159,5 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
+        spare_bytes=sum(e.spare_bytes for _, e in on),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +84,7 @@ def spec(
     if output != STDOUT:
         file = Path(output or cdi.default_dir()).absolute() / f"moiety-{name}.json"
         _must_be_ours(file)
+        _must_be_writable(file)
     arguments = arguments_from_environment()
     if capacity is not None:
         arguments += ["--capacity", str(capacity)]  # the last one counts
@@ -97,7 +99,6 @@ def spec(
         click.echo(text, nl=False)
         return
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text.encode())
     except OSError as error:
         raise errors.FileNotWritable(str(file), error.strerror or str(error)) from None
@@ -114,6 +115,16 @@ def _must_be_ours(file: Path) -> None:
     except (OSError, ValueError, AttributeError):
         pass
     raise errors.FileExists(str(file))
+
+
+def _must_be_writable(file: Path) -> None:
+    """Raise FileNotWritable before a share is made of which no container could know."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise errors.FileNotWritable(str(file), error.strerror or str(error)) from None
 
 
 def _explain(name: str, file: Path, found: cdi.Edits) -> None:

@@ -17,12 +17,13 @@ from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
-from moiety.cli import findings_agents, findings_gpus, findings_host
+from moiety.cli import findings_agents, findings_gpus, findings_host, findings_shares
 from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
 from moiety.cli.finding import Finding
 from moiety.cli.loader import find_library
 from moiety.cli.show import count
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
+from moiety.devices.origins import user_name
 from moiety.model import errors
 from moiety.version import __version__
 
@@ -118,12 +119,17 @@ def agent() -> Iterator[Finding]:
     """The daemon and its directory."""
     try:
         directory = find()
-        prepare(directory)
+        everybodys = directory.shared and directory.path.exists()
+        if not everybodys:
+            prepare(directory)
     except errors.MoietyError as error:
         yield Finding("directory", "bad", error.what, error.hint)
         return
     hint = "set MOIETY_DIR to another directory"
-    if not os.access(directory.path, os.W_OK):
+    if everybodys:
+        whose = user_name(directory.path.stat().st_uid)
+        yield Finding("directory", "ok", f"{directory.path}, for all users, of {whose}")
+    elif not os.access(directory.path, os.W_OK):
         yield Finding("directory", "bad", f"{directory.path} cannot be written to", hint)
     elif os.statvfs(directory.path).f_bavail == 0:
         yield Finding("directory", "bad", f"the disk with {directory.path} is full", hint)
@@ -207,5 +213,6 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     findings_host.locked_memory,
     findings_host.container,
     findings_host.toolkit,
+    findings_shares.shares,
     kernel,
 )

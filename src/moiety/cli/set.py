@@ -105,7 +105,8 @@ def set(  # noqa: A001 - the command's own name
     }
     with call(find()) as agent:
         done = agent.ask(requests.SetShare(str(target), **changes), requests.Shared)
-    click.echo(f"{done.program} (pid {done.pid}): {done.share}")
+    who = f"{done.program} (pid {done.pid})" if done.pid else done.program  # one for containers
+    click.echo(f"{who}: {done.share}")
     if "mode" in share:
         click.echo(f"what it allocates from now on is in {done.share.mode} mode; the rest stays")
     if done.above_limit_bytes:

@@ -213,6 +213,14 @@ _AGENT: Final = (
         "link", "link_bytes_per_s", values.parse_speed, "SIZE", "assumed speed of the link", "10GB"
     ),
     _arbiter(
+        "allowance",
+        "allowance_bytes",
+        parse_bytes,
+        "SIZE",
+        "allocated without asking; 0: none",
+        "512MiB",
+    ),
+    _arbiter(
         "revoke-deadline", "revoke_deadline_s", parse_duration, "TIME", "report drains", "10s"
     ),
     _arbiter(

@@ -22,7 +22,8 @@ BOB: Final = 65002
 
 _SOURCE: Final = """
 import ctypes, errno, fcntl, importlib, mmap, os, socket, sys, traceback
-import encodings.idna, moiety.cli.main
+import difflib, encodings.idna, json, pynvml, structlog, tomllib, uuid  # what commands import late
+import moiety.agent.service, moiety.cli.main
 from pathlib import Path
 for name in moiety.cli.main.COMMANDS:
     if name != "top":
@@ -35,7 +36,7 @@ from moiety.model.share import Share
 from moiety.testing.foreground import uuid_of
 from moiety.testing.shim import Closed, Shim
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Amount, LeaseNote
+from moiety.wire.messages import Amount, ArenaNote, Attach, LeaseNote
 uid = int(sys.argv[1])
 os.setgroups([])
 os.setresgid(uid, uid, uid)

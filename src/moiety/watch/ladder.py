@@ -95,10 +95,10 @@ class Watch:
         looked = frozenset(gpus)
         seen: set[Key] = set()
         for use in uses:
-            if use.gpu not in looked or self.policy.lets_off(use.who, use.gpu):
+            if use.gpu not in looked:
                 continue
             for offence, text in offences(use):
-                if self.policy.ladder(offence).rungs:
+                if self.policy.ladder(offence).rungs and not self.policy.lets_off(use.who, use.gpu):
                     key = (use.who.pid, use.who.started, use.gpu, offence)
                     seen.add(key)
                     self._see(key, now_s, use, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 
@@ -49,3 +50,16 @@ def test_without_enough_memory_it_is_an_error_and_no_signal(
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="Cannot allocate"):
         prefault.make(SIZE, None, lambda: False)
+
+
+def test_whoever_keeps_what_was_given_back_has_none_of_its_pages() -> None:
+    fd = prefault.make(8 << 20, None, lambda: False)
+    with mmap.mmap(fd, 8 << 20) as kept:
+        kept[:4] = b"mine"
+        before = os.fstat(fd).st_blocks
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+        prefault.free(fd)
+        assert before * 512 >= 8 << 20
+        assert os.fstat(again).st_blocks == 0
+        assert kept[:4] == b"\0\0\0\0"
+    os.close(again)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import processes
-from moiety.cli import findings_agents, findings_host
+from moiety.cli import findings, findings_agents, findings_host
 from moiety.cli.finding import Finding
 
 GIB = 1 << 30
@@ -175,3 +175,14 @@ def test_simulated_gpus_that_nobody_uses_are_found(tmp_path: Path) -> None:
     (found,) = findings_agents.residue(tmp_path)
     assert found.level == "warn"
     assert "8 KiB of simulated GPUs that nobody uses" in found.text
+
+
+def test_the_directory_of_all_users_need_not_be_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOIETY_AGENT", "system")
+    monkeypatch.setenv("MOIETY_SYSTEM_DIR", str(tmp_path))
+    found = {finding.about: finding for finding in findings.agent()}
+    assert found["directory"].level == "ok"
+    assert found["directory"].text.startswith(f"{tmp_path}, for all users, of ")
+    assert found["agent"].level == "ok"

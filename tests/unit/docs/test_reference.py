@@ -1,0 +1,65 @@
+"""The reference pages have all that there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools.site import build, reference
+
+from moiety.cli.main import COMMANDS
+from moiety.config.table import SETTINGS
+from moiety.wire.layout import Type
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+
+
+def test_every_command_is_there_with_its_options() -> None:
+    text = reference.commands()
+    for name in COMMANDS:
+        assert f"## moiety {name}\n" in text
+    assert "### moiety container spec\n" in text
+    assert "`--memory-limit SIZE`" in text
+    assert "moiety container hook" not in text, "what only runtimes call is not for people"
+
+
+def test_every_setting_is_there() -> None:
+    text = reference.settings()
+    for setting in SETTINGS:
+        assert f"`{setting.key}`" in text
+
+
+def test_every_message_is_there_with_its_number() -> None:
+    text = reference.protocol()
+    for each in Type:
+        assert f"| {each.value} | `MW_{each.name}` |" in text
+    assert "### mw_header\n" in text
+    assert "| `epoch` | `uint32_t` |" in text
+
+
+def test_every_exit_code_is_there_once() -> None:
+    codes = [int(line.split("|")[1]) for line in reference.exit_codes().splitlines()[2:]]
+    assert codes == sorted(set(codes))
+    assert {64, 107, 118, 119, 120, 127} <= set(codes)
+
+
+def test_pages_that_no_list_names_are_found() -> None:
+    index = "```{toctree}\n:glob:\n\nhowto-*\ndesign\n```\n"
+    pages = ["howto-limits", "design", "security", "decisions/0001-a"]
+    assert build.listed(index, pages) == {"howto-limits", "design"}
+
+
+def test_links_out_of_the_pages_become_names() -> None:
+    text = build.complete("[the errors](../src/moiety/model/errors.py#L3), [why](../design.md)")
+    assert text == "the errors (`src/moiety/model/errors.py`), [why](../design.md)"
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*DOCS.rglob("*.md"), DOCS.parent / "README.md"]), ids=lambda page: page.stem
+)
+def test_links_lead_to_files_that_are_there(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in LINK.findall(text):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
