@@ -713,7 +713,7 @@ class TraceInvalid(FileError):
         where = f"{path}, line {line}" if line else path
         super().__init__(
             f"{where}: {problem}",
-            hint or "--bad report, which leaves such lines out and counts them",
+            hint or "--bad report, which goes on without such lines and counts them",
         )
 
 
