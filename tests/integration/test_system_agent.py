@@ -178,6 +178,17 @@ def test_the_socket_can_be_for_chosen_ones_only(
     assert "--socket-group" in refused.value.hint
 
 
+def test_a_gang_is_of_one_user_whatever_others_call_theirs(
+    agent: AgentProcess, users: Users
+) -> None:
+    create = "call.ask(requests.CreateWorkload('x', ['x'], '/', gang=Gang('train', 2)), "
+    for uid in (ALICE, BOB):
+        user = users(uid)
+        user.do("from moiety.model.gang import Gang")
+        user.do(f"shim = Shim({create}requests.Created).socket); shim.hello('x')")
+    assert {row.gang for row in agent.ps()} == {f"u{ALICE}.train", f"u{BOB}.train"}
+
+
 def test_a_killed_agent_is_followed_by_one_that_knows_whose_all_is(
     agent: AgentProcess, users: Users
 ) -> None:
