@@ -43,7 +43,7 @@ test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12
-test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba on a simulated GPU; CUDA=13, ARGS="-k moving" choose
+test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba, JAX on a simulated GPU; CUDA=13, ARGS="-k moving" choose
 	@$(PY) tests/frameworks/setup.py $(CUDA)
 	@MOIETY_TEST_CUDA=$(CUDA) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m frameworks -rsP tests/frameworks $(ARGS)
 

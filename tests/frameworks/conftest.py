@@ -1,4 +1,4 @@
-"""PyTorch, CuPy and Numba as they come from the package registry, on simgpu."""
+"""PyTorch, CuPy, Numba and JAX as they come from the package registry, on simgpu."""
 
 from __future__ import annotations
 
@@ -82,6 +82,14 @@ def cupy(native: Path) -> Framework:
 def numba(native: Path) -> Framework:
     """Numba, with its CUDA part from the package numba-cuda."""
     return framework("numba", native)
+
+
+@pytest.fixture(scope="session")
+def jax(native: Path) -> Framework:
+    """JAX, which would look for NVIDIA's libraries before anything needs them."""
+    found = framework("jax", native)
+    quiet = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return found._replace(env=found.env | quiet | {"JAX_PLATFORMS": "cuda"})
 
 
 @pytest.fixture

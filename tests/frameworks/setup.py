@@ -1,4 +1,4 @@
-"""Puts PyTorch, CuPy and Numba where the tests find them: in a cache outside the checkout.
+"""Puts PyTorch, CuPy, Numba and JAX where the tests find them: in a cache outside the checkout.
 
     python tests/frameworks/setup.py [12 | 13]      for which CUDA; 12, if nothing is said
 
@@ -27,7 +27,7 @@ from tests.frameworks import stubs
 HERE = Path(__file__).resolve().parent
 DOWNLOAD_S = 900
 INSIDE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-NAMES = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba's numba-cuda"}
+NAMES = {"torch": "PyTorch", "cupy": "CuPy", "numba": "Numba's numba-cuda", "jax": "JAX"}
 VERSIONS = (12, 13)
 """of CUDA"""
 
@@ -51,6 +51,8 @@ RECIPES = {
     ("cupy", 12): Recipe("cupy-cuda12", HERE / "packages/cupy-12.txt", (), "."),
     ("numba", 12): Recipe("numba-cuda12", HERE / "packages/numba-12.txt", (), None),
     ("numba", 13): Recipe("numba-cuda13", HERE / "packages/numba-13.txt", (), None),
+    ("jax", 12): Recipe("jax-cuda12", HERE / "packages/jax-12.txt", (), None),
+    ("jax", 13): Recipe("jax-cuda13", HERE / "packages/jax-13.txt", (), None),
 }
 """By framework and version of CUDA."""
 MISSING = {

@@ -1,4 +1,4 @@
-"""CuPy and Numba take turns on a GPU that cannot hold both; what only copies, needs no compiler."""
+"""CuPy, Numba and JAX take turns on a GPU that cannot hold both; copies need no compiler."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ GPU = "A100-80:memory=112MiB,link=16GB/s,residue=2MiB"
 MIB = 44
 """of CuPy's arrays"""
 NUMBA_MIB = 60
+JAX_MIB = 24
+"""of arrays, in the three quarters of the GPU that it takes at once"""
 HANDOFFS = 60
 """of each program, at least"""
 
@@ -49,3 +51,8 @@ def test_arrays_of_numba_are_right_after_many_hand_offs(
 ) -> None:
     command = numba.command("numba_arrays", NUMBA_MIB)
     share(make_node(GPU), (numba, command), (numba, command))
+
+
+def test_arrays_of_jax_are_right_after_many_hand_offs(make_node: MakeNode, jax: Framework) -> None:
+    command = jax.command("jax_arrays", JAX_MIB)
+    share(make_node(GPU), (jax, command), (jax, command))

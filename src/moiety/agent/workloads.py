@@ -27,6 +27,8 @@ from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
+FENCED: Final = "fenced"
+"""a line in the file of a client that is"""
 SOCKET: Final = "shim.sock"
 
 
@@ -61,6 +63,8 @@ class Survivor:
     workload: str
     pid: int
     gpus: frozenset[int]
+    fenced: bool = False
+    """it was late, and had not answered when that agent ended"""
 
 
 @dataclass(slots=True, eq=False)
@@ -288,7 +292,8 @@ class Workloads:
     def _changed(self, client: Client) -> None:
         workload = self.by_id[client.workload]
         workload.clients.add(client.number)
-        line = f"{client.started} {' '.join(map(str, sorted(client.gpus)))}\n"
+        gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
+        line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")
         try:
             write_whole(workload.folder / "clients" / str(client.pid), line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
@@ -371,14 +376,15 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
 def _survivor(workload: str, file: Path) -> Survivor | None:
     try:
         pid = int(file.name)
-        started, *gpus = map(int, file.read_text().split())
+        line, *more = file.read_text().splitlines()
+        started, *gpus = map(int, line.split())
     except (OSError, ValueError):
         file.unlink(missing_ok=True)
         return None
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(workload, pid, frozenset(gpus))
+    return Survivor(workload, pid, frozenset(gpus), FENCED in more)
 
 
 def folder_of(directory: Directory, record: Record) -> Path:

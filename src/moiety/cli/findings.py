@@ -17,7 +17,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
-from moiety.cli import findings_agents, findings_gpus, findings_host
+from moiety.cli import findings_agents, findings_gpus, findings_host, findings_shares
 from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
 from moiety.cli.finding import Finding
 from moiety.cli.loader import find_library
@@ -213,5 +213,6 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     findings_host.locked_memory,
     findings_host.container,
     findings_host.toolkit,
+    findings_shares.shares,
     kernel,
 )

@@ -440,6 +440,7 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_SYSTEM_DIR", "the directory of the agent of all users", "/run/moiety"),
     _environment("MOIETY_AGENT_ARGS", "flags for an agent that a command starts", "none"),
     _environment("MOIETY_DISABLE", "1: programs run as if moiety were not there", "they share"),
+    _environment("MOIETY_TOOLS", "allow: also ncu, compute-sanitizer, cuda-gdb", "refused"),
     _environment(
         "MOIETY_DEEPBIND", "keep: leave RTLD_DEEPBIND alone (not shared then)", "taken off"
     ),
