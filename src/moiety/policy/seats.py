@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
 from typing import Final
@@ -45,7 +45,7 @@ def _connected(node: Node, fitting: list[int], count: int) -> tuple[int, ...]:
     """The set with the most link speed inside; of those, the one that leaves the most outside."""
     speed = {(gpu.index, link.peer): link.gbps for gpu in node.gpus for link in gpu.links}
 
-    def inside(gpus: Sequence[int]) -> float:
+    def inside(gpus: Iterable[int]) -> float:
         return sum(
             speed.get((one, other), 0.0) + speed.get((other, one), 0.0)
             for one, other in combinations(gpus, 2)
@@ -60,7 +60,7 @@ def _connected(node: Node, fitting: list[int], count: int) -> tuple[int, ...]:
                 [-gpu for gpu in gpus],
             ),
         )
-    grown = list(max(combinations(fitting, 2), key=lambda pair: inside(pair)))
+    grown = list(max(combinations(fitting, 2), key=inside))
     while len(grown) < count:
         rest = [gpu for gpu in fitting if gpu not in grown]
         grown.append(max(rest, key=lambda gpu: inside([*grown, gpu])))
