@@ -40,7 +40,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes[0].legend()
     for each in axes:
         each.grid(alpha=0.3)
-    with mpl.rc_context({"svg.hashsalt": "moiety"}):  # the same plot is the same file
+    as_text = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}  # the same plot, the same file
+    with mpl.rc_context(as_text):
         no_date = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(path, metadata=no_date)
     plt.close(figure)
