@@ -11,6 +11,8 @@ from moiety.model.errors import BadArgument, PlotMissing
 from moiety.sim.results import Result
 
 SUFFIXES = (".png", ".svg", ".pdf")
+NO_DATE: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+"""in an SVG: what would make the same plot another file"""
 
 
 def check(path: Path) -> None:
@@ -42,8 +44,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         each.grid(alpha=0.3)
     as_text = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}  # the same plot, the same file
     with mpl.rc_context(as_text):
-        no_date = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=no_date)
+        figure.savefig(path, metadata=NO_DATE if path.suffix == ".svg" else None)
     plt.close(figure)
 
 
