@@ -126,35 +126,31 @@ CUresult memory_back(struct block *block)
     }
 }
 
-/* Into the table, and held until memory_keep: its context may go at any moment. */
+/* Into the table, where its context may take it along at any moment: it is found out in keep. */
 static int enter(struct block *block)
 {
-    int result = blocks_insert(block);
-    if (result == 0) {
-        block_hold(block);
-    }
-    return result;
+    block->making = true;
+    block->orphan = false;
+    return blocks_insert(block);
 }
 
-/* What could not be backed goes again, unless its context has gone and takes it along. */
+/* What could not be backed goes again. */
 static void unmake(struct block *block)
 {
     LOCK_SCOPE(&blocks_lock);
-    block_let_go(block);
-    if (!block->leaves) {
-        discard(block, false);
-    }
+    discard(block, false);
 }
 
-CUresult memory_keep(struct block *block)
+/* With blocks_lock: whoever made a block is through with it. */
+static CUresult keep(struct block *block)
 {
-    bool lost = block->leaves; /* memory_forget waits for us to let it go */
-    bool left = !lost && block->context && !device_has_context(block->device, block->context);
-    block_let_go(block);
-    if (left) {
+    bool lost =
+        block->orphan || (block->context && !device_has_context(block->device, block->context));
+    block->making = false;
+    if (lost) {
         discard(block, false);
     }
-    return lost || left ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+    return lost ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
 /* The device stays attached while the agent is asked; what is charged keeps it so from then on. */
@@ -263,7 +259,7 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
         return result;
     }
     lock_take(&blocks_lock);
-    result = memory_keep(block);
+    result = keep(block);
     if (result == CUDA_SUCCESS && slab_adopt(block) != 0) {
         memory_discard(block);
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -281,7 +277,7 @@ static CUresult keep_large(struct device *device, struct block *block, CUdevicep
 {
     lock_take(&blocks_lock);
     CUdeviceptr base = block->base;
-    CUresult result = memory_keep(block);
+    CUresult result = keep(block);
     lock_drop(&blocks_lock);
     if (result == CUDA_SUCCESS) {
         *pointer = base;
@@ -518,7 +514,8 @@ void memory_forget(struct device *device, CUcontext context)
     for (size_t i = blocks_count(); i > 0;) {
         struct block *block = blocks_get(--i);
         bool wanted = block->device == device && (!context || block->context == context);
-        if (wanted && !block->leaves && !block->segment) {
+        block->orphan |= wanted && block->making;
+        if (wanted && !block->leaves && !block->segment && !block->making) {
             if (block->slab) {
                 slab_drop(block);
             }

@@ -56,11 +56,8 @@ void memory_forget(struct device *device, CUcontext context);
 
 struct block;
 /* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
- * outside the gate and holds no lock. */
+ * outside the gate and holds no lock. It is `making` until the caller says otherwise. */
 CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
-/* With blocks_lock held: whoever made a block, which is held until then, is through with it. CUDA_ERROR_CONTEXT_IS_DESTROYED:
- * its context went meanwhile, and it with that; device_detach_unused follows, without the lock. */
-CUresult memory_keep(struct block *block);
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */
 CUresult memory_back(struct block *block);

@@ -145,22 +145,19 @@ static bool is_without_contexts(const struct device *device)
     return device_check() != CUDA_SUCCESS || device_current(&own) != CUDA_SUCCESS || own != device;
 }
 
-/* With pools_lock: a block that was made becomes the segment's, whose memory outlives contexts, but not the last one.
- * CUDA_SUCCESS without a segment: the block is nobody's, and still there. */
-static CUresult keep(struct block *block, struct segment **segment, bool alone)
+/* With pools_lock: a block that was made becomes a segment's, whose memory outlives contexts, but not the last one, and
+ * not that of whoever asks for it. Whether it did. */
+static bool adopt(struct block *block, struct segment *segment, bool alone)
 {
-    lock_take(&blocks_lock);
+    LOCK_SCOPE(&blocks_lock);
+    bool may = segment && !alone && !block->orphan;
+    block->making = false;
     block->context = NULL;
-    CUresult result = memory_keep(block);
-    if (result == CUDA_SUCCESS && *segment && !alone) {
-        block->segment = *segment;
+    block->segment = may ? segment : NULL;
+    if (segment && !may) {
+        segment_drop(segment);
     }
-    lock_drop(&blocks_lock);
-    if (*segment && (result != CUDA_SUCCESS || alone)) {
-        segment_drop(*segment);
-        *segment = NULL;
-    }
-    return result;
+    return may;
 }
 
 /* A new segment, of which the first piece is taken at once. Without the lock. */
@@ -181,10 +178,7 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     lock_take(&pools_lock);
     struct segment *segment =
         result == CUDA_SUCCESS ? segment_make(&pool->pieces, pool, block) : NULL;
-    if (result == CUDA_SUCCESS) {
-        result = keep(block, &segment, alone);
-    }
-    if (segment) {
+    if (result == CUDA_SUCCESS && adopt(block, segment, alone)) {
         uint64_t now = pool->reserved;
         segment->next = pool->segments;
         pool->segments = segment;
@@ -196,11 +190,12 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     pool->reserved -= span;
     lock_drop(&pools_lock);
     if (result == CUDA_SUCCESS) {
-        LOCK_SCOPE(&blocks_lock);
+        bool orphan = alone || block->orphan;
+        lock_take(&blocks_lock);
         memory_discard(block);
-    }
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        lock_drop(&blocks_lock);
         device_detach_unused(device);
+        return orphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
