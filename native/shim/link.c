@@ -130,6 +130,12 @@ void link_close(void)
 
 int link_fd(void) { return fd; }
 
+bool link_is_lost(void)
+{
+    struct pollfd agent = {.fd = fd};
+    return fd < 0 || (poll(&agent, 1, 0) > 0 && agent.revents & (POLLHUP | POLLERR));
+}
+
 static void send_locked(void *message, size_t bytes)
 {
     ssize_t n = -1;
@@ -302,6 +308,10 @@ static int receive(union link_message *message, uint64_t timeout_ns)
     if (got < (ssize_t)sizeof(struct mw_header) || message->header.bytes != got) {
         close_fds();
         return -ECONNRESET;
+    }
+    if (ready.revents & POLLHUP && message->header.type != MW_REFUSED) {
+        close_fds(); /* what an agent granted that is gone, the next one may have given others */
+        return 0;
     }
     return 1;
 }

@@ -53,6 +53,8 @@ void link_begin(int socket, struct mw_attach *states, uint32_t count);
 /* Closes the connection, if there is one. Requests stay queued. */
 void link_close(void);
 int link_fd(void);
+/* Whether the agent has hung up, also if messages of it are still to be received. */
+bool link_is_lost(void);
 
 /* Sends a message; lost without a word when there is no connection, since a new agent is told
  * the whole state anyway. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "shim/blocks.h"
+#include "shim/link.h"
 #include "shim/mover.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -139,6 +140,7 @@ uint64_t swap_step(bool *restored)
         if (!mover->order_count && !mover->coming && !mover_is_moving(mover)) {
             continue;
         }
+        begin = begin && !link_is_lost(); /* what it gave room for may be another's by now */
         own_contexts(true);
         step(mover, begin);
         comes = comes || mover->coming;

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from moiety.cli.findings_shares import shares
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 
@@ -213,3 +214,31 @@ def test_a_process_without_a_greeting_gets_nothing(node: Node) -> None:
     shim.want()
     assert shim.closed_by_agent()
     shim.close()
+
+
+def test_doctor_knows_which_specifications_lead_nowhere(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MOIETY_DIR", "MOIETY_SIMGPU", "MOIETY_SIMGPU_STATE"):
+        monkeypatch.setenv(name, node.env[name])
+    folder = node.directory / "cdi"
+    make(node, name="here")
+    moved = Path(make(node, name="moved")["folder"])
+    moved.rename(moved.with_name("elsewhere"))
+    (folder / "moiety-other.json").write_text(
+        (folder / "moiety-here.json").read_text().replace('"name": "here"', '"name": "other"')
+    )
+    (folder / "moiety-broken.json").write_text("{")
+    found = [(each.level, each.text) for each in shares([folder])]
+    assert found[-1] == ("ok", "2 shares of this agent can be had by containers")
+    (gone, unknown) = found[:-1]
+    assert gone[0] == "warn"
+    assert gone[1].endswith("which is gone")
+    assert unknown == (
+        "warn",
+        f"{folder}/moiety-other.json is of a share that this agent has not",
+    )
+    assert node.cli("stop").returncode == 0
+    (dead,) = list(shares([folder]))
+    assert "do not start now: no agent runs" in dead.text
+    assert "moiety agent start" in dead.hint

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
+from moiety.agent.directory import find
 from moiety.agent.requests import Processes, Ps
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, until
@@ -110,7 +111,7 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
         "[(r.uid, r.user, r.program, r.pid, r.workload, r.allocated_bytes)"
         " for r in call.ask(requests.Ps(), requests.Processes).rows]"
     )
-    pid = bob.process.pid
+    pid = bob.pid
     workload = Path(bob.do("made.socket")).parent.name
     assert sorted(found) == [
         (ALICE, str(ALICE), "", 0, "", GIB),
@@ -119,8 +120,8 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
     everything = bob.do("str(call.ask(requests.Events(), requests.Happened).events)")
     recorded = bob.do("str(call.ask(requests.Timeline(), requests.Recorded))")
     for told in (everything, recorded):
-        assert str(bob.process.pid) in told
-        assert str(alice.process.pid) not in told
+        assert str(bob.pid) in told
+        assert str(alice.pid) not in told
     assert str(ALICE) in recorded
     with agent.call() as root:
         assert {row.program for row in root.ask(Ps(), Processes).rows} == {"secret.py"}
@@ -154,6 +155,31 @@ def test_only_its_owner_and_root_change_a_program(agent: AgentProcess, users: Us
         root.ask(requests.SetShare(str(number), gpu_limit=0.25), requests.Shared)
 
 
+def test_who_does_not_give_way_is_fenced(agent: AgentProcess) -> None:
+    """Unless an administrator says otherwise."""
+    assert agent.status().settings["overdue"] == "fence"
+
+
+def test_where_it_is_told_to_the_agent_ends_who_does_not_give_way_whoever_it_is(
+    folder: Path, pretended: Path, users: Users
+) -> None:
+    late = ["--revoke-deadline", "100ms", "--idle-min", "1ms", "--overdue", "kill"]
+    with AgentProcess(folder / "s", pretended, [*ARGUMENTS, *late], system=True) as agent:
+        bob, alice = holding(users, BOB, 12 * GIB), users(ALICE)
+        alice.do(CREATE.format(share="Share()"))
+        alice.do("shim.hello('x'); shim.attach(uuid_of(0)); serial = shim.alloc(0, 12 << 30)")
+        alice.do("shim.want(); shim.reply(serial, Amount, 30)")
+        assert {row.uid for row in agent.ps()} == {ALICE}
+        with pytest.raises((Raised, BrokenPipeError)):
+            bob.do("shim.tenant")
+        assert "Killed" in {e.reason for e in events(agent)}
+
+
+def events(agent: AgentProcess) -> list[requests.Event]:
+    with agent.call() as call:
+        return call.ask(requests.Events(), requests.Happened).events
+
+
 @pytest.mark.parametrize(
     "request_",
     ["Stop(force=True)", "SetAgent({'turn_min_s': '1s'})", "SetAgent({}, defaults=True)"],
@@ -178,11 +204,29 @@ def test_the_socket_can_be_for_chosen_ones_only(
     assert "--socket-group" in refused.value.hint
 
 
-def test_a_killed_agent_is_followed_by_one_that_knows_whose_all_is(
+def test_a_gang_is_of_one_user_whatever_others_call_theirs(
     agent: AgentProcess, users: Users
 ) -> None:
+    create = "call.ask(requests.CreateWorkload('x', ['x'], '/', gang=Gang('train', 2)), "
+    for uid in (ALICE, BOB):
+        user = users(uid)
+        user.do("from moiety.model.gang import Gang")
+        user.do(f"shim = Shim({create}requests.Created).socket); shim.hello('x')")
+    assert {row.gang for row in agent.ps()} == {f"u{ALICE}.train", f"u{BOB}.train"}
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_is_followed_by_one_that_knows_whose_all_is(
+    agent: AgentProcess, users: Users, end: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice = holding(users, ALICE)
-    agent.kill()
+    assert agent.signal(end) == (0 if end == signal.SIGTERM else -end)
+    # Nobody takes the GPU of programs that are there, for want of an agent.
+    monkeypatch.setenv("MOIETY_CONFIG", "")
+    monkeypatch.setenv("MOIETY_SYSTEM_DIR", str(agent.directory.path))
+    assert find() == agent.directory
+    with pytest.raises(errors.NoAgent, match="no agent of all users"):
+        agent.call()
     agent.start()
     alice.tell("shim.resume(holding=True); shim.attach(uuid_of(0), 1 << 30, 1 << 30)")
     alice.listen()

@@ -21,3 +21,4 @@ html_theme = "furo"
 html_title = f"moiety {version}"
 html_copy_source = False
 html_show_sphinx = False
+smartquotes = False  # options begin with two dashes

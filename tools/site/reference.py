@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from moiety.cli.examples import EXAMPLES
 from moiety.cli.main import COMMANDS
 from moiety.config.table import SECTIONS, Setting, of_section
 from moiety.model.errors import MoietyError
@@ -47,6 +48,9 @@ def _command(command: click.Command, path: list[str], level: int) -> Iterator[st
         options = [row for each in command.params if (row := _option(each, context))]
         if options:
             yield table(["option", "meaning"], options)
+        if len(path) == 2 and (examples := EXAMPLES.get(path[1])):
+            yield "For example:\n"
+            yield table(["command", ""], [(f"`{line}`", _escaped(why)) for line, why in examples])
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
                 below = command.get_command(context, name)

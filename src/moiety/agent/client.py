@@ -41,6 +41,10 @@ class Client:
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
     resumed: bool = False
+    fenced: bool = False
+    """it has not answered since it was"""
+    unspoken: set[int] = field(default_factory=set)
+    """where it had a context when its connection broke, of which it has not spoken since"""
     talks: bool = False
     """whether somebody sits before it who wants to know why it stands still (notices.py)"""
     gang: str = ""
@@ -67,6 +71,10 @@ class Client:
     def anonymous(self) -> str:
         """What users may tell each other about it."""
         return f"tenant {self.number} of {name_of(self.uid)}"
+
+    def name_for(self, viewer: Client | None) -> str:
+        """What a program of one user is told of one that may be another's."""
+        return str(self) if viewer and viewer.uid == self.uid else self.anonymous
 
     def counters(self) -> Counters:
         """What the process counted; zeros if it showed nothing. Never maps the client's memory."""

@@ -96,13 +96,14 @@ class Control:
         else:
             os.chmod(path, 0o600)
 
-    def close(self) -> None:
-        """Listen no more."""
+    def close(self, *, is_waited_for: bool = False) -> None:
+        """Listen no more; who comes is to wait for the next agent, or goes elsewhere."""
         if self.scrapes:
             self.scrapes.close()
         if self.server:
             self.server.close()
-        self.directory.control.unlink(missing_ok=True)
+        if not is_waited_for:
+            self.directory.control.unlink(missing_ok=True)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock: socket.socket = writer.get_extra_info("socket")
@@ -225,8 +226,11 @@ class Control:
     def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
         self._must_share_out(request.capacity_bytes)
         self.sharing.check(request.share, peer.uid)
-        if request.gang:
-            self.workloads.check_gang(request.gang, peer.uid)
+        gang = request.gang
+        if gang and self.directory.shared:  # names of different users are different names
+            gang = dataclasses.replace(gang, name=f"u{peer.uid}.{gang.name}")
+        if gang:
+            self.workloads.check_gang(gang, peer.uid)
         workload = self.workloads.create(
             peer,
             program=request.program[: requests.NAME_MAX],
@@ -234,7 +238,7 @@ class Control:
             cwd=request.cwd[: requests.ARGV_MAX],
             share=request.share,
             name=request.name and request.name[: requests.NAME_MAX],
-            gang=request.gang,
+            gang=gang,
         )
         self.node.log.info(
             "workload",

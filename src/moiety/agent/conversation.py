@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 from moiety.agent import hands, processes, together
 from moiety.agent.bounds import Tally
 from moiety.agent.client import REQUESTS_MAX, Client
-from moiety.agent.connection import PACKETS_A_TURN, Connection
+from moiety.agent.connection import PACKETS_A_TURN, Connection, Loop
 from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
@@ -61,7 +60,7 @@ class Conversation:
     def __init__(
         self,
         node: Node,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         sock: socket.socket,
         *,
         peer: processes.Peer,
@@ -82,18 +81,25 @@ class Conversation:
         self._share = share
         self._name = name
         self._gang = gang
-        self._pidfd = processes.pidfd_of(sock, peer.pid)
+        self._pidfd = node.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
         self._loop = loop
         self._ends: list[Tally] = []
         """where it is to be struck off when it is over"""
         self._count(node.bounds.connections)
-        self._silence: asyncio.TimerHandle | None = loop.call_later(
+        self._silence: Any = loop.call_later(
             node.bounds.GREETING_S, self._hang_up, Refusal.PROTOCOL, "it did not introduce itself"
         )
         self._connection = Connection(
             loop, sock, self._on_packet, self._on_end, self._on_burst, self._over
         )
+
+    def abandon(self) -> None:
+        """Let go of what the kernel keeps for it, without a word to anybody."""
+        self._connection.close()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _on_packet(self, packet: bytes) -> None:
         try:
@@ -129,7 +135,7 @@ class Conversation:
             self._hang_up(Refusal.FULL, no)
             return
         self._count(node.bounds.processes)
-        started = processes.start_time(self._peer.pid)
+        started = node.kernel.start_time(self._peer.pid)
         if started is None:
             self._connection.close()
             self._on_end("")
@@ -138,20 +144,24 @@ class Conversation:
         holding = resumed and bool(hello.flags & HelloFlag.HOLDING)
         pinned = resumed and bool(hello.flags & HelloFlag.PINNED)
         epoch = hello.epoch if resumed else 0
+        before = node.known_as(self._peer.pid, self._workload) if resumed else None
+        fenced = holding and node.is_fenced(self._peer.pid, before)
+        doubted = holding and not fenced and not node.may_hold(self._peer.pid, before)
         client = Client(
             number=node.number(),
             workload=self._workload,
             pid=self._peer.pid,
             started=started,
             pidfd=self._pidfd,
-            program=self._name or hello.program or processes.name_of(self._peer.pid),
+            program=self._name or hello.program or node.kernel.name_of(self._peer.pid),
             uid=self._owner,
             connection=self._connection,
-            page=LeasePage(epoch, is_open=holding),
+            page=LeasePage(epoch, is_open=holding and not fenced and not doubted),
             share=self._share,
             part=self._share,
             mode=self._share.mode,
             resumed=resumed,
+            fenced=fenced,
             pinned="before the agent started" if pinned else "",
             talks=bool(hello.flags & HelloFlag.TALKS),
         )
@@ -169,7 +179,16 @@ class Conversation:
         node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
         name = client.anonymous if node.shared else str(client)
         joined = ev.Joined(
-            client.number, holding, epoch, pinned, resumed, self._share, name, self._owner
+            client.number,
+            holding,
+            epoch,
+            pinned,
+            resumed,
+            self._share,
+            name,
+            self._owner,
+            fenced=fenced,
+            doubted=doubted,
         )
         node.join(client, joined)
         node.journal.note("Joined", "again, after the agent changed" if resumed else "", client)
@@ -236,9 +255,7 @@ class Conversation:
         self._on_end("")
 
     def _on_end(self, reason: str) -> None:
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-            self._pidfd = -1
+        self.abandon()
         if self._client is not None:
             self._node.disconnected(self._client, reason)
 
@@ -267,13 +284,16 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
         return
     if gpu in client.attaching.values():
         raise ProtocolError(f"GPU {gpu} is being attached already")
-    if message.allocated_bytes and not client.resumed:
-        raise ProtocolError("a new process cannot have memory already")
+    exists = message.allocated_bytes > 0 or not message.serial
+    if exists and not client.resumed:
+        raise ProtocolError("a new process cannot have a context already")
     if gpu in client.gpus:
         hands.attach(node, client, message.serial, gpu)
         return
-    _may_ask(client, message.serial)
-    client.attaching[message.serial] = gpu
+    if message.serial:
+        _may_ask(client, message.serial)
+        client.attaching[message.serial] = gpu
+    client.unspoken.discard(gpu)
     client.gpus.add(gpu)
     if client.talks:
         node.notices.may_wait()
@@ -289,6 +309,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
             resident_bytes=message.resident_bytes,
             pinned_bytes=message.pinned_bytes,
             managed_bytes=message.managed_bytes,
+            exists=exists,
         )
     )
     node.came_back(client.pid, client.gpus)
@@ -404,10 +425,12 @@ def _drained(node: Node, client: Client, message: Drained) -> None:
     node.timeline.worked(client.number, client.work)
     if message.gpu == NO_GPU:
         node.feed(ev.Drained(client.number, message.epoch))
-        return
-    _know(client, message.gpu)
-    node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
-    node.sample(client, message.gpu)
+    else:
+        _know(client, message.gpu)
+        node.feed(ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes))
+        node.sample(client, message.gpu)
+    if client.fenced and message.epoch == client.page.epoch:
+        hands.fence(node, client, fenced=False)
 
 
 def _evicted(node: Node, client: Client, message: Evicted) -> None:

@@ -147,6 +147,10 @@ class Exports:
         export.importers[client.number] = export.importers.get(client.number, 0) + 1
         if export.exporter:
             self._tell(export.exporter, client)
+        elif self._node.settled and export.payer is None:  # its connection broke, and it was alone
+            self._held.pop(message.token, None)
+            self._by_token[message.token] = export
+            self._charge(export)
 
     def _pass_on(self, client: Client, message: SharedMemory) -> None:
         fds = client.connection.take_fds()

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moiety.agent import processes
 from moiety.arbiter import instructions as do
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
@@ -87,7 +86,7 @@ def _recall(node: Node, client: Client, wanted: do.Recall) -> None:
 
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
     serial, gpu = wanted.serial, wanted.gpu
-    if client.attaching.pop(serial, None) is not None:
+    if not serial or client.attaching.pop(serial, None) is not None:
         node.timeline.joined(client.number, gpu)
         attach(node, client, serial, gpu)
         node.sample(client, gpu)
@@ -152,12 +151,20 @@ def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
     waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
     late = f"did not give the GPU back within {waited}"
     if wanted.state == "fenced":
+        fence(node, client, fenced=True)
         node.journal.note("Fenced", f"{late}; others go on without what it has", client)
     else:
         node.journal.note("Overdue", late, client)
     if wanted.kill:
         node.journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
-        processes.kill(client.pidfd)
+        node.kernel.kill(client.pidfd)
+
+
+def fence(node: Node, client: Client, *, fenced: bool) -> None:
+    """Write down whether a process may have a lease: agents that follow keep to it."""
+    if client.fenced != fenced:
+        client.fenced = fenced
+        node.gpus_changed(client)
 
 
 def _look(node: Node, client: Client, wanted: do.Look) -> None:

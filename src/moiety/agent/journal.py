@@ -48,6 +48,7 @@ REASONS: Final = {
     "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
     "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
     "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
+    "Missing": (WARNING, "a process of the last agent has not found this one; its memory counts"),
     "BadMessage": (WARNING, "a process said what makes no sense and was hung up on"),
     "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
     "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),

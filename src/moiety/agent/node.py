@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import socket
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,7 @@ from moiety.agent.bounds import Bounds
 from moiety.agent.client import Client
 from moiety.agent.exports import Exports
 from moiety.agent.journal import Journal
+from moiety.agent.missing import Missing
 from moiety.agent.notices import Notices
 from moiety.agent.timeline import Timeline
 from moiety.arbiter import events as ev
@@ -65,6 +67,28 @@ class Loop(Protocol):
         """Call back in the loop's own thread."""
 
 
+class Kernel(Protocol):
+    """What the system knows of processes: processes.py, or a stand-in."""
+
+    def pidfd_of(self, connection: socket.socket, pid: int, /) -> int:
+        """A descriptor that becomes readable when the process at the other end dies."""
+
+    def watch(self, pid: int, /) -> int:
+        """The same for any process; raises ProcessLookupError."""
+
+    def start_time(self, pid: int, /) -> int | None:
+        """When it started; None if it is dead."""
+
+    def name_of(self, pid: int, /) -> str:
+        """Its short name."""
+
+    def is_stopped(self, pid: int, /) -> bool:
+        """Whether it cannot run for now."""
+
+    def kill(self, pidfd: int, /) -> None:
+        """End it."""
+
+
 @dataclass(slots=True)
 class Gpu:
     """One GPU of this node."""
@@ -87,13 +111,19 @@ class Node:
         log: Any,
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
+        fenced: Iterable[int] = (),
         journal: Journal | None = None,
+        kernel: Kernel = processes,
+        beside: Executor | None = None,
         shared: bool = False,
     ) -> None:
         """`expected` are (pid, GPUs) of the processes that outlived the last agent.
 
-        `shared`: its programs are of several users, who must not hear each other's names.
+        `fenced` are the pids of those of them that it had fenced. NVML is asked in `beside`; None:
+        in a thread of its own. `shared`: its programs are of several users, who must not hear each
+        other's names.
         """
+        self.kernel = kernel
         self.shared = shared
         self.bounds = Bounds()
         self.journal = journal or Journal()
@@ -115,6 +145,7 @@ class Node:
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
+        self._missing = Missing(self)
         self.notices = Notices(self)
         """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))
@@ -122,10 +153,14 @@ class Node:
         self._next_number = 1
         self._grace: dict[int, Timer] = {}
         self._expected = dict(expected)
+        self._outlived = set(self._expected)
+        """whom nobody has heard of since the last agent"""
+        self._fenced = set(fenced)
+        """of those"""
         self.settled = not self._expected
         self._timer: Timer | None = None
         self._timer_s = 0.0
-        self._nvml = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+        self._nvml = beside or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
         specs = [
             GpuSpec(
                 gpu=index,
@@ -143,7 +178,7 @@ class Node:
             on_lease=partial(hands.carry_out, self),
         )
         if not self.settled:
-            loop.call_at(loop.time() + SETTLE_S, self._settle, "time is up")
+            loop.call_at(loop.time() + SETTLE_S, self._give_up_waiting)
 
     def feed(self, event: ev.Event) -> None:
         """Tell the arbiter, do what it wants, and set the clock for what it waits for."""
@@ -199,18 +234,60 @@ class Node:
 
     # Processes come and go
 
+    def known_as(self, pid: int, workload: str) -> Client | None:
+        """What a process was until now, if anything."""
+        own = [c for c in self.clients.values() if c.pid == pid and c.workload == workload]
+        return own[-1] if own else None
+
+    def may_hold(self, pid: int, before: Client | None) -> bool:
+        """Whether it can be true that a process has a lease, or had one and has not answered."""
+        if before is None:
+            return pid in self._outlived
+        return self.arbiter.has_work(before.number)
+
+    def is_fenced(self, pid: int, before: Client | None) -> bool:
+        """Whether a process that comes back was fenced, and has not answered since."""
+        return before.fenced if before else pid in self._fenced
+
     def join(self, client: Client, event: ev.Joined) -> None:
-        """A process introduced itself; whatever the same process was before is over."""
-        for other in list(self.clients.values()):
-            if other.pid == client.pid and other.workload == client.workload:
-                self.leave(other, "it reconnected")
+        """A process introduced itself; whatever the same process was before is over.
+
+        What it had stays its own until it has said what it has, if only its connection broke.
+        """
+        before = self.known_as(client.pid, client.workload)
+        if before and event.resumed:
+            event = dataclasses.replace(event, replaces=before.number)
+            client.unspoken = before.gpus | before.unspoken
+            self._let_go(before, "its connection broke and it has another")
+        elif before:
+            self.leave(before, "it reconnected")
+        if ghost := self._missing.number_of(client.pid):
+            if event.resumed:
+                event = dataclasses.replace(event, replaces=ghost)
+                client.unspoken = set(self.gpus)
+            else:
+                self.feed(ev.Left(ghost))
+            self.timeline.forget(ghost)
+        self._outlived.discard(client.pid)
+        self._fenced.discard(client.pid)
         self.clients[client.number] = client
         self.timeline.name(client.number, client.pid, client.program, client.workload)
         self.timeline.owners[client.number] = client.uid
         self.loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
         self.feed(dataclasses.replace(event, share=client.part))
+        if before and event.resumed:
+            self._forget(before)
+        if client.unspoken:
+            self.loop.call_at(self.loop.time() + SETTLE_S, self._give_up_unspoken, client)
         self.came_back(client.pid, client.gpus)
+
+    def _give_up_unspoken(self, client: Client) -> None:
+        """It has not spoken of some contexts since its connection broke: they are gone."""
+        if self.clients.get(client.number) is client:
+            for gpu in sorted(client.unspoken):
+                client.unspoken.discard(gpu)
+                self.feed(ev.Detached(client.number, gpu))
 
     def gpus_changed(self, client: Client) -> None:
         """The process is about to use other GPUs: whoever keeps a record of that is told."""
@@ -224,15 +301,52 @@ class Node:
         if reason:
             self.log.warning("connection dropped", client=str(client), reason=reason)
             self.journal.note("ConnectionLost", reason, client)
+        self._await(client)
+
+    def _await(self, client: Client) -> None:
+        """Give a process time to come back."""
         when_s = self.loop.time() + RECONNECT_S
-        self._grace[client.number] = self.loop.call_at(
-            when_s, self.leave, client, "it lost its connection and did not come back"
-        )
+        self._grace[client.number] = self.loop.call_at(when_s, self._miss, client)
+
+    def _miss(self, client: Client) -> None:
+        """It did not come back in time. While it is stopped, or has memory there, that stays its.
+
+        Who has replaced itself (exec) or has ended its work with the GPU has none any more.
+        """
+        if self.kernel.is_stopped(client.pid):
+            self._await(client)
+        else:
+            self._seek(client, sorted(client.gpus | client.unspoken))
+
+    def _seek(self, client: Client, gpus: list[int]) -> None:
+        """Ask the driver, GPU by GPU, whether a process without a connection has memory there."""
+        if self.clients.get(client.number) is not client:
+            return
+        if not gpus:
+            self.leave(client, "it lost its connection and did not come back")
+            return
+
+        def looked(usage: Usage | None) -> None:
+            if self.clients.get(client.number) is not client:
+                return
+            if usage is None or usage.processes.get(client.pid):
+                self._await(client)
+            else:
+                self._seek(client, gpus[1:])
+
+        self.look_at(gpus[0], looked)
 
     def leave(self, client: Client, reason: str) -> None:
         """A process is gone, with everything it had."""
-        if self.clients.pop(client.number, None) is None:
-            return
+        if self.clients.get(client.number) is client:
+            self._let_go(client, reason)
+            self.feed(ev.Left(client.number))
+            self._forget(client)
+            self.came_back(client.pid, None)
+
+    def _let_go(self, client: Client, reason: str) -> None:
+        """Give back what is kept for a process; the arbiter is to be told."""
+        del self.clients[client.number]
         if timer := self._grace.pop(client.number, None):
             timer.cancel()
         self.loop.remove_reader(client.pidfd)
@@ -242,11 +356,12 @@ class Node:
         self.journal.note("Left", reason, client)
         for call in self.on_left:
             call(client)
-        self.feed(ev.Left(client.number))
+
+    def _forget(self, client: Client) -> None:
+        """The arbiter knows that it is gone."""
         self.exports.left(client)
         self.notices.left(client)
         self.timeline.forget(client.number)
-        self.came_back(client.pid, None)
 
     def came_back(self, pid: int, gpus: set[int] | None) -> None:
         """One that outlived the last agent is here with these GPUs, or (None) is gone."""
@@ -261,7 +376,7 @@ class Node:
     def look(self, client: Client) -> None:
         """Tell the arbiter whether a process that is slow to answer is stopped."""
         if client.number in self.clients:
-            self.feed(ev.Looked(client.number, processes.is_stopped(client.pid)))
+            self.feed(ev.Looked(client.number, self.kernel.is_stopped(client.pid)))
 
     # GPUs are measured
 
@@ -290,7 +405,7 @@ class Node:
                 client.measured.add(gpu)
             self.feed(ev.Measured(client.number, gpu, residue))
 
-        self._look(gpu, measured)
+        self.look_at(gpu, measured)
 
     def _on_gpu(self, client: Client, gpu: int) -> int:
         """What NVML counts of a process' data: what it has, and what it may use again."""
@@ -317,7 +432,7 @@ class Node:
             self.log.info("room needed", client=str(client), gpu=gpu, bytes=wanted, free_bytes=free)
             self.feed(ev.Needed(client.number, gpu, serial, wanted, free))
 
-        self._look(gpu, looked)
+        self.look_at(gpu, looked)
 
     def _resident(self, gpu: int) -> dict[int, tuple[int, int]]:
         """Of whoever is on a GPU without managed memory, its resident bytes and its residue."""
@@ -343,7 +458,7 @@ class Node:
         """Whether a process was here before this agent, and has not come back to it yet."""
         return not self.settled and pid in self._expected
 
-    def _look(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
+    def look_at(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""
 
         def ask() -> None:
@@ -366,10 +481,19 @@ class Node:
         self.clients.clear()
         if self._timer:
             self._timer.cancel()
+        self._missing.stop()
         self.notices.stop()
         if self.arena:
             self.arena.stop()
         self._nvml.shutdown(wait=False, cancel_futures=True)
+
+    def is_missing(self, pid: int) -> bool:
+        """Whether nobody has heard of a process since the last agent."""
+        return pid in self._expected and all(c.pid != pid for c in self.clients.values())
+
+    def _give_up_waiting(self) -> None:
+        """Whoever is not back is counted by what the driver says."""
+        self._missing.count(list(self._expected), lambda: self._settle("time is up"))
 
     def _settle(self, reason: str) -> None:
         if not self.settled:

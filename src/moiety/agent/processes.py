@@ -39,6 +39,11 @@ def pidfd_of(connection: socket.socket, pid: int) -> int:
         return os.pidfd_open(pid)
 
 
+def watch(pid: int) -> int:
+    """A descriptor that becomes readable when the process dies; raises ProcessLookupError."""
+    return os.pidfd_open(pid)
+
+
 def may_use(peer: Peer, owner_uid: int) -> bool:
     """Whether this user may talk to something of `owner_uid`."""
     return peer.uid in (owner_uid, 0)

@@ -27,6 +27,8 @@ from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
+FENCED: Final = "fenced"
+"""a line in the file of a client that is"""
 SOCKET: Final = "shim.sock"
 
 
@@ -61,6 +63,8 @@ class Survivor:
     workload: str
     pid: int
     gpus: frozenset[int]
+    fenced: bool = False
+    """it was late, and had not answered when that agent ended"""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +83,11 @@ class Workload:
     def socket(self) -> Path:
         """Where its processes find the agent."""
         return socket_in(self.folder, self.record)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any process of it is there."""
+        return self.root_pidfd >= 0 or bool(self.clients)
 
     @property
     def stays(self) -> bool:
@@ -207,12 +216,17 @@ class Workloads:
                 self._node.promise(client)
                 hands.set_mode(client, client.share.mode)
 
+    @property
+    def are_alive(self) -> bool:
+        """Whether a program is there that the next agent will have."""
+        return any(each.is_alive for each in self.by_id.values())
+
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
         for workload in list(self.by_id.values()):
-            alive = workload.root_pidfd >= 0 or bool(workload.clients) or workload.stays
+            stays = workload.is_alive or workload.stays
             self._close(workload)
-            if not alive:
+            if not stays:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
     def _open(self, record: Record, folder: Path) -> Workload:
@@ -288,7 +302,8 @@ class Workloads:
     def _changed(self, client: Client) -> None:
         workload = self.by_id[client.workload]
         workload.clients.add(client.number)
-        line = f"{client.started} {' '.join(map(str, sorted(client.gpus)))}\n"
+        gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
+        line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")
         try:
             write_whole(workload.folder / "clients" / str(client.pid), line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
@@ -371,14 +386,15 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
 def _survivor(workload: str, file: Path) -> Survivor | None:
     try:
         pid = int(file.name)
-        started, *gpus = map(int, file.read_text().split())
+        line, *more = file.read_text().splitlines()
+        started, *gpus = map(int, line.split())
     except (OSError, ValueError):
         file.unlink(missing_ok=True)
         return None
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(workload, pid, frozenset(gpus))
+    return Survivor(workload, pid, frozenset(gpus), FENCED in more)
 
 
 def folder_of(directory: Directory, record: Record) -> Path:

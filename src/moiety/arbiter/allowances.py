@@ -137,6 +137,8 @@ class Allowances:
         """Whether an event has to wait for allowances to come back; then they are recalled."""
         if not self.given or not isinstance(event, ev.Attached | ev.Asked | ev.Needed):
             return False
+        if isinstance(event, ev.Attached) and event.exists:
+            return False  # it is there, whatever is free
         if not self._is_given_on(event.gpu) or not self._lacks(event):
             return False
         if isinstance(event, ev.Needed) and event.free_bytes is not None:

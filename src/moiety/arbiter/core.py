@@ -150,6 +150,11 @@ class Arbiter:
         entry = self._ledger.entry(tenant, gpu)
         return entry.spare_bytes if entry else 0
 
+    def has_work(self, tenant: int) -> bool:
+        """Whether work of a tenant may run: it has its lease, or has not drained since."""
+        known = self._ledger.tenants.get(tenant)
+        return known is not None and (known.holds or known.state in REVOKED)
+
     def host_needs(self) -> dict[int, int]:
         """Bytes of host memory that each tenant's data could need at one time."""
         return needs(self._ledger)
@@ -173,12 +178,47 @@ class Arbiter:
             joined_s=self._now_s,
             owner=event.owner,
         )
-        if event.holding:
+        if event.holding and (event.fenced or event.doubted):
+            self._take_back(tenant, fenced=event.fenced)
+        elif event.holding:
             tenant.state = State.HOLDING
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
             tenant.spells.go_on(self._now_s)
+        if before := self._ledger.tenants.get(event.replaces):
+            self._succeed(tenant, before)
         self._ledger.tenants[event.tenant] = tenant
         self._accounts.promise(tenant, event.share)
+
+    def _take_back(self, tenant: Tenant, *, fenced: bool) -> None:
+        """Its work runs, and it may not: it is told to drain before it has said what it has."""
+        tenant.state = State.FENCED if fenced else State.DRAINING
+        tenant.silent = fenced
+        tenant.told_s = self._now_s
+        tenant.due_s = self._now_s + self._settings.revoke_deadline_s
+        tenant.look_s = self._now_s + self._settings.look_after_s
+        self._out.append(do.Revoke(tenant.number, tenant.epoch))
+
+    def _succeed(self, tenant: Tenant, before: Tenant) -> None:
+        """The same process on another connection: nobody gets what it has meanwhile."""
+        for gpu, on in before.gpus.items():
+            there = on.allocated_bytes - before.pending_bytes(gpu)
+            holds = tenant.holds or tenant.state in REVOKED
+            tenant.gpus[gpu] = replace(
+                on,
+                allocated_bytes=there,
+                pinned_bytes=min(there, on.pinned_bytes),
+                managed_bytes=min(there, on.managed_bytes),
+                charged_bytes=there if holds else min(there, on.charged_bytes),
+                needed_bytes=0,
+                allowed_bytes=0,
+                spare_bytes=0,
+                is_allowed=False,
+                is_recalled=False,
+                orders=[],
+                is_hearsay=True,
+            )
+        tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
+        self._leave(before.number)
 
     def _banded(self, event: ev.Banded) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
@@ -207,36 +247,38 @@ class Arbiter:
         if event.gpu not in self._ledger.specs:
             self._refuse(event, "gpu", f"GPU {event.gpu} is not managed here")
             return
-        if known := tenant.gpus.get(event.gpu):
+        known = tenant.gpus.get(event.gpu)
+        exists = event.exists or event.allocated_bytes > 0
+        if known and not (known.is_hearsay and exists):
             known.limit_bytes = event.limit_bytes
             tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
             return
-        has_memory = event.allocated_bytes > 0
-        if not self._settled and not has_memory and not tenant.resumed:
+        if not self._settled and not exists:
             self._put_off.append(event)  # it waits until those who were here are back
             return
-        is_new = self._settled and not has_memory
-        if is_new and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
+        if not exists and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
             self._refuse(event, *no)
             return
         own = frozenset([event.tenant])
-        if is_new and (taken := refuse_share(self._ledger, event.gpu, tenant.share, own=own)):
+        if not exists and (taken := refuse_share(self._ledger, event.gpu, tenant.share, own=own)):
             self._refuse(event, "capacity", taken[0])
             return
         self._ledger.parts_changed = True
-        holding = tenant.holds
+        has_work = tenant.holds or tenant.state in REVOKED
         tenant.gpus[event.gpu] = OnGpu(
-            residue_bytes=event.residue_bytes,
+            residue_bytes=known.residue_bytes if known else event.residue_bytes,
             limit_bytes=event.limit_bytes,
-            expected_bytes=event.residue_bytes,
+            expected_bytes=known.expected_bytes if known else event.residue_bytes,
             allocated_bytes=event.allocated_bytes,
             pinned_bytes=event.pinned_bytes,
             managed_bytes=event.managed_bytes,
             # a holder may be about to map what it was admitted
-            charged_bytes=event.allocated_bytes if holding else event.resident_bytes,
+            charged_bytes=event.allocated_bytes if has_work else event.resident_bytes,
+            orders=known.orders if known else [],
+            lag_s=known.lag_s if known else 0.0,
         )
-        if has_memory:
-            if tenant.gang is not None:
+        if exists:
+            if tenant.gang is not None and event.allocated_bytes:
                 tenant.gang.is_begun = True  # nobody gets memory before
             self._out.append(do.Admitted(event.tenant, event.gpu, event.serial))
         else:

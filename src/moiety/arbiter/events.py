@@ -19,6 +19,10 @@ class Joined:
 
     `epoch` is that of its last lease; the next one it gets has a higher one. `resumed` says that
     it outlived its agent, so that contexts it speaks of before `Settled` may be there already.
+    `replaces` is the tenant that the same process was until its connection broke: what that one
+    has is this one's until `Attached` says it anew, or `Detached` that it is gone. `fenced`: it has
+    not answered since it was, so its work runs without a lease until it has. `doubted`: it says
+    that it holds a lease and nobody knows of one: it is told to drain.
     """
 
     tenant: int
@@ -31,6 +35,9 @@ class Joined:
     """how people know it; for sentences"""
     owner: int = -1
     """the user whose it is"""
+    replaces: int = 0
+    fenced: bool = False
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,8 @@ class Attached:
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
-    same `serial` once there is room for it, or by `Refused`. The last four are non-zero only
-    for a process that outlived its agent.
+    same `serial` once there is room for it, or by `Refused`. The last five are only for a process
+    that outlived its agent or its connection: what `exists` is counted and not refused.
     """
 
     tenant: int
@@ -72,6 +79,7 @@ class Attached:
     resident_bytes: int = 0
     pinned_bytes: int = 0
     managed_bytes: int = 0
+    exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

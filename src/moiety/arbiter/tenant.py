@@ -53,6 +53,8 @@ class OnGpu:
     """those of them that are on the GPU, or for which room was given and not taken yet"""
     needed_bytes: int = 0
     """to be kept free for what its driver is about to take by itself"""
+    is_hearsay: bool = False
+    """its connection broke, and it has not said since what it has here"""
     allowed_bytes: int = 0
     """part of the allocated and the charged ones: what it may still take without asking"""
     spare_bytes: int = 0

@@ -553,6 +553,7 @@ class SimulatedNode:
                     sum(b.bytes for b in admitted),
                     tenant.resident_bytes(gpu),
                     sum(b.bytes for b in admitted if b.pinned),
+                    exists=True,
                 )
             )
         limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}

@@ -21,6 +21,7 @@ class Agent:
     """What exports need of an agent: its processes, and what its arbiter is told."""
 
     def __init__(self) -> None:
+        self.settled = False
         self.clients: dict[int, Any] = {}
         self.fed: list[ev.Event] = []
         self.feed = self.fed.append

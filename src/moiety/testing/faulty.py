@@ -1,0 +1,114 @@
+"""An agent that does something terrible at a chosen step of what it hears and says.
+
+`python -m moiety.testing.faulty OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR2 reads
+what is to go wrong next from the file that MOIETY_FAULT names: one JSON object.
+
+    {"number": 7, "step": "evicted", "nth": 2, "whom": "peer", "signal": 9}
+
+At the second EVICTED that it hears from then on, whoever sent it gets the signal, before the agent
+looks at the message. Steps that it says itself (revoke, room, grant ...) are hit just after they
+were carried out. `whom`: "peer" is who spoke or was spoken to, "other" somebody else, "agent" the
+agent itself. Just before it happens, its number is written down beside that file, in FILE.done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.agent import conversation, hands
+from moiety.agent.service import main
+from moiety.arbiter import instructions as do
+from moiety.wire.layout import Type
+
+HEARD: Final = {
+    "attach": Type.ATTACH,
+    "context": Type.CONTEXT,
+    "alloc": Type.ALLOC,
+    "want": Type.WANT,
+    "drained": Type.DRAINED,
+    "evicted": Type.EVICTED,
+    "restored": Type.RESTORED,
+    "free": Type.FREE,
+}
+SAID: Final[dict[str, type]] = {
+    "admitted": do.Admitted,
+    "revoke": do.Revoke,
+    "evict": do.Evict,
+    "room": do.Room,
+    "grant": do.Grant,
+}
+STEPS: Final = (*HEARD, *SAID)
+VARIABLE: Final = "MOIETY_FAULT"
+Step = Callable[[Any, Any, Any], None]
+
+
+class Fault:
+    """What is to go wrong next, if anything."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._plan: dict[str, Any] = {}
+        self._left = 0
+
+    def read(self, *_: object) -> None:
+        """A signal handler: from now on it counts."""
+        text = self._path.read_text()
+        self._plan = json.loads(text) if text else {}
+        self._left = self._plan.get("nth", 0)
+
+    def passes(self, step: str, node: Any, client: Any) -> None:
+        """A step is taken: is it the one?"""
+        if self._plan.get("step") != step:
+            return
+        whom: int | None = os.getpid()
+        if self._plan["whom"] == "peer":
+            whom = client.pid
+        elif self._plan["whom"] == "other":
+            whom = next((c.pid for c in node.clients.values() if c.pid != client.pid), None)
+        self._left -= 1
+        if self._left > 0 or whom is None:
+            return
+        plan, self._plan = self._plan, {}
+        done_of(self._path).write_text(str(plan["number"]))
+        os.kill(whom, plan["signal"])
+
+
+def done_of(path: Path) -> Path:
+    """Where the number of the fault that happened last is."""
+    return path.with_name(path.name + ".done")
+
+
+def install(fault: Fault) -> None:
+    """Put the fault in the way of every step."""
+
+    def before(step: str, does: Step) -> Step:
+        def both(node: Any, client: Any, message: Any) -> None:
+            fault.passes(step, node, client)
+            does(node, client, message)
+
+        return both
+
+    def after(step: str, does: Step) -> Step:
+        def both(node: Any, client: Any, instruction: Any) -> None:
+            does(node, client, instruction)
+            fault.passes(step, node, client)
+
+        return both
+
+    for step, kind in HEARD.items():
+        conversation._SAYS[kind] = before(step, conversation._SAYS[kind])
+    for step, cls in SAID.items():
+        hands._CARRY[cls] = after(step, hands._CARRY[cls])
+
+
+if __name__ == "__main__":
+    chosen = Fault(Path(os.environ[VARIABLE]))
+    install(chosen)
+    signal.signal(signal.SIGUSR2, chosen.read)
+    sys.exit(main(sys.argv[1:]))

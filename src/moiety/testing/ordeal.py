@@ -1,0 +1,265 @@
+"""Faults among real processes: tenants that take turns on a simulated GPU, and one step hit.
+
+    with Ordeal(folder, native, programs) as ordeal:
+        ordeal.suffer(Case("evicted", 2, "peer", signal.SIGKILL))    # AssertionError: it was lost
+
+Two workers that do not fit together compute and check every byte; a fault strikes at a chosen step
+of their hand-offs (faulty.py). Whoever was not killed must end well, and nothing may be left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Final, Self
+
+from moiety.agent import requests
+from moiety.agent.caller import Call
+from moiety.agent.directory import Directory
+from moiety.model.errors import AgentError
+from moiety.model.share import Share
+from moiety.testing.faulty import STEPS, VARIABLE, done_of
+from moiety.testing.node import Node, signals_held
+
+GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
+BYTES: Final = 36 << 20
+LIMIT_BYTES: Final = 40 << 20
+"""of each worker: what it allocates, and its little extra for checking"""
+ROUNDS: Final = 6
+OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
+DEADLINE_S: Final = 60.0
+STOPPED_S: Final = 0.05
+"""who is stopped stays so for this long once everybody has seen it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What goes wrong."""
+
+    step: str
+    nth: int
+    whom: str
+    signal: int
+
+    def __str__(self) -> str:
+        name = signal.Signals(self.signal).name
+        return f"{name} of the {self.whom} at {self.step} {self.nth}"
+
+
+def cases(dice: Random) -> Iterator[Case]:
+    """Every step with everybody and both signals in an order that is diced, then again deeper."""
+    for depth in itertools.count(1):
+        whom = ("peer", "other", "agent")
+        every = [
+            Case(step, dice.randint(1, 3 * depth), who, number)
+            for step in STEPS
+            for who in whom
+            for number in (signal.SIGKILL, signal.SIGSTOP)
+        ]
+        dice.shuffle(every)
+        yield from every
+
+
+class Ordeal:
+    """One node whose agent can be told what is to go wrong; it is started anew when it dies."""
+
+    def __init__(self, folder: Path, native: Path, worker: Path) -> None:
+        self._node = Node(folder, GPU, native=native)
+        self._native = native
+        self._worker = worker
+        self._plan = folder / "fault.json"
+        self._plan.write_text("")
+        self._seeds = itertools.count(1)
+        self._number = 0
+        self.agents = 0
+        self.struck = 0
+        """faults that happened"""
+
+    def __enter__(self) -> Self:
+        self.start_agent()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._node.__exit__(kind, error, trace)
+
+    @property
+    def directory(self) -> Directory:
+        """The agent's."""
+        return Directory(self._node.directory)
+
+    def start_agent(self) -> None:
+        """An agent, ready; the one before is dead."""
+        log = (self._node.folder / f"agent-{self.agents}.log").open("w")
+        with log, signals_held():
+            self.agent = subprocess.Popen(
+                [sys.executable, "-m", "moiety.testing.faulty", *OPTIONS],
+                env={**self._node.env, VARIABLE: str(self._plan)},
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+            self._node.started.append(self.agent)
+        self.agents += 1
+        self._node.until(self._answers, "the agent answers")
+
+    def _answers(self) -> bool:
+        if self.agent.poll() is not None:
+            raise AssertionError(f"the agent ended with {self.agent.returncode}: {self.log()}")
+        try:
+            Call(self.directory).close()
+        except AgentError:
+            return False
+        return True
+
+    def log(self) -> str:
+        """What the agents wrote down."""
+        return self.directory.log.read_text() if self.directory.log.exists() else ""
+
+    def status(self) -> requests.NodeStatus:
+        """Of the agent."""
+        with Call(self.directory) as call:
+            return call.ask(requests.Status(), requests.NodeStatus)
+
+    def reasons(self, after: int = 0) -> list[str]:
+        """Of the events that happened."""
+        with Call(self.directory) as call:
+            return [e.reason for e in call.ask(requests.Events(after), requests.Happened).events]
+
+    def tenants(self) -> int:
+        """How many processes are there."""
+        return self.status().tenants
+
+    def turns(self) -> int:
+        """Leases that processes were given, by this agent."""
+        with Call(self.directory) as call:
+            rows = call.ask(requests.Ps(), requests.Processes).rows
+        return sum(row.handoffs for row in rows)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for it."""
+        self._node.until(condition, what)
+
+    def finish(self, workers: list[subprocess.Popen[str]]) -> None:
+        """Tell them to end; raises AssertionError if one did not well, or left something."""
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGUSR1)
+        for worker in workers:
+            worker.wait(DEADLINE_S)
+        self._check(Case("no step", 0, "nobody", signal.SIGCONT), workers, struck=False)
+
+    def start_worker(self, rounds: int = ROUNDS) -> subprocess.Popen[str]:
+        """A program in a share of its own."""
+        while not (socket := self._workload()):
+            self._revive()
+        kernels = self._native / "simgpu" / "kernels.elf"
+        arguments = [kernels, BYTES, rounds, 3, 0, next(self._seeds)]
+        return self._node.start(
+            [str(self._worker), *map(str, arguments)],
+            env={
+                "LD_LIBRARY_PATH": str(self._native / "simgpu"),
+                "LD_PRELOAD": str(self._native / "libmoiety.so"),
+                "MOIETY_SOCKET": socket,
+            },
+        )
+
+    def _workload(self) -> str:
+        """A workload's socket; empty if the agent does not live."""
+        try:
+            with Call(self.directory) as call:
+                share = Share(memory_limit_bytes=LIMIT_BYTES)
+                wanted = requests.CreateWorkload("worker", ["worker"], "/", share)
+                return call.ask(wanted, requests.Created).socket
+        except AgentError:
+            return ""
+
+    def _revive(self) -> None:
+        """Start the agent anew, if it is dead, or let it go on, if it is stopped."""
+        try:
+            self.agent.wait(STOPPED_S)
+        except subprocess.TimeoutExpired:
+            self.agent.send_signal(signal.SIGCONT)
+        else:
+            self.start_agent()
+
+    def suffer(self, case: Case) -> bool:
+        """Let it happen; whether the step came at all. Raises AssertionError where it hurts."""
+        self._number += 1
+        plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
+        self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
+        self.agent.send_signal(signal.SIGUSR2)
+        workers = [self.start_worker(), self.start_worker()]
+        end_s = time.monotonic() + DEADLINE_S
+        struck = False
+        while any(worker.poll() is None for worker in workers):
+            assert time.monotonic() < end_s, f"{case}: nobody gets on\n{self.log()[-2000:]}"
+            if not struck and self._has_struck():
+                struck = True
+                self._after(case, workers)
+            time.sleep(0.005)
+        struck = struck or self._has_struck()
+        if self.agent.poll() is not None:
+            self.start_agent()
+        self.struck += struck
+        self._check(case, workers, struck)
+        return struck
+
+    def _has_struck(self) -> bool:
+        done = done_of(self._plan)
+        return done.exists() and done.read_text() == str(self._number)
+
+    def _after(self, case: Case, workers: list[subprocess.Popen[str]]) -> None:
+        """What somebody does about it: whoever is stopped goes on, a dead agent is replaced."""
+        if case.whom == "agent" and case.signal == signal.SIGKILL:
+            self.agent.wait(DEADLINE_S)
+            self.start_agent()
+        if case.signal == signal.SIGSTOP:
+            time.sleep(STOPPED_S)
+            for process in (self.agent, *workers):
+                if process.poll() is None:
+                    process.send_signal(signal.SIGCONT)
+
+    def _check(self, case: Case, workers: list[subprocess.Popen[str]], struck: bool) -> None:
+        ends = []
+        for worker in workers:
+            out, err = worker.communicate()
+            ends.append((worker.returncode, out, err))
+        well = (0, "0 words wrong\n")
+        killed = [end for end in ends if end[0] == -signal.SIGKILL]
+        may_die = struck and case.signal == signal.SIGKILL and case.whom != "agent"
+        assert len(killed) <= may_die, f"{case}: {ends}"
+        for end in ends:
+            assert end in killed or end[:2] == well, f"{case}: {end}\n{self.log()[-2000:]}"
+        for worker in workers:
+            self._node.started.remove(worker)
+            for stream in (worker.stdout, worker.stderr):
+                if stream is not None:
+                    stream.close()
+        self._node.until(self._is_empty, f"{case}: the ledger is empty")
+
+    def _is_empty(self) -> bool:
+        return self.agent.poll() is None and all(
+            (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
+            for gpu in self.status().gpus
+        )
+
+
+def kill_agent(ordeal: Ordeal) -> None:
+    """As kill -9 does."""
+    os.kill(ordeal.agent.pid, signal.SIGKILL)
+    ordeal.agent.wait()

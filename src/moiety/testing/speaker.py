@@ -1,0 +1,326 @@
+"""A simulated process that speaks the wire protocol: `SimulatedTenant` with a socket.
+
+It connects again when its connection is lost, as the shim does, and says then what it has.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.testing.tenants import SimulatedTenant
+from moiety.wire import messages as wire
+from moiety.wire.layout import LEASE_OPEN, PIECES_MAX, AllocFlag, EvictedFlag, HelloFlag, Type
+
+PACKET_BYTES: Final = 4096
+LONG_QUEUE_S: Final = 0.01
+"""how much work a program without a bound has submitted when it is revoked"""
+
+Connect = Callable[["Speaker"], socket.socket | None]
+"""a new connection to the agent; None: it is not there"""
+
+
+class Speaker(SimulatedTenant):
+    """One process; `number` is its pid. Nothing happens in it but through `work`."""
+
+    def __init__(self, pid: int, connect: Connect, now_s: Callable[[], float], uuids: list[bytes]):
+        self._page: mmap.mmap | None = None
+        super().__init__(pid)
+        self._connect = connect
+        self._now_s = now_s
+        self._uuids = uuids
+        self._busy_until_s = 0.0
+        self._hello = wire.Hello(pid=pid, program=f"process{pid}")
+        self.sock: socket.socket | None = None
+        self.tenant = 0
+        """the agent's number for it"""
+        self.said_no: list[wire.Refused] = []
+        """refusals that answer nothing: why the agent hung up"""
+        self.losses = 0
+        """of its connection"""
+        self.joins = 0
+        self._resumes = False
+        self._is_pinned = False
+        self.claims_lease = False
+        """it says that it has one, and lies"""
+
+    # Its lease is a word in memory, as the agent last wrote it
+
+    @property
+    def word(self) -> int:
+        """The lease word."""
+        return int.from_bytes(self._page[:4], "little") if self._page else 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the gate lets work pass."""
+        return bool(self.word & LEASE_OPEN)
+
+    @is_open.setter
+    def is_open(self, value: bool) -> None:
+        """Nobody but the agent says so."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its last work goes on: it waits for a thread, or just takes its time."""
+        return super().is_running or self._now_s() < self._busy_until_s
+
+    def touch(self) -> None:
+        """Use the GPU, with as much work ahead as its bound as it knows it allows."""
+        super().touch()
+        if self.is_open:
+            self._busy_until_s = self._now_s() + (self.queue_s or LONG_QUEUE_S)
+
+    def pin(self, call: str) -> None:
+        """Do something after which no memory can leave, and never forget it."""
+        self._is_pinned = True
+        super().pin(call)
+
+    # Coming and going
+
+    def work(self) -> bool:  # type: ignore[override]
+        """Do one thing, if there is one."""
+        if self.stopped:
+            return False
+        if self.sock is None:
+            return self._come_back()
+        if not self.hung and self._is_cut_off():
+            self._hear_last_words()
+            return True
+        heard = False if self.hung else self._hear()
+        worked = self.has_work
+        if worked:
+            super().work()
+        return self._say() or heard or worked
+
+    def drop(self) -> None:
+        """Its connection is gone, whoever's fault it was."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+            self.losses += 1
+            self._resumes = True
+
+    def dispose(self) -> None:
+        """It is dead."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+        if self._page is not None:
+            self._page.close()
+            self._page = None
+
+    def _come_back(self) -> bool:
+        """Connect, and say what there is; with a lost agent all that it had ordered is void."""
+        sock = self._connect(self)
+        if sock is None:
+            return False
+        self.sock = sock
+        self.joins += 1
+        flags = 0
+        if self._resumes:
+            # Work that cannot end keeps its lease: nothing of it has left.
+            goes_on = self.draining is not None and self.is_running
+            flags = HelloFlag.RESUMED | (HelloFlag.HOLDING if self.is_open or goes_on else 0)
+            flags |= HelloFlag.PINNED if self._is_pinned else 0
+        if self.claims_lease:
+            flags = HelloFlag.RESUMED | HelloFlag.HOLDING
+        # What was said before and is not sent yet is told again by what follows.
+        self.sent.clear()
+        self.inbox.clear()
+        self.orders.clear()
+        self.credit.clear()
+        self.restoring = self.watched = self.told_idle = False
+        self.draining = None
+        self.queue_s = 0.0
+        stood, self.wanted = self.wanted, False
+        hello = wire.Hello(
+            flags=int(flags), pid=self.number, epoch=self.epoch, program=self._hello.program
+        )
+        self._send(hello)
+        for gpu in sorted(self.contexts):
+            self._send(self._state(gpu))
+        for serial, (gpu, _) in self.attaching.items():
+            self._send(wire.Attach(serial=serial, uuid=self._uuids[gpu]))
+        for serial, (gpu, amount) in self.needing.items():
+            self._send(wire.Alloc(Type.NEED, serial, gpu, 0, amount))
+        for block in self.blocks:
+            if not block.admitted:
+                pinned = AllocFlag.PINNED if block.pinned else 0
+                self._send(wire.Alloc(Type.ALLOC, block.serial, block.gpu, pinned, block.bytes))
+        if stood and not self.is_open:
+            self.touch()
+        return True
+
+    def _state(self, gpu: int) -> wire.Attach:
+        here = [b for b in self.blocks if b.gpu == gpu and b.admitted]
+        return wire.Attach(
+            uuid=self._uuids[gpu],
+            allocated_bytes=sum(b.bytes for b in here),
+            resident_bytes=self.resident_bytes(gpu),
+            pinned_bytes=sum(b.bytes for b in here if b.pinned),
+        )
+
+    def _can_restore(self) -> bool:
+        """Not with room that an agent gave which is gone: it may be another's by now."""
+        return super()._can_restore() and not self._is_cut_off()
+
+    def _is_cut_off(self) -> bool:
+        if self.sock is None:
+            return True
+        poll = select.poll()
+        poll.register(self.sock, 0)
+        return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+    # Hearing
+
+    def _hear(self) -> bool:
+        """Read one packet; several wait in `inbox` while a move goes on, as in the shim."""
+        assert self.sock is not None
+        try:
+            packet, fds, _, _ = socket.recv_fds(self.sock, PACKET_BYTES, PIECES_MAX)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            packet, fds = b"", []
+        if not packet:
+            self.drop()
+            return True
+        message = wire.decode(packet)
+        if isinstance(message, wire.Welcome):
+            self._welcome(message, fds)
+            return True
+        for fd in fds:
+            os.close(fd)
+        if (told := self._told(message)) is not None:
+            self.inbox.append(told)
+        return True
+
+    def _hear_last_words(self) -> None:
+        """The agent has hung up: all but its reason is void, others may have it by now."""
+        while self.sock is not None:
+            if not self._hear():
+                self.drop()
+        self.inbox.clear()
+
+    def _welcome(self, message: wire.Welcome, fds: list[int]) -> None:
+        if self._page is not None:
+            self._page.close()
+        self.tenant = message.tenant
+        self._page = mmap.mmap(fds[0], 4096, prot=mmap.PROT_READ)
+        os.close(fds[0])
+
+    def _told(self, message: Any) -> do.Instruction | None:
+        me = self.number
+        match message:
+            case wire.Attached(serial=serial, gpu=gpu) if serial in self.attaching:
+                return do.Admitted(me, gpu, serial)
+            case wire.Amount(type=Type.ALLOCATED, serial=serial, gpu=gpu):
+                return do.Admitted(me, gpu, serial)
+            case wire.Refused(serial=0):
+                self.said_no.append(message)
+            case wire.Refused(serial=serial, text=text):
+                return do.Refused(me, 0, serial, "capacity", text)
+            case wire.Amount(type=Type.ROOM, gpu=gpu, bytes=amount):
+                return do.Room(me, gpu, amount)
+            case wire.Amount(type=Type.EVICT, gpu=gpu, bytes=amount):
+                return do.Evict(me, gpu, amount)
+            case wire.LeaseNote(type=Type.GRANT, epoch=epoch):
+                return do.Grant(me, epoch)
+            case wire.LeaseNote(type=Type.REVOKE, epoch=epoch):
+                return do.Revoke(me, epoch)
+            case wire.LeaseNote(type=Type.STEP, epoch=epoch):
+                return do.Step(me, epoch)
+            case wire.Watch(idle_us=idle_us):
+                return do.Watch(me, idle_us / 1e6)
+            case wire.Pace(queue_us=queue_us):
+                return do.Pace(me, queue_us / 1e6)
+        return None
+
+    def _admitted(self, told: do.Admitted) -> None:
+        attached = self.attaching.get(told.serial)
+        super()._admitted(told)
+        if self.is_open:
+            self.map()  # the thread that asked goes on at once
+        if attached:
+            self._send(wire.Amount(Type.CONTEXT, 0, attached[0], attached[1]))
+
+    # Speaking
+
+    def _say(self) -> bool:
+        """Send what it has to say; what does not fit waits, as the shim's threads would."""
+        said = False
+        while self.sent and self.sock is not None:
+            if not self._send(self._message(self.sent[0])):
+                break
+            if self.sent:
+                self.sent.popleft()
+            said = True
+        return said
+
+    def _send(self, message: wire.Message) -> bool:
+        return self.send_raw(message.encode())
+
+    def send_raw(self, packet: bytes) -> bool:
+        """Any bytes at all; False: its socket is full."""
+        if self.sock is None:
+            return False
+        try:
+            self.sock.send(packet)
+        except BlockingIOError:
+            return False
+        except OSError:  # the agent hung up: that is noticed when it is heard
+            return True
+        return True
+
+    def _message(self, event: ev.Event) -> wire.Message:
+        match event:
+            case ev.Attached():
+                return wire.Attach(serial=event.serial, uuid=self._uuids[event.gpu])
+            case ev.Asked():
+                pinned = AllocFlag.PINNED if event.pinned else 0
+                return wire.Alloc(Type.ALLOC, event.serial, event.gpu, pinned, event.bytes)
+            case ev.Needed():
+                return wire.Alloc(Type.NEED, event.serial, event.gpu, 0, event.bytes)
+            case ev.Freed():
+                pinned = AllocFlag.PINNED if event.pinned else 0
+                return wire.Free(
+                    gpu=event.gpu,
+                    flags=pinned,
+                    bytes=event.bytes,
+                    resident_bytes=event.resident_bytes,
+                )
+            case ev.Detached():
+                return wire.Amount(Type.DETACH, 0, event.gpu)
+            case ev.Pinned():
+                return wire.Pinned(reason=event.reason)
+            case ev.Wanted():
+                return wire.LeaseNote(Type.WANT)
+            case ev.Busy():
+                return wire.LeaseNote(Type.BUSY, 0, event.epoch)
+            case ev.Idle():
+                return wire.LeaseNote(Type.IDLE, 0, event.epoch)
+            case ev.Restored():
+                return wire.LeaseNote(Type.RESTORED, 0, self.epoch)
+            case ev.Residency():
+                return wire.Amount(Type.RESIDENT, 0, event.gpu, event.resident_bytes)
+            case ev.Drained(gpu=None):
+                return wire.Drained(epoch=event.epoch)
+            case ev.Drained(gpu=int(gpu)):
+                return wire.Drained(epoch=event.epoch, gpu=gpu, resident_bytes=event.resident_bytes)
+            case ev.Evicted():
+                flags = EvictedFlag.LAST if event.last else EvictedFlag(0)
+                flags |= EvictedFlag.FAILED if event.failed else EvictedFlag(0)
+                return wire.Evicted(
+                    gpu=event.gpu,
+                    flags=int(flags),
+                    bytes=event.bytes,
+                    resident_bytes=event.resident_bytes,
+                )
+        raise AssertionError(f"no process says {event}")

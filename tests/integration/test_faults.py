@@ -1,0 +1,121 @@
+"""Faults among real processes on a simulated GPU: who was not hit ends well, and nothing is left.
+
+The count of faults is printed; `-m soak` goes on for MOIETY_SOAK_S seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from moiety.agent import requests
+from moiety.agent.caller import Call
+from moiety.model.errors import MoietyError
+from moiety.testing.ordeal import Ordeal, cases, kill_agent
+from moiety.testing.schedules import lie
+from moiety.testing.shim import Shim
+
+CASES = 10
+RESTARTS = 4
+SOAK_S = float(os.environ.get("MOIETY_SOAK_S", "300"))
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def ordeal(tmp_path: Path, native: Path, programs: Path) -> Iterator[Ordeal]:
+    with Ordeal(tmp_path, native, programs / "worker") as made:
+        yield made
+
+
+def test_a_fault_at_any_step(ordeal: Ordeal) -> None:
+    for _, case in zip(range(CASES), cases(Random(2)), strict=False):
+        ordeal.suffer(case)
+    print(f"{ordeal.struck} faults")
+    assert ordeal.struck >= CASES // 2
+
+
+@pytest.mark.soak
+def test_faults_for_long(ordeal: Ordeal) -> None:
+    end_s = time.monotonic() + SOAK_S
+    for case in cases(Random(3)):
+        ordeal.suffer(case)
+        if time.monotonic() > end_s:
+            break
+    print(f"{ordeal.struck} faults")
+
+
+@pytest.mark.parametrize("times", [RESTARTS, pytest.param(100, marks=pytest.mark.soak)])
+def test_an_agent_that_is_killed_again_and_again(ordeal: Ordeal, times: int) -> None:
+    workers = [ordeal.start_worker(100_000), ordeal.start_worker(100_000)]
+    for _ in range(times):
+        before = ordeal.turns()
+        kill_agent(ordeal)
+        ordeal.start_agent()
+        ordeal.until(lambda: ordeal.tenants() == 2, "both are back")
+        ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+        assert before >= 0
+    ordeal.finish(workers)
+
+
+def test_liars_and_a_crowd_beside_programs(ordeal: Ordeal) -> None:
+    workers = [ordeal.start_worker(100_000), ordeal.start_worker(100_000)]
+    ordeal.until(lambda: ordeal.tenants() == 2, "both are there")
+    dice = Random(5)
+    with Call(ordeal.directory) as call:
+        wanted = requests.CreateWorkload("liar", ["liar"], "/")
+        path = call.ask(wanted, requests.Created).socket
+    with contextlib.ExitStack() as crowd:
+        for _ in range(1000):  # who says nothing
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            crowd.callback(sock.close)
+            sock.settimeout(10)
+            sock.connect(path)
+        for _ in range(40):  # who says anything
+            liar = Shim(path)
+            crowd.callback(liar.close)
+            with contextlib.suppress(OSError, AssertionError):
+                liar.hello("liar")
+                liar.sock.setblocking(False)
+                for _ in range(500):
+                    liar.send_raw(lie(dice, [bytes(16)]))
+        turns = ordeal.turns()
+        ordeal.until(lambda: ordeal.turns() > turns, "programs go on taking turns")
+    ordeal.finish(workers)
+
+
+def test_a_full_disk_costs_lines_not_programs(ordeal: Ordeal) -> None:
+    for name in ("agent.log", "events.jsonl"):
+        with (ordeal.directory.path / name).open("a") as file:
+            file.write("x" * 8192 + "\n")
+    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+    workers = [ordeal.start_worker(), ordeal.start_worker()]
+    ordeal.finish(workers)
+    assert "Left" in ordeal.reasons()
+
+
+def test_settings_on_a_full_disk_are_refused_with_the_reason(ordeal: Ordeal) -> None:
+    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (16, 16))
+    with Call(ordeal.directory) as call, pytest.raises(MoietyError, match="File too large"):
+        call.ask(requests.SetAgent({"turn_min": "5ms"}), requests.Done)
+    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    with Call(ordeal.directory) as call:
+        call.ask(requests.SetAgent({"turn_min": "5ms"}), requests.Done)
+
+
+def test_programs_outlive_the_folder_of_their_sockets(ordeal: Ordeal) -> None:
+    workers = [ordeal.start_worker(100_000), ordeal.start_worker(100_000)]
+    ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+    shutil.rmtree(ordeal.directory.workloads)
+    turns = ordeal.turns()
+    ordeal.until(lambda: ordeal.turns() > turns, "they go on")
+    ordeal.finish(workers)
+    ordeal.finish([ordeal.start_worker()])

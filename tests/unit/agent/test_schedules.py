@@ -1,0 +1,171 @@
+"""Days in virtual time on which everything goes wrong: what must hold, holds.
+
+`python -m moiety.testing.schedules 4711` lives one of them again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from moiety.arbiter.settings import Overdue, Settings
+from moiety.testing.schedules import DAYS_IN_CI, live
+from moiety.testing.speaker import Speaker
+from moiety.testing.world import CAPACITY, World, no_descriptor_stays
+
+PARTS = 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_days(part: int) -> None:
+    with no_descriptor_stays():
+        for seed in range(part, DAYS_IN_CI, PARTS):
+            live(seed)
+
+
+def test_a_seed_replays() -> None:
+    first, again = live(4711), live(4711)
+    assert first.faults
+    assert (first.faults, first.messages) == (again.faults, again.messages)
+
+
+def world(overdue: Overdue = Overdue.REPORT) -> World:
+    settings = Settings(1000, turn_factor=0.0, revoke_deadline_s=1.0, overdue=overdue)
+    made = World(Random(0), settings)
+    made.start_agent()
+    return made
+
+
+def program(here: World, *chunks: int) -> Speaker:
+    """One that has its memory, and its lease if nobody is in the way."""
+    process = here.begin()
+    process.attach(0, 1, CAPACITY)
+    here.settle()
+    process.allocate(0, list(chunks))
+    process.touch()
+    here.until_rest(0.3)
+    return process
+
+
+def has_memory(here: World, process: Speaker) -> bool:
+    """Whether it gets what it was refused, or waited for, if it asks again."""
+    if not process.blocks:
+        process.allocate(0, [3, 3])
+    process.touch()
+    here.until_rest(3.0)
+    process.touch()
+    here.check()
+    return process.resident_bytes(0) == 6
+
+
+def states(here: World) -> dict[int, str]:
+    assert here.node is not None
+    return {view.tenant: view.state for view in here.node.arbiter.tenants()}
+
+
+def test_a_connection_that_breaks_costs_nothing() -> None:
+    with world() as here:
+        holder = program(here, 3, 3)
+        waiter = program(here, 3, 3)
+        assert (holder.is_open, waiter.is_open) in ((True, False), (False, True))
+        other = waiter if waiter.is_open else holder
+        here.stop(other)
+        other.touch()
+        other.drop()
+        here.go_on(other)
+        for _ in range(30):
+            here.settle()
+            here.check()
+            here.wait(0.05)
+            holder.touch()
+            waiter.touch()
+        assert holder.epoch > 2
+        assert waiter.epoch > 2
+        assert len(states(here)) == 2
+
+
+def test_who_is_stopped_when_its_connection_breaks_keeps_what_it_has() -> None:
+    with world() as here:
+        holder = program(here, 3, 3)
+        holder.drop()
+        here.stop(holder)
+        waiter = program(here, 3, 3)
+        for _ in range(20):
+            here.until_rest(1.0)
+            here.check()
+        assert not waiter.resident_bytes(0)
+        here.go_on(holder)
+        here.until_rest(3.0)
+        assert has_memory(here, waiter)
+
+
+def test_who_is_stopped_when_the_agent_is_replaced_keeps_what_it_has() -> None:
+    with world() as here:
+        holder = program(here, 3, 3)
+        here.stop(holder)
+        here.kill_agent()
+        node = here.start_agent()
+        waiter = program(here, 3, 3)
+        for _ in range(10):
+            here.until_rest(2.0)
+            here.check()
+        assert not waiter.resident_bytes(0)
+        assert [event.reason for event in node.journal.ring if event.reason == "Missing"]
+        here.go_on(holder)
+        here.until_rest(3.0)
+        assert has_memory(here, waiter)
+        here.kill(waiter)
+        here.kill(holder)
+        here.until_rest(3.0)
+        here.check_empty()
+
+
+def test_who_is_dead_is_not_missing_any_more() -> None:
+    with world() as here:
+        holder = program(here, 3, 3)
+        here.stop(holder)
+        here.kill_agent()
+        here.start_agent()
+        waiter = program(here, 3, 3)
+        here.until_rest(3.0)
+        assert not waiter.resident_bytes(0)
+        here.kill(holder)
+        here.until_rest(1.0)
+        assert has_memory(here, waiter)
+
+
+@pytest.mark.parametrize("lost", ["agent", "connection"])
+def test_a_fence_outlives(lost: str) -> None:
+    with world(Overdue.FENCE) as here:
+        holder = program(here, 3, 3)
+        holder.depends = 1 << 40
+        waiter = program(here, 3, 3)
+        here.until_rest(3.0)
+        assert "fenced" in states(here).values()
+        if lost == "agent":
+            here.kill_agent()
+            here.settle()
+            here.start_agent()
+        else:
+            holder.drop()
+        here.until_rest(3.0)
+        assert not holder.is_open
+        assert states(here)[holder.tenant] == "fenced"
+        here.check()
+        holder.depends = 0
+        here.until_rest(1.0)
+        assert states(here)[holder.tenant] != "fenced"
+        assert waiter.is_open
+        assert not any(fenced for _, fenced in here.written.values())
+
+
+def test_nobody_is_believed_who_claims_a_lease_that_nobody_gave() -> None:
+    with world() as here:
+        honest = program(here, 3, 3)
+        liar = here.begin()
+        liar.claims_lease = True
+        here.until_rest(0.5)
+        assert not liar.is_open
+        assert honest.is_open
