@@ -15,7 +15,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from moiety.wire.messages import Alloc, Amount, Evicted, LeaseNote, Message, decode
+from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Message, decode
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB,residue=1MiB,link=200MB/s"
@@ -155,9 +155,8 @@ def test_memory_that_comes_after_its_last_context_is_given_back(start: Start) ->
         go_on(process)
     end(agent, process)
     check_attached(agent.heard)
-    kinds = [(message, Type(message.type)) for message in agent.heard]
-    asked = sum(message.bytes for message, kind in kinds if kind is Type.ALLOC)
-    assert asked == sum(message.bytes for message, kind in kinds if kind is Type.FREE)
+    asked = sum(message.bytes for message in agent.heard if isinstance(message, Alloc))
+    assert asked == sum(message.bytes for message in agent.heard if isinstance(message, Free))
 
 
 def test_a_new_agent_is_told_everything_first_and_asked_everything_once(start: Start) -> None:
