@@ -97,14 +97,14 @@ def test_a_full_disk_costs_lines_not_programs(ordeal: Ordeal) -> None:
     for name in ("agent.log", "events.jsonl"):
         with (ordeal.directory.path / name).open("a") as file:
             file.write("x" * 8192 + "\n")
-    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     workers = [ordeal.start_worker(), ordeal.start_worker()]
     ordeal.finish(workers)
     assert "Left" in ordeal.reasons()
 
 
 def test_settings_on_a_full_disk_are_refused_with_the_reason(ordeal: Ordeal) -> None:
-    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (16, 16))
+    resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
     with Call(ordeal.directory) as call, pytest.raises(MoietyError, match="File too large"):
         call.ask(requests.SetAgent({"turn_min_s": "5ms"}), requests.Done)
     resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

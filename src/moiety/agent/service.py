@@ -158,7 +158,7 @@ class Service:
         node.stop()
         known.close()
         node.journal.close()
-        if not any(self._directory.workloads.iterdir()):
+        if not any(self._directory.workloads.glob("*")):  # none also if somebody has removed it
             self._directory.arena.unlink(missing_ok=True)
 
     def release(self) -> None:
