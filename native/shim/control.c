@@ -32,6 +32,7 @@
 #include "shim/session.h"
 #include "shim/streams.h"
 #include "shim/swap.h"
+#include "shim/tools.h"
 #include "shim/trampoline.h"
 
 /* The finest step of an idle watch; one for a longer silence looks as often in it. */
@@ -442,6 +443,12 @@ CUresult control_begin(void)
     LOCK_SCOPE(&begin_lock);
     if (active) {
         return CUDA_SUCCESS;
+    }
+    const char *tool = tools_refused();
+    if (tool) {
+        say("MOIETY_DISABLE=1 on a GPU that nobody shares; or moiety run --no-check",
+            "%s cannot do its work on a shared GPU", tool);
+        return CUDA_ERROR_NOT_PERMITTED;
     }
     if (!real_is_complete(&missing)) {
         say("moiety doctor says which driver is needed",

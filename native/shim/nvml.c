@@ -19,6 +19,7 @@
 #include "shim/disable.h"
 #include "shim/nvml.h"
 #include "shim/real.h"
+#include "shim/text.h"
 #include "wire/wire.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -146,8 +147,8 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *memory)
 
 bool nvml_is_wrapped(const char *name)
 {
-    return name[0] == 'n' && (strcmp(name, "nvmlDeviceGetMemoryInfo") == 0 ||
-                              strcmp(name, "nvmlDeviceGetMemoryInfo_v2") == 0);
+    return name[0] == 'n' && (text_same(name, "nvmlDeviceGetMemoryInfo") ||
+                              text_same(name, "nvmlDeviceGetMemoryInfo_v2"));
 }
 
 void *nvml_wrapped(void *handle, const char *name, void *found)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shim/entrypoints.h"
+#include "shim/libc.h"
 #include "shim/lock.h"
 
 static CUresult not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
@@ -81,120 +82,13 @@ static struct driver driver;
 static bool loaded;
 static struct lock load_lock;
 
-/* ---- libc's dlsym, found without dlsym ---- */
-
-struct symbols {
-    const ElfW(Sym) * table;
-    const char *strings;
-    const uint32_t *gnu_hash;
-    const uint32_t *hash;
-    ElfW(Addr) base;
-};
-
-static uint32_t gnu_hash_of(const char *name)
-{
-    uint32_t h = 5381;
-    for (; *name; name++) {
-        h = h * 33 + (unsigned char)*name;
-    }
-    return h;
-}
-
-static void *find_in_gnu_hash(const struct symbols *in, const char *name)
-{
-    uint32_t buckets = in->gnu_hash[0];
-    uint32_t first = in->gnu_hash[1];
-    uint32_t bloom_words = in->gnu_hash[2];
-    const uint32_t *bucket = in->gnu_hash + 4 + (size_t)bloom_words * (sizeof(ElfW(Addr)) / 4);
-    const uint32_t *chain = bucket + buckets;
-    uint32_t h = gnu_hash_of(name);
-    uint32_t i = buckets ? bucket[h % buckets] : 0;
-    if (i < first) {
-        return NULL;
-    }
-    for (;; i++) {
-        uint32_t c = chain[i - first];
-        const ElfW(Sym) *symbol = &in->table[i];
-        if ((c | 1u) == (h | 1u) && symbol->st_value &&
-            !strcmp(in->strings + symbol->st_name, name)) {
-            return (void *)(in->base + symbol->st_value);
-        }
-        if (c & 1u) {
-            return NULL;
-        }
-    }
-}
-
-static void *find_in_hash(const struct symbols *in, const char *name)
-{
-    for (uint32_t i = 0; i < in->hash[1]; i++) { /* nchain = number of symbols */
-        const ElfW(Sym) *symbol = &in->table[i];
-        if (symbol->st_value && !strcmp(in->strings + symbol->st_name, name)) {
-            return (void *)(in->base + symbol->st_value);
-        }
-    }
-    return NULL;
-}
-
-struct wanted {
-    const char *name;
-    void *found;
-};
-
-static int look_into(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct wanted *wanted = data;
-    struct symbols in = {.base = info->dlpi_addr};
-    const char *base = strrchr(info->dlpi_name, '/');
-    base = base ? base + 1 : info->dlpi_name;
-    (void)size;
-    if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0 &&
-        strncmp(base, "libc-", 5) != 0 && strncmp(base, "libdl-", 6) != 0) {
-        return 0;
-    }
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) {
-            continue;
-        }
-        const ElfW(Dyn) *d = (void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-        for (; d->d_tag != DT_NULL; d++) {
-            /* glibc relocates these in place; other loaders leave them relative */
-            ElfW(Addr) at = d->d_un.d_ptr;
-            at += at < info->dlpi_addr ? info->dlpi_addr : 0;
-            if (d->d_tag == DT_SYMTAB) {
-                in.table = (void *)at;
-            }
-            if (d->d_tag == DT_STRTAB) {
-                in.strings = (void *)at;
-            }
-            if (d->d_tag == DT_GNU_HASH) {
-                in.gnu_hash = (void *)at;
-            }
-            if (d->d_tag == DT_HASH) {
-                in.hash = (void *)at;
-            }
-        }
-    }
-    if (in.table && in.strings) {
-        wanted->found = in.gnu_hash ? find_in_gnu_hash(&in, wanted->name)
-                        : in.hash   ? find_in_hash(&in, wanted->name)
-                                    : NULL;
-    }
-    return wanted->found != NULL;
-}
-
-static void *find_in_libc(const char *name)
-{
-    struct wanted wanted = {.name = name};
-    dl_iterate_phdr(look_into, &wanted);
-    return wanted.found;
-}
+/* ---- libc ---- */
 
 dlsym_fn *real_dlsym(void)
 {
     static dlsym_fn *found;
     if (!found) {
-        found = (dlsym_fn *)find_in_libc("dlsym");
+        found = (dlsym_fn *)libc_find("dlsym");
     }
     return found;
 }
@@ -203,7 +97,7 @@ dlvsym_fn *real_dlvsym(void)
 {
     static dlvsym_fn *found;
     if (!found) {
-        found = (dlvsym_fn *)find_in_libc("dlvsym");
+        found = (dlvsym_fn *)libc_find("dlvsym");
     }
     return found;
 }
@@ -212,7 +106,7 @@ dlopen_fn *real_dlopen(void)
 {
     static dlopen_fn *found;
     if (!found) {
-        found = (dlopen_fn *)find_in_libc("dlopen");
+        found = (dlopen_fn *)libc_find("dlopen");
     }
     return found;
 }

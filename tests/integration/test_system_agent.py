@@ -110,7 +110,7 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
         "[(r.uid, r.user, r.program, r.pid, r.workload, r.allocated_bytes)"
         " for r in call.ask(requests.Ps(), requests.Processes).rows]"
     )
-    pid = bob.process.pid
+    pid = bob.pid
     workload = Path(bob.do("made.socket")).parent.name
     assert sorted(found) == [
         (ALICE, str(ALICE), "", 0, "", GIB),
@@ -119,8 +119,8 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
     everything = bob.do("str(call.ask(requests.Events(), requests.Happened).events)")
     recorded = bob.do("str(call.ask(requests.Timeline(), requests.Recorded))")
     for told in (everything, recorded):
-        assert str(bob.process.pid) in told
-        assert str(alice.process.pid) not in told
+        assert str(bob.pid) in told
+        assert str(alice.pid) not in told
     assert str(ALICE) in recorded
     with agent.call() as root:
         assert {row.program for row in root.ask(Ps(), Processes).rows} == {"secret.py"}
@@ -176,6 +176,17 @@ def test_the_socket_can_be_for_chosen_ones_only(
             users(BOB)
     assert refused.value.kind == "NotAllowed"
     assert "--socket-group" in refused.value.hint
+
+
+def test_a_gang_is_of_one_user_whatever_others_call_theirs(
+    agent: AgentProcess, users: Users
+) -> None:
+    create = "call.ask(requests.CreateWorkload('x', ['x'], '/', gang=Gang('train', 2)), "
+    for uid in (ALICE, BOB):
+        user = users(uid)
+        user.do("from moiety.model.gang import Gang")
+        user.do(f"shim = Shim({create}requests.Created).socket); shim.hello('x')")
+    assert {row.gang for row in agent.ps()} == {f"u{ALICE}.train", f"u{BOB}.train"}
 
 
 def test_a_killed_agent_is_followed_by_one_that_knows_whose_all_is(

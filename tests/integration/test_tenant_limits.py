@@ -90,12 +90,12 @@ def test_nobody_reads_the_memory_of_others(agent: AgentProcess) -> None:
         alice.do("fd = next(iter(shim.segments.values()))")
         alice.do("at = mmap.mmap(fd, 0); at[:6] = b'secret'; at[-6:] = b'secret'")
         number = alice.do("fd")
-        for pid in (alice.process.pid, agent.process.pid):
+        for pid in (alice.pid, agent.process.pid):
             with pytest.raises(Raised) as refused:
                 bob.do(f"os.listdir('/proc/{pid}/fd')")
             assert refused.value.kind == "PermissionError"
         with pytest.raises(Raised, match="Permission"):
-            bob.do(f"os.open('/proc/{alice.process.pid}/fd/{number}', os.O_RDONLY)")
+            bob.do(f"os.open('/proc/{alice.pid}/fd/{number}', os.O_RDONLY)")
         # What one gives back is never lent to another, even while the first one keeps it mapped.
         segment = alice.do("next(iter(shim.segments))")
         alice.do(f"shim.send(ArenaNote(Type.ARENA_BACK, 0, {segment}, 0))")

@@ -74,12 +74,12 @@ class Setting:
         return code, *(self.said(user, stream) for stream in ("out", "err"))
 
     def begin(self, user: OtherUser, *arguments: str) -> None:
-        pid = user.process.pid
+        pid = user.pid
         names = {s: str(self.folder / "out" / f"{pid}.{s}") for s in ("out", "err")}
         user.do(RUN.format(**names, arguments=list(arguments)))
 
     def said(self, user: OtherUser, stream: str) -> str:
-        return (self.folder / "out" / f"{user.process.pid}.{stream}").read_text()
+        return (self.folder / "out" / f"{user.pid}.{stream}").read_text()
 
     def worker(self, size: int, rounds: int) -> list[str]:
         kernels = self.folder / "native" / "simgpu" / "kernels.elf"

@@ -225,8 +225,11 @@ class Control:
     def _create(self, request: requests.CreateWorkload, peer: processes.Peer) -> requests.Created:
         self._must_share_out(request.capacity_bytes)
         self.sharing.check(request.share, peer.uid)
-        if request.gang:
-            self.workloads.check_gang(request.gang, peer.uid)
+        gang = request.gang
+        if gang and self.directory.shared:  # names of different users are different names
+            gang = dataclasses.replace(gang, name=f"u{peer.uid}.{gang.name}")
+        if gang:
+            self.workloads.check_gang(gang, peer.uid)
         workload = self.workloads.create(
             peer,
             program=request.program[: requests.NAME_MAX],
@@ -234,7 +237,7 @@ class Control:
             cwd=request.cwd[: requests.ARGV_MAX],
             share=request.share,
             name=request.name and request.name[: requests.NAME_MAX],
-            gang=request.gang,
+            gang=gang,
         )
         self.node.log.info(
             "workload",

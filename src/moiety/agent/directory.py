@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.model.errors import BadAgentDirectory, BadArgument
+from moiety.config.load import load
+from moiety.config.table import WHICH_AGENT
+from moiety.model.errors import BadAgentDirectory
 
 SOCKET_PATH_MAX = 107
 """what fits into sockaddr_un, less the final NUL"""
 SYSTEM: Final = "/run/moiety"
-CHOICES: Final = ("auto", "own", "system")
-"""of $MOIETY_AGENT"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,11 @@ def system() -> Directory:
 def find(which: str | None = None) -> Directory:
     """The directory of the agent that is meant, whether or not it exists.
 
-    `which` is own or system; else $MOIETY_AGENT says it; else MOIETY_DIR names one's own; else it
-    is the system's if there is one now, and one's own if not.
+    `which` is own or system; else $MOIETY_AGENT or a file of settings says it; else MOIETY_DIR
+    names one's own; else it is the system's if there is one now, and one's own if not. Raises
+    BadSetting and BadConfigFile.
     """
-    wanted = which or os.environ.get("MOIETY_AGENT") or "auto"
-    if wanted not in CHOICES:
-        problem = f"MOIETY_AGENT={wanted}: there is no such agent"
-        raise BadArgument(problem, f"one of {', '.join(CHOICES)}")
+    wanted = which or load().value(WHICH_AGENT).value
     everybodys = system()
     if wanted == "auto":
         named = bool(os.environ.get("MOIETY_DIR"))

@@ -19,11 +19,14 @@ MACHINES: Final = {
     22: "s390x",
 }
 PT_INTERP: Final = 3
+SHT_DYNAMIC: Final = 6
 SHT_DYNSYM: Final = 11
+DT_NEEDED: Final = 1
 
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")  # after e_ident
 _PROGRAM = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_DYNAMIC = struct.Struct("<qQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 
 
@@ -67,11 +70,28 @@ def _interpreter(fd: int, ident: bytes) -> str | None:
 
 def exported(path: str | Path) -> set[str]:
     """The names that a library defines for others; empty if that cannot be told."""
+    symbols, strings = _section(path, SHT_DYNSYM)
+    return _names(symbols, strings)
+
+
+def needed(path: str | Path) -> list[str]:
+    """The libraries that a program is linked with, in its order; empty if that cannot be told."""
+    entries, strings = _section(path, SHT_DYNAMIC)
+    entries = entries[: len(entries) // _DYNAMIC.size * _DYNAMIC.size]
+    return [
+        strings[value : strings.index(b"\0", value)].decode("utf-8", "replace")
+        for tag, value in _DYNAMIC.iter_unpack(entries)
+        if tag == DT_NEEDED and value < len(strings)
+    ]
+
+
+def _section(path: str | Path, wanted: int) -> tuple[bytes, bytes]:
+    """The first section of a kind, and the names that it points into; both empty without one."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         ident = os.pread(fd, 64, 0)
         if len(ident) < 64 or not ident.startswith(MAGIC) or ident[4:6] != b"\x02\x01":
-            return set()
+            return b"", b""
         _, _, _, _, _, offset, _, _, _, _, size, count, _ = _HEADER.unpack_from(ident, 16)
         table = os.pread(fd, size * count, offset)
         sections = [
@@ -79,10 +99,10 @@ def exported(path: str | Path) -> set[str]:
             for at in range(0, len(table) - _SECTION.size + 1, max(size, _SECTION.size))
         ]
         for _, kind, _, _, where, length, link, *_ in sections:
-            if kind == SHT_DYNSYM and link < len(sections):
+            if kind == wanted and link < len(sections):
                 strings = os.pread(fd, sections[link][5], sections[link][4])
-                return _names(os.pread(fd, length, where), strings)
-        return set()
+                return os.pread(fd, length, where), strings
+        return b"", b""
     finally:
         os.close(fd)
 

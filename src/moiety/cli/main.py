@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "config": "Show what is set, and where; check a file of settings.",
+    "sim": "Try rules of placement on the trace of a cluster, without any GPU.",
     "jupyter": "Let notebooks share the GPUs.",
     "completion": "Print what a shell needs to complete command lines.",
     "help": "Show the help of a command.",

@@ -17,6 +17,7 @@ from moiety.cli.lazily import completed
 from moiety.cli.program import check, find
 from moiety.cli.settings import setting_options, settled
 from moiety.cli.show import Size
+from moiety.cli.tools import preloaded, refuse
 from moiety.devices.native import is_simulated
 from moiety.model import errors
 from moiety.model.gang import of_options
@@ -72,9 +73,15 @@ def run(
         if not quiet:
             click.echo("moiety: MOIETY_DISABLE is set; the program runs unshared", err=True)
         become(path, argv, dict(os.environ))
-    path = find(program) if no_check else check(program).path
-
     environment = dict(os.environ)
+    if no_check:
+        path = what = find(program)
+        environment["MOIETY_TOOLS"] = "allow"
+    else:
+        checked = check(program)
+        path, what = checked.path, checked.interpreter or checked.path
+        refuse(program, environment)
+
     shim = require_shim()
     driver = require_driver(environment)
 
@@ -97,18 +104,19 @@ def run(
         )
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
-    environment = shared(environment, shim, driver, created.socket)
+    environment = shared(environment, shim, driver, created.socket, what)
     say = "never" if quiet else told["say"]
     if say != "auto":
         environment["MOIETY_SAY"] = say
     become(path, argv, environment)
 
 
-def shared(environment: dict[str, str], shim: Path, driver: Path, socket: str) -> dict[str, str]:
+def shared(
+    environment: dict[str, str], shim: Path, driver: Path, socket: str, program: str
+) -> dict[str, str]:
     """The environment in which a program is shared."""
     changed = dict(environment)
-    others = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    changed["LD_PRELOAD"] = ":".join([str(shim), *(p for p in others if p != str(shim))])
+    changed["LD_PRELOAD"] = preloaded(str(shim), program, environment.get("LD_PRELOAD", ""))
     changed["MOIETY_SOCKET"] = socket
     if is_simulated():
         paths = [p for p in environment.get("LD_LIBRARY_PATH", "").split(":") if p]

@@ -404,6 +404,17 @@ def _limits(section: str) -> tuple[Setting, ...]:
 
 _LIMITS: Final = (*_limits("defaults"), *_limits("users.*"), *_limits("groups.*"))
 
+WHICH_AGENT: Final = Setting(
+    "cli",
+    "agent",
+    "agent",
+    values.parse_which_agent,
+    "WHICH",
+    "which agent commands talk to: own, system, or auto (the system's if there is one)",
+    default="auto",
+    variable="MOIETY_AGENT",
+)
+
 _CLI: Final = (
     Setting(
         "cli",
@@ -416,6 +427,7 @@ _CLI: Final = (
         flag="--color",
         variable="MOIETY_COLOR",
     ),
+    WHICH_AGENT,
 )
 
 _ENVIRONMENT: Final = (
@@ -425,10 +437,10 @@ _ENVIRONMENT: Final = (
         "the agent's directory",
         "$XDG_RUNTIME_DIR/moiety, else /tmp/moiety-UID",
     ),
-    _environment("MOIETY_AGENT", "which agent is meant: own, system or auto", "auto"),
     _environment("MOIETY_SYSTEM_DIR", "the directory of the agent of all users", "/run/moiety"),
     _environment("MOIETY_AGENT_ARGS", "flags for an agent that a command starts", "none"),
     _environment("MOIETY_DISABLE", "1: programs run as if moiety were not there", "they share"),
+    _environment("MOIETY_TOOLS", "allow: also ncu, compute-sanitizer, cuda-gdb", "refused"),
     _environment(
         "MOIETY_DEEPBIND", "keep: leave RTLD_DEEPBIND alone (not shared then)", "taken off"
     ),

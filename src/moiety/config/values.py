@@ -15,6 +15,7 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration
 
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
+AGENTS: Final = ("auto", "own", "system")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
 WHENS: Final = ("auto", "always", "never")
 
@@ -178,6 +179,13 @@ def parse_count(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text!r} is no number of things")
     return int(text)
+
+
+def parse_which_agent(text: str) -> str:
+    """Which agent is meant."""
+    if text in AGENTS:
+        return text
+    raise ValueError(f"{text!r} is none of {', '.join(AGENTS)}")
 
 
 def parse_switch(text: str) -> bool:

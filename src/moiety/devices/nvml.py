@@ -75,7 +75,7 @@ class Nvml:
     def users(self, index: int, since_us: int) -> list[User]:
         """Every process that computes on it; one with several contexts once."""
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-        running = [(each, False) for each in self._first_of(PROCESS_CALLS, handle)]
+        running = [(each, False) for each in self._first_of(PROCESS_CALLS, handle, must=True)]
         running += [(each, True) for each in self._first_of(MPS_CALLS, handle)]
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
@@ -123,12 +123,19 @@ class Nvml:
             numa_node=_numa_node(self._optional("nvmlDeviceGetPciInfo", handle)),
         )
 
-    def _first_of(self, calls: Sequence[str], handle: Any) -> list[Any]:
-        """What the first of these calls that works here answers; [] if none does."""
+    def _first_of(self, calls: Sequence[str], handle: Any, *, must: bool = False) -> list[Any]:
+        """What the first of these calls that works here answers; [] if none does.
+
+        `must`: raise if a call is there and does not answer; nobody is not the same as no answer.
+        """
+        nvml = self._nvml
+        absent = (nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_NOT_SUPPORTED)
         for call in calls:
-            found = self._optional(call, handle)
-            if found is not None:
-                return list(found)
+            try:
+                return list(getattr(nvml, call)(handle))
+            except nvml.NVMLError as error:
+                if must and error.value not in absent:
+                    raise
         return []
 
     def _optional(self, call: str, handle: Any) -> Any:

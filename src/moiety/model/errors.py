@@ -62,6 +62,7 @@
         ├── SecureProgram                        105   setuid, setgid, capabilities
         ├── StaticProgram                        106
         ├── MuslProgram                          107
+        ├── ToolRefused                          117   a debugger that would hold the GPU for ever
         ├── ImageUnfit                           118   no program in such a container can be shared
         ├── ProgramNotExecutable                 126   as env(1)
         └── ProgramNotFound                      127   as env(1)
@@ -712,7 +713,7 @@ class TraceInvalid(FileError):
         where = f"{path}, line {line}" if line else path
         super().__init__(
             f"{where}: {problem}",
-            hint or "--bad report, which leaves such lines out and counts them",
+            hint or "--bad report, which goes on without such lines and counts them",
         )
 
 
@@ -796,6 +797,15 @@ class ImageUnfit(ProgramError):
 
     def __init__(self, image: str, problem: str, hint: str) -> None:
         super().__init__(image, problem, hint)
+
+
+class ToolRefused(ProgramError):
+    """A profiler, debugger or sanitizer that cannot do its work on a GPU that is shared."""
+
+    exit_code = 117
+
+    def __init__(self, tool: str, why: str, instead: str) -> None:
+        super().__init__(f"{tool} cannot work on a shared GPU", why, f"{instead}; or --no-check")
 
 
 class ProgramNotExecutable(ProgramError):

@@ -19,6 +19,8 @@ class Typical:
     """Shapes by how often they come, the most frequent first; host memory is left out of them."""
 
     shapes: tuple[tuple[Shape, int], ...]
+    tasks: int = 0
+    """all of which these were chosen"""
     demand: tuple[tuple[frozenset[str], int], ...] = ()
     """GPU thousandths of all tasks, rare ones too, by the models that they name"""
     memory_mib_per_gpu: int = 0
@@ -26,9 +28,12 @@ class Typical:
 
     @property
     def weighted(self) -> list[tuple[Shape, float]]:
-        """With weights that add up to one."""
-        total = sum(count for _, count in self.shapes)
-        return [(shape, count / total) for shape, count in self.shapes]
+        """With weights that add up to one, divided twice as published: the last bit can matter."""
+        covered = sum(count for _, count in self.shapes)
+        if covered == self.tasks:
+            return [(shape, count / covered) for shape, count in self.shapes]
+        part = covered / self.tasks
+        return [(shape, count / self.tasks / part) for shape, count in self.shapes]
 
 
 def typical(tasks: Iterable[Shape], covered_percent: int = COVERED_PERCENT) -> Typical:
@@ -52,7 +57,10 @@ def typical(tasks: Iterable[Shape], covered_percent: int = COVERED_PERCENT) -> T
         kept.append((shape, count))
         covered += count
     return Typical(
-        tuple(kept), tuple(demand.items()), memory * WHOLE_GPU // gpu_milli if gpu_milli else 0
+        tuple(kept),
+        total,
+        tuple(demand.items()),
+        memory * WHOLE_GPU // gpu_milli if gpu_milli else 0,
     )
 
 

@@ -1,18 +1,21 @@
 """Processes of other users of this machine, which a test that is root plays with.
 
-Such a process imports what it needs while it is root, because our own files may not be for others;
-then it becomes the other user for good, and does what it is told line by line.
+Such a process is a copy of the test's own, so that it has what it needs without reading files that
+may not be for others; it becomes the other user for good, and does what it is told line by line.
 """
 
 from __future__ import annotations
 
 import ast
+import ctypes
+import importlib
 import os
-import subprocess
+import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,14 +23,13 @@ ALICE: Final = 65001
 BOB: Final = 65002
 """users that no system's tables know"""
 
-_SOURCE: Final = """
-import ctypes, errno, fcntl, importlib, mmap, os, socket, sys, traceback
-import difflib, encodings.idna, json, pynvml, structlog, tomllib, uuid  # what commands import late
+_PR_SET_DUMPABLE: Final = 4
+_LATE: Final = ("difflib", "encodings.idna", "json", "pynvml", "structlog", "tomllib", "uuid")
+"""what commands import when they need it"""
+_NAMES: Final = """
+import ctypes, errno, fcntl, mmap, os, signal, socket, sys, traceback
 import moiety.agent.service, moiety.cli.main
 from pathlib import Path
-for name in moiety.cli.main.COMMANDS:
-    if name != "top":
-        importlib.import_module(f"moiety.cli.{name}")
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
@@ -37,24 +39,6 @@ from moiety.testing.foreground import uuid_of
 from moiety.testing.shim import Closed, Shim
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import Amount, ArenaNote, Attach, LeaseNote
-uid = int(sys.argv[1])
-os.setgroups([])
-os.setresgid(uid, uid, uid)
-os.setresuid(uid, uid, uid)
-ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # what it may do to itself is not to look like a refusal
-os.chdir("/")
-known = globals()
-for line in sys.stdin:
-    try:
-        try:
-            found = eval(line, known)
-        except SyntaxError:
-            found = exec(line.replace(chr(0), chr(10)), known)
-        plain = isinstance(found, (int, str, list, dict, type(None)))
-        said = ("ok", found if plain else str(found))
-    except BaseException as error:
-        said = ("raised", type(error).__name__, str(error), getattr(error, "hint", ""))
-    print(repr(said), flush=True)
 """
 
 
@@ -73,27 +57,31 @@ class OtherUser:
 
     def __init__(self, uid: int, environment: Mapping[str, str]) -> None:
         self.uid = uid
-        known = dict(environment)
-        known["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-        known["HOME"] = "/"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _SOURCE, str(uid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=known,
-        )
+        names = _names()
+        hears, tells = os.pipe()
+        listens, says = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(tells)
+                os.close(listens)
+                _become(uid, environment)
+                _obey(names, hears, says)
+            finally:
+                os._exit(1)
+        os.close(hears)
+        os.close(says)
+        self._to = os.fdopen(tells, "w")
+        self._from = os.fdopen(listens)
 
     def tell(self, line: str) -> None:
         """Let it do something: an expression or statements of Python. `listen` hears of it."""
-        assert self.process.stdin
-        self.process.stdin.write(line.replace("\n", "\0") + "\n")
-        self.process.stdin.flush()
+        self._to.write(line.replace("\n", "\0") + "\n")
+        self._to.flush()
 
     def listen(self) -> Any:
         """What came of it; raises Raised."""
-        assert self.process.stdout
-        line = self.process.stdout.readline()
+        line = self._from.readline()
         if not line:
             raise Raised("EOFError", "it ended")
         kind, *rest = ast.literal_eval(line)
@@ -108,15 +96,71 @@ class OtherUser:
 
     def close(self) -> None:
         """End it."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        with suppress(OSError):
+            self._to.close()
+        self._from.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _names() -> dict[str, Any]:
+    """What lines may speak of, imported here, where all files may be read."""
+    names: dict[str, Any] = {}
+    exec(_NAMES, names)
+    for module in (
+        *_LATE,
+        *(f"moiety.cli.{command}" for command in names["moiety"].cli.main.COMMANDS),
+    ):
+        with suppress(ImportError):  # of what is installed for some commands only
+            importlib.import_module(module)
+    return names
+
+
+def _become(uid: int, environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment, HOME="/")
+    os.environ.pop("PYTHONPATH", None)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    # What it may do to itself must not look like a refusal.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _obey(names: dict[str, Any], hears: int, says: int) -> None:
+    with os.fdopen(hears) as source, os.fdopen(says, "w") as sink:
+        for line in source:
+            sink.write(repr(_do(line.rstrip("\n").replace("\0", "\n"), names)) + "\n")
+            sink.flush()
+
+
+def _do(line: str, names: dict[str, Any]) -> tuple[Any, ...]:
+    try:
+        try:
+            code = compile(line, "<told>", "eval")
+        except SyntaxError:
+            exec(compile(line, "<told>", "exec"), names)
+            return ("ok", None)
+        found = eval(code, names)
+    except BaseException as error:
+        if os.environ.get("MOIETY_DEBUG"):
+            traceback.print_exc()
+        return ("raised", type(error).__name__, str(error), getattr(error, "hint", ""))
+    plain = isinstance(found, int | str | list | dict | type(None))
+    return ("ok", found if plain else str(found))
 
 
 @contextmanager

@@ -66,6 +66,7 @@ EXAMPLES = [
     errors.StaticProgram("busybox"),
     errors.MuslProgram("ls"),
     errors.ImageUnfit("/rootfs", "its C library is musl", "an image with glibc"),
+    errors.ToolRefused("ncu", "its counters are the whole GPU's", "MOIETY_DISABLE=1"),
     errors.ProgramNotExecutable("notes.txt"),
     errors.ProgramNotFound("trian.py"),
 ]

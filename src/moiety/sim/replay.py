@@ -1,0 +1,276 @@
+"""Replays a trace on an empty cluster, task by task, with one rule of placement.
+
+`fill` lets tasks come and never go, until so much of the capacity has been asked for: that is how
+rules of placement are compared in publications. `live` lets them come and go at their times; what
+does not fit waits, and is tried again, the oldest first, when something ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.arrays import Cluster, Seat
+from moiety.policy.cluster import Choosing, Placing
+from moiety.policy.placer import Placer
+from moiety.policy.refusals import refuse
+from moiety.policy.snapshot import Task
+from moiety.policy.typical import typical
+from moiety.policy.workloads import Shape
+from moiety.sim.clock import Clock
+from moiety.sim.results import Bucket, Live, Result, compare
+from moiety.sim.trace import Trace
+
+LOAD_PERCENT: Final = 130
+BEGINS, ENDS = 1, 0
+"""what ends makes room for what begins at the same moment"""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How to replay."""
+
+    placing: Placing = Placing.DEFAULT
+    choosing: Choosing = Choosing.RULE
+    seed: int = 0
+    load_percent: int = LOAD_PERCENT
+    shuffle_nodes: bool = False
+    """whether the order among equal nodes is random, by the seed, and not the trace's"""
+
+
+def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
+    """Positions in the trace's jobs: as recorded, or each job once and then again, at random.
+
+    Sampled ones end when `load_percent` of the cluster's GPUs has been asked for. Raises
+    InvalidValue if that never happens, because nobody asks for GPUs or there are none.
+    """
+    if trace.arrivals is not None:
+        return trace.arrivals
+    whole = Cluster(trace.nodes).gpu_milli_total
+    asked = [job.shape.total_milli for job in trace.jobs]
+    if not whole or not sum(asked):
+        raise InvalidValue(f"{trace.name}: there are no GPUs, or nobody asks for any")
+    random = np.random.Generator(np.random.PCG64(setting.seed))
+    found: list[int] = []
+    arrived = 0
+    while True:
+        for job in random.permutation(len(asked)).tolist():
+            if arrived * 100 >= whole * setting.load_percent:
+                return found
+            found.append(job)
+            arrived += asked[job]
+
+
+def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
+    """Tasks come one after the other and stay; `progress` is told how many more were decided."""
+    placer = _placer(trace, setting)
+    cluster = placer.cluster
+    shapes = [job.shape for job in trace.jobs]
+    coming = arrivals(trace, setting)
+    known = typical(shapes).weighted
+    whole = cluster.gpu_milli_total
+    refused: Counter[Shape] = Counter()
+    loads, allocations, fragments = [], [], {}
+    arrived = placed = percent = 0
+    spent_s = 0.0
+    for count, job in enumerate(coming, start=1):
+        shape = shapes[job]
+        before_s = time.perf_counter()
+        seat = placer.find(shape)
+        if seat is None:
+            refused[shape] += 1
+        else:
+            placer.take(shape, seat)
+            placed += 1
+        spent_s += time.perf_counter() - before_s
+        arrived += shape.total_milli
+        load = arrived / (whole / 1000) / 10  # in percent, by the published steps: they round
+        loads.append(round(load))
+        allocations.append(round(cluster.used_milli / (whole / 1000) / 10, 2))
+        if loads[-1] != percent or count == len(coming):
+            fragments[percent] = cluster.fragments_of(known) / whole * 100
+            percent = loads[-1]
+        if count % 100 == 0 or count == len(coming):
+            progress(count % 100 or 100)
+    buckets = _buckets(loads, allocations, fragments)
+    reasons = Counter[str]()
+    for shape, count in refused.items():
+        reasons[refuse(cluster, shape, Task("", "", 0)).reason.value] += count
+    return Result(
+        trace=trace.name,
+        placing=setting.placing,
+        choosing=setting.choosing,
+        seed=setting.seed,
+        nodes=len(cluster),
+        gpus=cluster.gpu_milli_total / 1000,
+        arrived=len(coming),
+        placed=placed,
+        refused=dict(reasons),
+        bad_lines=trace.complaints.count,
+        bad_lines_told=trace.complaints.told,
+        decided_s=spent_s,
+        buckets=buckets,
+        published=compare(buckets, trace.published.get(setting.placing)),
+    )
+
+
+def live(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
+    """Tasks come and go at their times; those that can never run are refused when they come."""
+    if not trace.is_timed:
+        raise InvalidValue(
+            f"{trace.name}: not every job says how long it runs",
+            "durations in the trace, or --fill, where tasks come and stay",
+        )
+    placer = _placer(trace, setting)
+    run = _LiveRun(trace, placer, progress)
+    run.clock.run()
+    return run.result(setting)
+
+
+class _LiveRun:
+    """The state of a live replay."""
+
+    def __init__(self, trace: Trace, placer: Placer, progress: Progress) -> None:
+        self.trace = trace
+        self.placer = placer
+        self.clock = Clock()
+        self.waiting: dict[int, None] = {}
+        self.waits_s: dict[int, float] = {}
+        self.refused: Counter[str] = Counter()
+        self.milli_s = 0.0
+        self.since_s = min(job.submitted_s for job in trace.jobs)
+        self.began_s = self.since_s
+        self.last_s = max(job.submitted_s for job in trace.jobs)
+        self.spent_s = 0.0
+        self.progress = progress
+        self.timeline: list[tuple[float, float, int]] = []
+        for at, job in enumerate(trace.jobs):
+            self.clock.at(job.submitted_s, self._coming(at), BEGINS)
+
+    def _coming(self, at: int) -> Callable[[], None]:
+        def come() -> None:
+            self.progress(1)
+            if self._start(at):
+                return
+            shape = self.trace.jobs[at].shape
+            refusal = refuse(self.placer.cluster, shape, Task(self.trace.jobs[at].name, "main", 0))
+            if refusal.is_final:
+                self.refused[refusal.reason.value] += 1
+            else:
+                self.waiting[at] = None
+                self._note()
+
+        return come
+
+    def _start(self, at: int) -> bool:
+        job = self.trace.jobs[at]
+        before_s = time.perf_counter()
+        seat = self.placer.find(job.shape)
+        if seat is not None:
+            self._account()
+            self.placer.take(job.shape, seat)
+        self.spent_s += time.perf_counter() - before_s
+        if seat is None:
+            return False
+        self.waits_s[at] = self.clock.now_s - job.submitted_s
+        self._note()
+        assert job.duration_s is not None
+        self.clock.at(self.clock.now_s + job.duration_s, self._ending(job.shape, seat), ENDS)
+        return True
+
+    def _ending(self, shape: Shape, seat: Seat) -> Callable[[], None]:
+        def end() -> None:
+            self._account()
+            self.placer.give_back(shape, seat)
+            full: set[Shape] = set()
+            for waiting in list(self.waiting):
+                wanted = self.trace.jobs[waiting].shape
+                if wanted not in full:
+                    if self._start(waiting):
+                        del self.waiting[waiting]
+                    else:
+                        full.add(wanted)
+            self._note()
+
+        return end
+
+    def _account(self) -> None:
+        until_s = min(self.clock.now_s, self.last_s)
+        self.milli_s += self.placer.cluster.used_milli * max(until_s - self.since_s, 0.0)
+        self.since_s = max(until_s, self.since_s)
+
+    def _note(self) -> None:
+        used = self.placer.cluster.used_milli / 1000
+        if self.timeline and self.timeline[-1][0] == self.clock.now_s:
+            self.timeline.pop()
+        self.timeline.append((self.clock.now_s, used, len(self.waiting)))
+
+    def result(self, setting: Setting) -> Result:
+        cluster = self.placer.cluster
+        waits = np.array(list(self.waits_s.values()) or [0.0])
+        times = np.array(
+            [wait + (self.trace.jobs[at].duration_s or 0.0) for at, wait in self.waits_s.items()]
+            or [0.0]
+        )
+        lasted = self.last_s - self.began_s
+        whole = cluster.gpu_milli_total
+        return Result(
+            trace=self.trace.name,
+            placing=setting.placing,
+            choosing=setting.choosing,
+            seed=setting.seed,
+            nodes=len(cluster),
+            gpus=whole / 1000,
+            arrived=len(self.trace.jobs),
+            placed=len(self.waits_s),
+            refused=dict(self.refused),
+            bad_lines=self.trace.complaints.count,
+            bad_lines_told=self.trace.complaints.told,
+            decided_s=self.spent_s,
+            live=Live(
+                lasted_s=self.clock.now_s - self.began_s,
+                allocation_percent=self.milli_s / (lasted * whole) * 100 if lasted * whole else 0,
+                wait_mean_s=float(waits.mean()),
+                wait_p95_s=float(np.percentile(waits, 95)),
+                completion_mean_s=float(times.mean()),
+                completion_p99_s=float(np.percentile(times, 99)),
+                queue_longest=max((queued for *_, queued in self.timeline), default=0),
+                timeline=self.timeline,
+            ),
+        )
+
+
+def _placer(trace: Trace, setting: Setting) -> Placer:
+    order: Sequence[int] | None = trace.node_order
+    if setting.shuffle_nodes:
+        random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))
+        order = random.permutation(len(trace.nodes)).tolist()
+    known = typical(job.shape for job in trace.jobs)
+    cluster = Cluster(trace.nodes)
+    return Placer(cluster, setting.placing, setting.choosing, known, order, setting.seed)
+
+
+def _buckets(
+    loads: Sequence[int], allocations: Sequence[float], fragments: dict[int, float]
+) -> list[Bucket]:
+    """As published: means of what falls into each whole percent, or else into its neighbours."""
+    at = np.array(loads)
+    values = np.array(allocations)
+    found = []
+    for percent in range(int(at.max(initial=0)) + 1):
+        inside = values[at == percent]
+        if not len(inside):
+            inside = values[(at >= percent - 1) & (at <= percent + 1)]
+        if len(inside):
+            useless = fragments.get(percent)
+            mean = round(float(inside.mean()), 2)
+            found.append(Bucket(percent, mean, None if useless is None else round(useless, 2)))
+    return found

@@ -1,0 +1,101 @@
+"""A trace: the nodes of a cluster, and the jobs that came to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from moiety.policy.arrays import Cluster
+from moiety.policy.cluster import Node
+from moiety.policy.workloads import Shape
+from moiety.sim.reading import Complaints
+
+Numbered = tuple[int, "Job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task that came, and went after a while if that is known."""
+
+    name: str
+    shape: Shape
+    submitted_s: float = 0.0
+    duration_s: float | None = None
+    queue: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a replay needs. `arrivals` are positions in `jobs`, repeats included."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    arrivals: tuple[int, ...] | None = None
+    """None: in the order of submission, or sampled"""
+    node_order: tuple[int, ...] | None = None
+    """for each node its place among equals; None: by name"""
+    published: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """published allocation in percent by rule, for each percent of the capacity that has arrived"""
+    complaints: Complaints = field(default_factory=Complaints)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is known of every job how long it ran."""
+        return bool(self.jobs) and all(job.duration_s is not None for job in self.jobs)
+
+    def faster(self, times: float) -> Trace:
+        """The same jobs, of the same length, but coming so many times as fast."""
+        jobs = tuple(replace(job, submitted_s=job.submitted_s / times) for job in self.jobs)
+        return replace(self, jobs=jobs)
+
+
+def check_jobs(
+    path: Path, jobs: Sequence[Numbered], nodes: Sequence[Node], complaints: Complaints
+) -> tuple[Job, ...]:
+    """The jobs, without those of a name that was there before, an unknown model, or no chance.
+
+    Raises TraceInvalid for the first of them, unless the complaints are lenient. Jobs that are
+    larger than every node and those that name unknown models stay in then: they are refused, and
+    counted, when they arrive.
+    """
+    models = {node.model for node in nodes}
+    cluster = Cluster(nodes)
+    possible: dict[Shape, bool] = {}
+    seen: dict[str, int] = {}
+    kept = []
+    for line, job in jobs:
+        shape = job.shape
+        if job.name in seen:
+            complaints.about(path, line, f"{job.name} is in line {seen[job.name]} already")
+            continue
+        seen[job.name] = line
+        unknown = sorted(shape.models - models)
+        if unknown:
+            complaints.about(
+                path, line, f"{job.name} asks for {unknown[0]}, which no node has", stays=True
+            )
+        else:
+            if shape not in possible:
+                possible[shape] = bool(cluster.could_ever(shape).any())
+            if not possible[shape]:
+                problem = f"{job.name} is larger than every node: {shape}"
+                complaints.about(path, line, problem, stays=True)
+        kept.append(job)
+    return tuple(kept)
+
+
+def check_nodes(
+    path: Path, nodes: Sequence[tuple[int, Node]], complaints: Complaints
+) -> tuple[Node, ...]:
+    """The nodes, without those of a name that was there before; raises as `check_jobs`."""
+    seen: dict[str, int] = {}
+    kept = []
+    for line, node in nodes:
+        if node.name in seen:
+            complaints.about(path, line, f"{node.name} is in line {seen[node.name]} already")
+            continue
+        seen[node.name] = line
+        kept.append(node)
+    return tuple(kept)

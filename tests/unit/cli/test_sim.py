@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moiety.cli import sim
+from moiety.cli.main import main
+from moiety.policy.cluster import Choosing, Placing
+
+
+def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def test_the_names_of_rules_are_those_of_the_engine() -> None:
+    assert set(sim.RULES) == {rule.value for rule in Placing}
+    assert set(sim.CHOICES) == {choice.value for choice in Choosing}
+
+
+def test_it_works_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = moiety(capsys, "run", "--load", "90")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "openb-tenth: 122 nodes, 626 GPUs"
+    assert lines[1].split() == ["ARRIVED", "ALLOCATED", "FRAGMENTS"]
+    assert [line.split()[0] for line in lines[2:-1]] == ["50", "70", "80", "90"]
+    assert lines[-1].startswith("default: ")
+
+
+def test_rules_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = moiety(
+        capsys, "compare", "--placing", "spread", "--placing", "bin-pack", "--load", "60"
+    )
+    assert code == 0
+    assert out.splitlines()[1].split() == ["ARRIVED", "SPREAD", "BIN-PACK"]
+
+
+def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = moiety(capsys, "run", "-o", "json", "--load", "20", "--seed", "4")
+    result = json.loads(out)
+    assert code == 0
+    assert (result["placing"], result["seed"], result["nodes"]) == ("default", 4, 122)
+    assert result["buckets"][20]["arrived_percent"] == 20
+    code, out, _ = moiety(capsys, "run", "-o", "json", "--live", "--faster", "9000")
+    assert json.loads(out)["live"]["queue_longest"] > 0
+
+
+def test_tasks_come_and_go_at_their_times(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = moiety(capsys, "run", "--live")
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["RULE", "ALLOCATED", "WAIT"]
+
+
+def test_lines_that_make_no_sense_are_refused_or_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nodes.csv").write_text("name,cpu_milli,memory_mib,gpus\nn,1000,1000,4\n")
+    bad = "".join(f"bad{at},-1\n" for at in range(7))
+    (tmp_path / "jobs.csv").write_text(f"name,gpus\n{bad}ok,1\n")
+    code, _, err = moiety(capsys, "run", str(tmp_path))
+    assert code == 121
+    assert err.startswith("moiety: jobs.csv, line 2: gpus is negative: -1\n  try: --bad report")
+    code, out, _ = moiety(capsys, "run", str(tmp_path), "--bad", "report")
+    assert code == 0
+    assert "jobs.csv, line 6: gpus is negative: -1\n... and 2 more lines\n" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["/nowhere"], 122, "it does not exist"),
+        (["--faster", "2"], 64, "--faster is about recorded times"),
+        (["--plot", "x.txt"], 64, "x.txt is no name of a plot"),
+        (["--placing", "best"], 2, "'best' is not one of"),
+        (["--seed", "-1"], 2, "-1 is not in the range"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, word: str
+) -> None:
+    ended, _, err = moiety(capsys, "run", *arguments)
+    assert ended == code
+    assert word in err
