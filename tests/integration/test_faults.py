@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,43 @@ def test_programs_outlive_the_folder_of_their_sockets(ordeal: Ordeal) -> None:
     ordeal.until(lambda: ordeal.turns() > turns, "they go on")
     ordeal.finish(workers)
     ordeal.finish([ordeal.start_worker()])
+
+
+FAULT = (
+    "import ctypes, sys; driver = ctypes.CDLL(sys.argv[1]); assert not driver.cuInit(0);"
+    "assert not driver.simgpu_fault(*map(int, sys.argv[2:]))"
+)
+
+
+def strike(ordeal: Ordeal, native: Path, gpu: int, xid: int, pid: int) -> None:
+    """A GPU reports an error."""
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    assert ordeal.call([sys.executable, "-c", FAULT, driver, str(gpu), str(xid), str(pid)]) == 0
+
+
+def test_an_error_of_the_gpu_ends_whose_it_is_and_nobody_else(ordeal: Ordeal, native: Path) -> None:
+    hit, other = ordeal.start_worker(100_000), ordeal.start_worker(100_000)
+    ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+    strike(ordeal, native, 0, 31, hit.pid)
+    _, said = hit.communicate(timeout=60)
+    assert hit.returncode == 1
+    assert "failed with error 700" in said
+    ordeal.finish([other])
+    ordeal.until(lambda: "GpuError" in ordeal.reasons(), "the administrator is told")
+    ordeal.finish([ordeal.start_worker()])
+
+
+def test_a_gpu_off_the_bus_ends_all_there_and_lets_nobody_in(ordeal: Ordeal, native: Path) -> None:
+    workers = [ordeal.start_worker(100_000), ordeal.start_worker(100_000)]
+    ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+    strike(ordeal, native, 0, 79, 0)
+    for worker in workers:
+        _, said = worker.communicate(timeout=60)
+        assert worker.returncode == 1
+        assert "failed with error" in said
+    ordeal.until(lambda: "GpuError" in ordeal.reasons(), "the administrator is told")
+    late = ordeal.start_worker()
+    _, said = late.communicate(timeout=60)
+    assert late.returncode == 1
+    assert "has fallen off the bus (XID 79)" in said
+    ordeal.until(lambda: ordeal.tenants() == 0, "nobody is left")

@@ -151,6 +151,10 @@ class Ordeal:
             rows = call.ask(requests.Ps(), requests.Processes).rows
         return sum(row.handoffs for row in rows)
 
+    def call(self, command: list[str]) -> int:
+        """Run something on this node; its exit code."""
+        return subprocess.run(command, env=self._node.env, check=False).returncode
+
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""
         self._node.until(condition, what)
