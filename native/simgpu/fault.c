@@ -24,7 +24,7 @@ static CUresult result_of(uint32_t xid)
     }
 }
 
-int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)
+CUDA_EXPORT int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)
 {
     if (!sg_state || gpu >= sg_state->machine.count) {
         return -1;
