@@ -25,8 +25,8 @@ from moiety.testing.ordeal import Ordeal, cases, kill_agent
 from moiety.testing.schedules import lie
 from moiety.testing.shim import Shim
 
-CASES = 10
-RESTARTS = 4
+CASES = 8
+RESTARTS = 3
 SOAK_S = float(os.environ.get("MOIETY_SOAK_S", "300"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
