@@ -13,7 +13,7 @@ struct CUctx_st {
     int primary, retained;
     int destroyed;
     uint32_t faults_seen; /* errors of GPUs that were looked at */
-    CUresult broken; /* sticky: an error that ends everything in this context */
+    CUresult broken;      /* sticky: an error that ends everything in this context */
     uint64_t id;
     size_t limit[SG_LIMITS];
     CUfunc_cache cache;
