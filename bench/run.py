@@ -19,6 +19,9 @@ from bench import (
     makespan,
     makespan_big,
     overhead,
+    policy_allocation,
+    policy_fidelity,
+    policy_speed,
     pytorch,
     shares,
     swap,
@@ -39,6 +42,9 @@ SCRIPTS = {
     "handoff": handoff.measure,
     "coverage": coverage.measure,
     "pytorch": pytorch.measure,
+    "policy_fidelity": policy_fidelity.measure,
+    "policy_allocation": policy_allocation.measure,
+    "policy_speed": policy_speed.measure,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -115,3 +116,19 @@ def test_without_an_agent_it_has_the_rest_and_says_what_is_missing(
     assert again.returncode == 100
     assert "--force" in again.stderr
     assert node.cli("doctor", "--bundle", str(file), "--force").returncode == 0
+
+
+def test_an_agent_that_does_not_answer_is_asked_once(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node("A100-80")
+    agent = node.start_agent()
+    agent.send_signal(signal.SIGSTOP)
+    file = tmp_path / "report.tar.gz"
+    done = node.cli("doctor", "--bundle", str(file))
+    assert done.returncode == 1
+    assert done.stdout.count("nothing came in 5 s") == 1
+    found = unpacked(file)
+    assert "nothing came in 5 s; is it stopped?" in found["missing.txt"]
+    reasons = [json.loads(line)["reason"] for line in found["events.jsonl"].splitlines()]
+    assert reasons == ["AgentStarted"]
+    assert "ready" in found["agent.log"]
+    agent.send_signal(signal.SIGCONT)

@@ -154,6 +154,31 @@ def test_only_its_owner_and_root_change_a_program(agent: AgentProcess, users: Us
         root.ask(requests.SetShare(str(number), gpu_limit=0.25), requests.Shared)
 
 
+def test_who_does_not_give_way_is_fenced(agent: AgentProcess) -> None:
+    """Unless an administrator says otherwise."""
+    assert agent.status().settings["overdue"] == "fence"
+
+
+def test_where_it_is_told_to_the_agent_ends_who_does_not_give_way_whoever_it_is(
+    folder: Path, pretended: Path, users: Users
+) -> None:
+    late = ["--revoke-deadline", "100ms", "--idle-min", "1ms", "--overdue", "kill"]
+    with AgentProcess(folder / "s", pretended, [*ARGUMENTS, *late], system=True) as agent:
+        bob, alice = holding(users, BOB, 12 * GIB), users(ALICE)
+        alice.do(CREATE.format(share="Share()"))
+        alice.do("shim.hello('x'); shim.attach(uuid_of(0)); serial = shim.alloc(0, 12 << 30)")
+        alice.do("shim.want(); shim.reply(serial, Amount, 30)")
+        assert {row.uid for row in agent.ps()} == {ALICE}
+        with pytest.raises((Raised, BrokenPipeError)):
+            bob.do("shim.tenant")
+        assert "Killed" in {e.reason for e in events(agent)}
+
+
+def events(agent: AgentProcess) -> list[requests.Event]:
+    with agent.call() as call:
+        return call.ask(requests.Events(), requests.Happened).events
+
+
 @pytest.mark.parametrize(
     "request_",
     ["Stop(force=True)", "SetAgent({'turn_min_s': '1s'})", "SetAgent({}, defaults=True)"],

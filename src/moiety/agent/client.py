@@ -72,6 +72,10 @@ class Client:
         """What users may tell each other about it."""
         return f"tenant {self.number} of {name_of(self.uid)}"
 
+    def name_for(self, viewer: Client | None) -> str:
+        """What a program of one user is told of one that may be another's."""
+        return str(self) if viewer and viewer.uid == self.uid else self.anonymous
+
     def counters(self) -> Counters:
         """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
         fd = self.connection.counters_fd

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ from moiety.devices.cgroups import parse
 SOCKETS: Final = "socket"
 PRELOAD: Final = "preload"
 SOCKET_MODE: Final = 0o666
+_MOUNTED: Final = re.compile(r"/[a-z-]*containers/([0-9a-f]{12})[0-9a-f]{52}/")
+"""where Docker and Podman keep the files of one container"""
 SHIM_INSIDE: Final = "/opt/moiety/libmoiety.so"
 SOCKETS_INSIDE: Final = "/opt/moiety/socket"
 PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
@@ -71,9 +74,19 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
     return found
 
 
-def container_of(pid: int) -> str:
-    """The short id of the container that a process runs in, as its runtime shows it; "": none."""
+def container_of(pid: int, proc: Path = Path("/proc")) -> str:
+    """The short id of the container that a process runs in, as its runtime shows it; "": none.
+
+    Without root, and without version 2 of control groups, a container has no group of its own.
+    Then the files that its runtime mounts into it (/etc/hostname, say) lead to the id.
+    """
     try:
-        return parse(Path(f"/proc/{pid}/cgroup").read_text(errors="replace")).short
+        found = parse((proc / str(pid) / "cgroup").read_text(errors="replace")).short
+        if found:
+            return found
+        if os.readlink(proc / str(pid) / "ns" / "mnt") == os.readlink(proc / "self" / "ns" / "mnt"):
+            return ""
+        mounted = _MOUNTED.search((proc / str(pid) / "mountinfo").read_text(errors="replace"))
     except OSError:
         return ""
+    return mounted[1] if mounted else ""

@@ -165,7 +165,8 @@ def _holders(
     for number in sorted({n for gpu in gpus for n in gpu.holders if n != view.tenant}):
         holder, other = node.clients.get(number), views.get(number)
         if holder is not None and other is not None:
-            found.append(f"{holder} for {_about(now_s - other.since_s)}")
+            name = holder.name_for(node.clients.get(view.tenant)) if node.shared else str(holder)
+            found.append(f"{name} for {_about(now_s - other.since_s)}")
     more = f" and {len(found) - 2} more" if len(found) > 2 else ""
     return " and ".join(found[:2]) + more if not more else ", ".join(found[:2]) + more
 

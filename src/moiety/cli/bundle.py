@@ -13,11 +13,11 @@ from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
+from moiety.agent import journal, requests
 from moiety.agent.directory import Directory, find
 from moiety.cli.finding import Finding
 from moiety.cli.redact import Redactor
+from moiety.cli.talk import talk
 from moiety.devices.native import is_simulated
 from moiety.model import errors
 from moiety.version import __version__
@@ -124,15 +124,21 @@ def versions() -> Mapping[str, Any]:
 
 def asked(request: requests.Request, kind: type[AnswerT]) -> AnswerT:
     """What the agent answers; raises NoAgent and its kind."""
-    with Call(find()) as call:
+    with talk(find()) as call:
         return call.ask(request, kind)
 
 
 def events(redactor: Redactor) -> str:
-    """The last ones, of this agent and of those before it."""
+    """The last ones, of this agent and of those before it; if it does not answer, the file's."""
     from moiety.cli.events import known
 
-    found = list(known(find()))[-EVENTS:]
+    directory = find()
+    try:
+        with talk(directory):
+            found = list(known(directory))
+    except errors.AgentError:
+        found = list(journal.read(directory.events))
+    found = found[-EVENTS:]
     plain = (redactor.value(msgspec.to_builtins(event)) for event in found)
     return "".join(msgspec.json.encode(each).decode() + "\n" for each in plain)
 
@@ -203,6 +209,8 @@ def trace() -> Any:
     from moiety.trace.perfetto import trace as as_events
     from moiety.trace.recording import Recording
 
+    with talk(find()):
+        pass  # if it does not answer, that is known at once
     since_s = time.monotonic() - TRACE_S
     with Line(find()) as line:
         recording = Recording()

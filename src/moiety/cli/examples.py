@@ -49,6 +49,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety config show -o json run", "one section, for a script"),
         ("moiety config check", "before an agent reads it"),
     ),
+    "sim": (
+        ("moiety sim run", "on the trace that comes with moiety"),
+        ("moiety sim compare --placing default --placing fgd --plot rules.svg", "side by side"),
+        ("moiety sim run traces/july --live --faster 2 -o json", "your own, at twice the load"),
+    ),
     "jupyter": (
         ("moiety jupyter install", "a kernel that shares, beside the one that does not"),
         ("moiety jupyter install --name gpu-half -- --gpu 0.5", "with a share of its own"),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
 from moiety.agent.directory import find, prepare
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.cli import findings_agents, findings_gpus, findings_host, findings_shares
@@ -22,6 +21,7 @@ from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
 from moiety.cli.finding import Finding
 from moiety.cli.loader import find_library
 from moiety.cli.show import count
+from moiety.cli.talk import talk
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.devices.origins import user_name
 from moiety.model import errors
@@ -136,10 +136,13 @@ def agent() -> Iterator[Finding]:
     else:
         yield Finding("directory", "ok", str(directory.path))
     try:
-        with Call(directory) as call:
+        with talk(directory) as call:
             yield Finding("agent", "ok", f"version {call.agent.product}, pid {call.agent.pid}")
     except errors.NoAgent:
         yield Finding("agent", "ok", "not running; moiety run starts one")
+    except errors.AgentSilent as error:
+        hint = f"kill -CONT lets a stopped one go on; what it was doing: {directory.log}"
+        yield Finding("agent", "bad", error.what, hint)
     except errors.MoietyError as error:
         yield Finding("agent", "bad", error.what, error.hint)
 
@@ -147,7 +150,7 @@ def agent() -> Iterator[Finding]:
 def programs() -> Iterator[Finding]:
     """What the running ones do that moiety does not know."""
     try:
-        with Call(find()) as call:
+        with talk(find()) as call:
             rows = call.ask(requests.Ps(), requests.Processes).rows
     except errors.MoietyError:
         return

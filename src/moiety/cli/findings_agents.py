@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import processes
-from moiety.agent.caller import Call
 from moiety.agent.directory import Directory, find, system
 from moiety.cli.finding import Finding
 from moiety.cli.show import count
+from moiety.cli.talk import talk
 from moiety.devices.native import simgpu_state_dir
 from moiety.model import errors
 from moiety.model.format import format_bytes
@@ -44,7 +44,7 @@ def agents(root: Path = ROOT) -> Iterator[Finding]:
     quiet = True
     for directory in directories(root):
         try:
-            with Call(directory) as call:
+            with talk(directory) as call:
                 here = call.agent
                 if directory.path == find().path:
                     continue
@@ -67,6 +67,8 @@ def agents(root: Path = ROOT) -> Iterator[Finding]:
                 text = f"{directory.path} is of an agent that was killed: {', '.join(stale)}"
                 yield Finding(about, "warn", text, hint)
         except (errors.MoietyError, OSError) as error:
+            if directory.path == find().path:
+                continue  # `agent` says so
             quiet = False
             what = error.what if isinstance(error, errors.MoietyError) else str(error)
             yield Finding(about, "warn", f"{directory.path}: {what}", "moiety agent status")
@@ -147,7 +149,7 @@ def _lives(file: Path) -> bool:
 
 def _answers(directory: Directory) -> bool:
     try:
-        with Call(directory):
+        with talk(directory):
             return True
     except errors.NoAgent:
         return False

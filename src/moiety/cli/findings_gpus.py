@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
 from moiety.agent.directory import find
 from moiety.cli.finding import Finding
 from moiety.cli.show import count
+from moiety.cli.talk import talk
 from moiety.devices.budget import GIB, budget
 from moiety.devices.native import is_simulated
 from moiety.devices.origins import origin_of, sees_host_pids
@@ -133,7 +133,7 @@ def strangers() -> Iterator[Finding]:
         return
     shared: set[int] = set()
     try:
-        with Call(find()) as call:
+        with talk(find()) as call:
             rows = call.ask(requests.Ps(), requests.Processes).rows
             tenants = call.ask(requests.Status(), requests.NodeStatus).tenants
             shared = {row.pid for row in rows if row.pid}

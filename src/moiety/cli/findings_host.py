@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
 from moiety.agent.directory import find
 from moiety.agent.host import available_bytes
 from moiety.agent.options import ARENA_SHARE
 from moiety.cli.finding import Finding
+from moiety.cli.talk import talk
 from moiety.devices.cgroups import parse
 from moiety.devices.native import is_simulated
 from moiety.devices.origins import sees_host_pids
@@ -93,7 +93,7 @@ def locked_memory(root: Path = ROOT) -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     yield _locked("programs", None if soft == resource.RLIM_INFINITY else soft, os.geteuid())
     try:
-        with Call(find()) as call:
+        with talk(find()) as call:
             pid = call.agent.pid
             arena = call.ask(requests.Status(), requests.NodeStatus).arena_bytes
     except (errors.MoietyError, OSError):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import requests
-from moiety.agent.caller import Call
 from moiety.agent.directory import find
 from moiety.cli import cdi
 from moiety.cli.finding import Finding
 from moiety.cli.show import count
+from moiety.cli.talk import talk
 from moiety.model import errors
 
 ABOUT: Final = "container shares"
@@ -24,7 +24,7 @@ def shares(folders: Iterable[Path] | None = None) -> Iterator[Finding]:
     if not specs:
         return
     try:
-        with Call(find()) as call:
+        with talk(find()) as call:
             rows = call.ask(requests.Containers(), requests.ContainerRows).rows
     except errors.MoietyError as error:
         text = f"containers with {', '.join(sorted(specs))} do not start now: {error.what}"

@@ -124,6 +124,8 @@ class Workload:
     name: str
     subgroups: tuple[Subgroup, ...]
     queue: str = "default"
+    pools: frozenset[str] = frozenset()
+    """in which it may run; none named: in all"""
     user: str = ""
     priority: int = 0
     is_preemptible: bool = True

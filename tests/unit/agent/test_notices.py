@@ -42,8 +42,13 @@ class Someone:
     def counters(self) -> Counters:
         return self.restored
 
+    uid: int = 7
+
     def __str__(self) -> str:
         return f"{self.program} (pid {100 + self.number})"
+
+    def name_for(self, viewer: Someone | None) -> str:
+        return str(self) if viewer and viewer.uid == self.uid else f"tenant {self.number} of alice"
 
 
 class Loop:
@@ -94,6 +99,7 @@ class Surroundings:
         self.clients: dict[int, Someone] = {}
         self.settings = Settings(arena_bytes=0)
         self.settled = True
+        self.shared = False
         self.notices = Notices(cast("Any", self))
 
     def add(self, number: int, **more: Any) -> Someone:
@@ -125,6 +131,16 @@ def node() -> Surroundings:
     made.add(1, program="first", talks=False)
     made.hold(1)
     return made
+
+
+def test_other_users_programs_are_not_named_to_who_waits_for_them(node: Surroundings) -> None:
+    node.shared = True
+    stranger, mate = node.add(2, uid=8), node.add(3)
+    for number in (2, 3):
+        node.wait(number)
+    node.loop.pass_until(104)
+    assert "held by tenant 1 of alice for 3 s" in stranger.connection.said[0]
+    assert "held by first (pid 101) for 3 s" in mate.connection.said[0]
 
 
 def test_a_long_wait_is_named_once_with_its_holder_and_its_end(node: Surroundings) -> None:
