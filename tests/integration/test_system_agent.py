@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
+from moiety.agent.directory import find
 from moiety.agent.requests import Processes, Ps
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, until
@@ -214,11 +215,18 @@ def test_a_gang_is_of_one_user_whatever_others_call_theirs(
     assert {row.gang for row in agent.ps()} == {f"u{ALICE}.train", f"u{BOB}.train"}
 
 
-def test_a_killed_agent_is_followed_by_one_that_knows_whose_all_is(
-    agent: AgentProcess, users: Users
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_an_agent_is_followed_by_one_that_knows_whose_all_is(
+    agent: AgentProcess, users: Users, end: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = holding(users, ALICE)
-    agent.kill()
+    assert agent.signal(end) == (0 if end == signal.SIGTERM else -end)
+    # Nobody takes the GPU of programs that are there, for want of an agent.
+    monkeypatch.setenv("MOIETY_CONFIG", "")
+    monkeypatch.setenv("MOIETY_SYSTEM_DIR", str(agent.directory.path))
+    assert find() == agent.directory
+    with pytest.raises(errors.NoAgent, match="no agent of all users"):
+        agent.call()
     agent.start()
     alice.tell("shim.resume(holding=True); shim.attach(uuid_of(0), 1 << 30, 1 << 30)")
     alice.listen()

@@ -59,7 +59,7 @@ class Call:
                 if directory.shared:
                     raise errors.NotAllowed(*_not_let_in(directory)) from None
                 raise errors.AgentNotYours(directory=str(directory.path)) from None
-            raise errors.NoAgent(directory=str(directory.path)) from None
+            raise errors.NoAgent(directory=str(directory.path), shared=directory.shared) from None
         if not _is_trusted(directory, processes.peer_of(sock)):
             sock.close()  # anybody can make a directory in /tmp that is named after us
             raise errors.AgentNotYours(directory=str(directory.path))
@@ -72,7 +72,7 @@ class Call:
                 raise errors.AgentVersion(agent=self.agent.product, own=__version__)
         except HungUp:
             self.close()  # it ended between connect and now
-            raise errors.NoAgent(directory=str(directory.path)) from None
+            raise errors.NoAgent(directory=str(directory.path), shared=directory.shared) from None
         except BaseException:
             self.close()
             raise

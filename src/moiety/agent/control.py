@@ -96,13 +96,14 @@ class Control:
         else:
             os.chmod(path, 0o600)
 
-    def close(self) -> None:
-        """Listen no more."""
+    def close(self, *, is_waited_for: bool = False) -> None:
+        """Listen no more; who comes is to wait for the next agent, or goes elsewhere."""
         if self.scrapes:
             self.scrapes.close()
         if self.server:
             self.server.close()
-        self.directory.control.unlink(missing_ok=True)
+        if not is_waited_for:
+            self.directory.control.unlink(missing_ok=True)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock: socket.socket = writer.get_extra_info("socket")

@@ -150,7 +150,8 @@ class Service:
         self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(node.clients))
         node.journal.note("AgentStopped", reason)
-        control.close()
+        # While programs are there, nobody is to start an agent of their own for their GPUs.
+        control.close(is_waited_for=self._directory.shared and known.are_alive)
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
             kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first

@@ -85,6 +85,11 @@ class Workload:
         return socket_in(self.folder, self.record)
 
     @property
+    def is_alive(self) -> bool:
+        """Whether any process of it is there."""
+        return self.root_pidfd >= 0 or bool(self.clients)
+
+    @property
     def stays(self) -> bool:
         """Whether it is there without any process, until it is removed."""
         return bool(self.record.container)
@@ -211,12 +216,17 @@ class Workloads:
                 self._node.promise(client)
                 hands.set_mode(client, client.share.mode)
 
+    @property
+    def are_alive(self) -> bool:
+        """Whether a program is there that the next agent will have."""
+        return any(each.is_alive for each in self.by_id.values())
+
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
         for workload in list(self.by_id.values()):
-            alive = workload.root_pidfd >= 0 or bool(workload.clients) or workload.stays
+            stays = workload.is_alive or workload.stays
             self._close(workload)
-            if not alive:
+            if not stays:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
     def _open(self, record: Record, folder: Path) -> Workload:

@@ -479,7 +479,14 @@ class NoAgent(AgentError):
 
     exit_code = 90
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, shared: bool = False) -> None:
+        if shared:
+            super().__init__(
+                f"no agent of all users runs in {directory}",
+                "an administrator: systemctl start moiety, or moiety agent start --system; "
+                "an agent of your own: MOIETY_AGENT=own",
+            )
+            return
         super().__init__(
             f"no agent runs in {directory}",
             "`moiety agent start` (`moiety run` does it too, for one of your own); MOIETY_DIR "
