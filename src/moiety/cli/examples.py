@@ -65,7 +65,6 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "help": (("moiety help run", "as `moiety run --help`"), ("moiety help config show", "")),
     "doctor": (("moiety doctor", "exit code 1 if something is bad"),),
-    "sim": (("moiety help sim compare", "what it takes"),),
     "version": (("moiety version", ""),),
 }
 
