@@ -159,8 +159,10 @@ void allowances_forget(void)
 uint64_t allowances_look(void)
 {
     uint64_t soonest_ns = UINT64_MAX;
-    for (struct device *d = device_next(NULL); d && atomic_load(&allowances_given);
-         d = device_next(d)) {
+    if (!atomic_load(&allowances_given)) {
+        return soonest_ns;
+    }
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
         LOCK_SCOPE(&blocks_lock);
         uint64_t since_ns = now_ns() - d->allowed_used_ns;
         if (!d->allowed_most_bytes) {

@@ -126,15 +126,20 @@ static int is_poisoned(void)
  * memory nor the time to ask of each page. */
 static void wipe_pages(char *at, uint64_t offset, uint64_t bytes)
 {
-    off_t end = (off_t)(offset + bytes);
-    off_t from = lseek(arena, (off_t)offset, SEEK_DATA);
-    while (from >= 0 && from < end) {
-        off_t hole = lseek(arena, from, SEEK_HOLE);
-        off_t beyond = hole < 0 || hole > end ? end : hole;
-        for (off_t page = from; page < beyond; page += PAGE_BYTES) {
-            memset(at + (page - (off_t)offset), 0, WIPED_BYTES);
+    unsigned char there[SG_BLOCK_BYTES / PAGE_BYTES];
+    off_t first = lseek(arena, (off_t)offset, SEEK_DATA);
+    if (first < 0 || (uint64_t)first >= offset + bytes) {
+        return;
+    }
+    for (uint64_t block = 0; block < bytes; block += SG_BLOCK_BYTES) {
+        if (mincore(at + block, SG_BLOCK_BYTES, there) != 0) {
+            return;
         }
-        from = hole < 0 ? -1 : lseek(arena, hole, SEEK_DATA);
+        for (unsigned i = 0; i < sizeof there; i++) {
+            if (there[i] & 1) {
+                memset(at + block + (uint64_t)i * PAGE_BYTES, 0, WIPED_BYTES);
+            }
+        }
     }
 }
 
