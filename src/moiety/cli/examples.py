@@ -20,7 +20,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "status": (("moiety status", "how full the GPUs are, and who holds them"),),
     "watch": (
         ("moiety watch", "who uses the GPUs without moiety"),
-        ("moiety watch --dry-run --unregistered kill", "what would happen then"),
+        ("moiety watch --dry-run --unregistered warn,60s,kill", "what would happen then"),
     ),
     "set": (
         ("moiety set chat --priority high", "by the name that `moiety ps` shows"),
@@ -64,7 +64,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety completion fish >~/.config/fish/completions/moiety.fish", "once"),
     ),
     "help": (("moiety help run", "as `moiety run --help`"), ("moiety help config show", "")),
-    "doctor": (("moiety doctor", "exit code 1 if something is bad"),),
+    "doctor": (
+        ("moiety doctor", "exit code 1 if something is bad"),
+        ("moiety doctor --bundle report.tar.gz", "what a bug report needs, without secrets"),
+    ),
     "version": (("moiety version", ""),),
 }
 
