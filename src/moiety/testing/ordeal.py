@@ -81,6 +81,7 @@ class Ordeal:
         self._plan.write_text("")
         self._seeds = itertools.count(1)
         self._number = 0
+        self._endless: list[subprocess.Popen[str]] = []
         self.agents = 0
         self.struck = 0
         """faults that happened"""
@@ -150,6 +151,10 @@ class Ordeal:
             rows = call.ask(requests.Ps(), requests.Processes).rows
         return sum(row.handoffs for row in rows)
 
+    def call(self, command: list[str]) -> int:
+        """Run something on this node; its exit code."""
+        return subprocess.run(command, env=self._node.env, check=False).returncode
+
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""
         self._node.until(condition, what)
@@ -157,7 +162,7 @@ class Ordeal:
     def finish(self, workers: list[subprocess.Popen[str]]) -> None:
         """Tell them to end; raises AssertionError if one did not well, or left something."""
         for worker in workers:
-            if worker.poll() is None:
+            if worker in self._endless and worker.poll() is None:
                 worker.send_signal(signal.SIGUSR1)
         for worker in workers:
             worker.wait(DEADLINE_S)
@@ -169,7 +174,7 @@ class Ordeal:
             self._revive()
         kernels = self._native / "simgpu" / "kernels.elf"
         arguments = [kernels, BYTES, rounds, 3, 0, next(self._seeds)]
-        return self._node.start(
+        started = self._node.start(
             [str(self._worker), *map(str, arguments)],
             env={
                 "LD_LIBRARY_PATH": str(self._native / "simgpu"),
@@ -177,6 +182,9 @@ class Ordeal:
                 "MOIETY_SOCKET": socket,
             },
         )
+        if rounds > ROUNDS:
+            self._endless.append(started)
+        return started
 
     def _workload(self) -> str:
         """A workload's socket; empty if the agent does not live."""
