@@ -21,7 +21,7 @@ from moiety.sim.trace import Job, Trace, check_jobs, check_nodes
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-POLICIES: Final = {"FGD": "fgd", "BestFit": "best-fit", "Random": "random"}
+POLICIES: Final = {"FGD": "fgd", "BestFit": "best-fit"}
 PERCENTS: Final = 131
 
 
