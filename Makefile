@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-containers test-frameworks check format docs bench bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@ruff check --fix --quiet src tests tools demo bench || true
 	@ruff format --quiet src tests tools demo bench
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
+
+# The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
+	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)

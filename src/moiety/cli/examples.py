@@ -9,6 +9,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety run -- python train.py", "share the GPUs with whatever else is run so"),
         ("moiety run --gpu 0.5 --memory-limit 20GiB -- ./a.out", "half of the time, 20 GiB"),
         ("moiety run --latency --name chat -- python serve.py", "an answer goes before all else"),
+        ("moiety run --exclusive -- ./measure", "a GPU that nobody else gets any of meanwhile"),
         ("moiety run --say always -- make train 2>log", "write into the log why it waits"),
     ),
     "ps": (
