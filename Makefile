@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-containers test-frameworks check format docs bench bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@ruff format --quiet src tests tools demo bench
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
+# The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
+	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
+
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
@@ -84,6 +89,7 @@ gpu-bundle: wheel  ## the wheel and all that it needs, for GPU_PYTHON (3.12), in
 	@rm -rf dist/gpu
 	@$(PIP) download --only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
 	  $(addprefix --platform=,$(GPU_PLATFORMS)) --dest dist/gpu "$$(ls -t dist/moiety-*.whl | head -n 1)"
+	@rm -f dist/gpu/numpy-*.whl  # only `moiety sim` needs it, and frameworks there have their own
 	@ls dist/gpu
 
 clean:  ## remove the environment, every build and every cache of this checkout

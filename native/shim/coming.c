@@ -32,6 +32,12 @@ static void put_off(struct mover *mover, CUresult result)
     mover->retry_ns = now_ns() + pause;
 }
 
+bool coming_is_hopeless(struct mover *mover, CUresult why)
+{
+    put_off(mover, why);
+    return mover->failures >= FAILURES_MAX;
+}
+
 static CUresult begin_coming(struct mover *mover, struct block *block, uint32_t index)
 {
     struct lane *lane = &mover->lane;

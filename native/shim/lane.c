@@ -4,20 +4,21 @@
 
 #include "shim/real.h"
 
-static bool make_event(CUevent *event)
+static CUresult make_event(CUevent *event)
 {
-    return REAL(cuEventCreate)(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    return REAL(cuEventCreate)(event, CU_EVENT_DISABLE_TIMING);
 }
 
-static bool make(struct lane *lane)
+static CUresult make(struct lane *lane)
 {
-    bool made = REAL(cuStreamCreate)(&lane->out, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
-                REAL(cuStreamCreate)(&lane->in, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
-                make_event(&lane->looked);
-    for (int i = 0; made && i < LANE_DEPTH; i++) {
-        made = make_event(&lane->out_done[i]) && make_event(&lane->in_done[i]);
+    CUresult result = REAL(cuStreamCreate)(&lane->out, CU_STREAM_NON_BLOCKING);
+    result = result ? result : REAL(cuStreamCreate)(&lane->in, CU_STREAM_NON_BLOCKING);
+    result = result ? result : make_event(&lane->looked);
+    for (int i = 0; !result && i < LANE_DEPTH; i++) {
+        result = make_event(&lane->out_done[i]);
+        result = result ? result : make_event(&lane->in_done[i]);
     }
-    return made;
+    return result;
 }
 
 static void destroy_events(CUevent *events, size_t count)
@@ -44,9 +45,10 @@ static void take_down(struct lane *lane)
     memset(lane, 0, sizeof(*lane));
 }
 
-bool lane_enter(struct lane *lane, struct device *device)
+bool lane_enter(struct lane *lane, struct device *device, CUresult *why)
 {
     CUcontext context = NULL;
+    *why = CUDA_SUCCESS;
     if (!device_push(device)) {
         return false;
     }
@@ -55,7 +57,8 @@ bool lane_enter(struct lane *lane, struct device *device)
         return true;
     }
     memset(lane, 0, sizeof(*lane)); /* what it had went with the context it had it in */
-    if (!make(lane)) {
+    *why = make(lane);
+    if (*why != CUDA_SUCCESS) {
         take_down(lane);
         device_pop();
         return false;

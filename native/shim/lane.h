@@ -19,7 +19,7 @@ struct lane {
 };
 
 /* Makes a context of the device current and sees that the lane is there; device_pop afterwards.
- * False: neither. Under contexts_lock. */
-bool lane_enter(struct lane *lane, struct device *device);
+ * False: neither, with the driver's reason, if there is a context at all. Under contexts_lock. */
+bool lane_enter(struct lane *lane, struct device *device, CUresult *why);
 
 #endif

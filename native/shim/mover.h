@@ -81,6 +81,8 @@ void leaving_end_order(struct mover *mover, uint64_t bytes);
 
 /* ---- in (coming.c), all under blocks_lock ---- */
 
+/* Nothing can be begun for this reason. True: nothing will ever be. */
+bool coming_is_hopeless(struct mover *mover, CUresult why);
 /* Begins what there is room for. True: all is there, or will never be. */
 bool coming_begin(struct mover *mover);
 void coming_end(struct mover *mover, CUresult result);

@@ -96,13 +96,17 @@ static void step(struct mover *mover, bool begin)
         mover->coming = false;
         return;
     }
-    if (!lane_enter(&mover->lane, mover->device)) {
+    CUresult why;
+    if (!lane_enter(&mover->lane, mover->device, &why)) {
         LOCK_SCOPE(&blocks_lock);
         while (mover->order_count) { /* no context any more, or no memory for a stream */
             mover->failed = true;
             leaving_end_order(mover, 0);
         }
         mover->retry_ns = now_ns() + NO_ROOM_NS;
+        if (mover->coming && why != CUDA_SUCCESS) {
+            mover->coming = !coming_is_hopeless(mover, why);
+        }
         return;
     }
     finish(mover, false);
@@ -184,7 +188,8 @@ void swap_settle(void)
 {
     for (uint32_t i = 0; i < MW_GPUS_MAX && movers[i].device; i++) {
         struct mover *mover = &movers[i];
-        if (mover_is_moving(mover) && lane_enter(&mover->lane, mover->device)) {
+        CUresult why;
+        if (mover_is_moving(mover) && lane_enter(&mover->lane, mover->device, &why)) {
             finish(mover, true);
             device_pop();
         }

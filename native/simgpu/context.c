@@ -5,6 +5,7 @@
 
 #include "simgpu/capture.h"
 #include "simgpu/chunk.h"
+#include "simgpu/fault.h"
 #include "simgpu/ipc.h"
 #include "simgpu/memory.h"
 #include "simgpu/pool.h"
@@ -80,6 +81,9 @@ static int is_admitted(unsigned gpu)
 CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigned version)
 {
     CUcontext context;
+    if (sg_state->faults.lost & 1u << gpu) {
+        return CUDA_ERROR_UNKNOWN;
+    }
     if (contexts_on[gpu] == 0) {
         if (!is_admitted(gpu)) {
             return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -94,6 +98,7 @@ CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigne
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context->gpu = gpu;
+    context->faults_seen = sg_faults_so_far();
     context->flags = flags;
     context->version = version;
     context->id = next_id++;

@@ -12,7 +12,8 @@ struct CUctx_st {
     unsigned version; /* of the API it was created with */
     int primary, retained;
     int destroyed;
-    CUresult broken; /* sticky: an error that ends everything in this context */
+    uint32_t faults_seen; /* errors of GPUs that were looked at */
+    CUresult broken;      /* sticky: an error that ends everything in this context */
     uint64_t id;
     size_t limit[SG_LIMITS];
     CUfunc_cache cache;

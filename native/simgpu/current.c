@@ -1,5 +1,6 @@
 /* Which context is current: every thread has a stack of them, and the top is it. */
 #include "simgpu/context.h"
+#include "simgpu/fault.h"
 
 #define STACK_DEPTH 64
 
@@ -24,6 +25,7 @@ CUresult sg_enter_context(CUcontext *out)
     if (context->destroyed) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
+    sg_fault_look(context);
     *out = context;
     return context->broken;
 }

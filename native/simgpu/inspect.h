@@ -30,6 +30,11 @@ int simgpu_counters(struct simgpu_counters *out);
  * the host) succeed, and the `count` that follow return `result` and copy nothing. */
 void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result);
 
+/* An error of a GPU, as the driver's log would have it under this number (XID): ends what the process
+ * `pid` has there, or (0) everybody's. 79: the GPU has fallen off the bus. -1: no such GPU, or before
+ * cuInit. */
+int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid);
+
 /* The bytes of a CUuuid for which cuGetExportTable has a table, with one function in it. */
 #define SIMGPU_EXPORT_TABLE \
     {0x6d, 0x6f, 0x69, 0x65, 0x74, 0x79, 0, 1, 2, 3, 4, 5, 6, 7, (char)0xff, (char)0xff}

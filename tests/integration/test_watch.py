@@ -15,7 +15,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
 from moiety.devices.native import simgpu_dir
-from moiety.testing.node import Node, finish, kill
+from moiety.testing.node import DEADLINE_S, Node, finish, kill
 
 MIB = 1 << 20
 SMALL = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer", bound=requests.Answer)
 
 def ask(node: Node, request: requests.Request, answer: type[Answer]) -> Answer:
     """As commands do, in this process: tests look often."""
-    with Call(Directory(node.directory)) as call:
+    with Call(Directory(node.directory), DEADLINE_S) as call:
         return call.ask(request, answer)
 
 
@@ -103,7 +103,7 @@ def test_a_ladder_ends_it_and_nobody_else(make_node: MakeNode, watched: Command)
     node.start_agent(*OFTEN, "--watch-unregistered", "warn,event,400ms,kill")
     shared = ready(node.run(watched(4), stdin=True))
     process = stranger(node, watched)
-    assert process.wait(60) == -9
+    assert process.wait(DEADLINE_S) == -9
     found = told(node, "Unregistered", "Killed")
     assert [event.reason for event in found] == ["Unregistered", "Killed"]
     assert "it is ended in 400 ms unless that stops" in found[0].message

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,6 +75,10 @@ def test_graphs_made_by_hand_do_what_they_say(
     build: Build, gpu: dict[str, str], tmp_path: Path
 ) -> None:
     assert run(build("simgpu_nodes"), gpu, tmp_path) == "ok\n"
+    older = gpu | {"MOIETY_SIMGPU": f"{gpu['MOIETY_SIMGPU']},driver=12040"}
+    older["MOIETY_SIMGPU_STATE"] += "-older"
+    assert run(build("simgpu_nodes"), older, tmp_path) == "ok\n"
+    shutil.rmtree(older["MOIETY_SIMGPU_STATE"], ignore_errors=True)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +175,29 @@ def test_processes_share_what_there_is(build: Build, gpu: dict[str, str]) -> Non
     last = Holder(hold, gpu, 0)
     assert last.free_bytes == 254 * MIB
     last.end()
+
+
+def test_processes_of_other_pid_namespaces_count_too(build: Build, gpu: dict[str, str]) -> None:
+    apart = ["--pid", "--fork", "--mount-proc", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run(["unshare", *apart, "true"]).returncode:
+        pytest.skip("PID namespaces cannot be made here")
+    hold = build("simgpu_hold")
+    outside = Holder(hold, gpu, 100 * MIB)
+    inside = Holder(Path("unshare"), gpu, *apart, hold, 50 * MIB)
+    assert inside.free_bytes == (256 - 2 - 100 - 2 - 50) * MIB, "outside is not taken for dead"
+    third = Holder(hold, gpu, 0)
+    assert third.free_bytes == (256 - 2 - 100 - 2 - 50 - 2) * MIB, "nor is inside"
+    third.end()
+    inside.kill()  # and the kernel ends its child, a moment later
+    ends_s = time.monotonic() + 30
+    while True:
+        last = Holder(hold, gpu, 0)
+        last.end()
+        if last.free_bytes == (256 - 2 - 100 - 2) * MIB:
+            break
+        assert time.monotonic() < ends_s, "what was held inside is not given back"
+    for one in (outside, inside):
+        one.end()
 
 
 def test_shared_memory_outlives_its_maker(build: Build, gpu: dict[str, str]) -> None:

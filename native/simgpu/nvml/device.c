@@ -18,7 +18,7 @@ nvmlReturn_t sg_nvml_device(nvmlDevice_t device, unsigned *gpu)
         return NVML_ERROR_INVALID_ARGUMENT;
     }
     *gpu = (unsigned)number - 1;
-    return NVML_SUCCESS;
+    return sg_state->faults.lost & 1u << *gpu ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 static void uuid_of(unsigned gpu, char *text, size_t bytes)

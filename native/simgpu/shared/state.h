@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "simgpu/inspect.h"
+#include "simgpu/shared/fault.h"
 #include "simgpu/shared/profile.h"
 
 #define SG_PROCESSES_MAX 256
@@ -92,6 +93,7 @@ struct sg_state {
     pthread_mutex_t time_lock[SG_DEVICES_MAX];
     struct sg_machine machine;
     struct sg_process process[SG_PROCESSES_MAX];
+    struct sg_faults faults;
     uint32_t exports_made, unused;
     struct sg_export export[SG_EXPORTS_MAX];
     struct sg_device device[SG_DEVICES_MAX];

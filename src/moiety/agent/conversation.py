@@ -275,6 +275,10 @@ def _gpu_of(node: Node, client: Client, message: Attach) -> int | None:
         text = "this agent does not manage that GPU; see moiety status"
         refused = Refused(serial=message.serial, code=Refusal.GPU, text=text)
         client.connection.send(refused.encode())
+    elif why := node.lost.get(gpu):
+        refused = Refused(serial=message.serial, code=Refusal.GPU, text=why)
+        client.connection.send(refused.encode())
+        return None
     return gpu
 
 

@@ -53,6 +53,7 @@ REASONS: Final = {
     "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
     "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),
     "Killed": (WARNING, "a process was ended, because the agent was told to, and for what"),
+    "GpuError": (WARNING, "the driver reports an error of a GPU (XID), and who uses it"),
     "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
     "Unregistered": (WARNING, "a process uses a GPU without moiety: whose it is, how much it uses"),
     "OverLimit": (WARNING, "a process has more GPU memory than it may, as the driver counts"),

@@ -141,6 +141,8 @@ class Node:
         self.on_fed: list[Callable[[ev.Event], None]] = []
         self.watching: Watching | None = None
         """who looks for what goes past us, where somebody does"""
+        self.lost: dict[int, str] = {}
+        """GPUs that are gone, and why"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)

@@ -19,6 +19,7 @@ from moiety.agent.configured import Read, configured
 from moiety.agent.control import Control, failed
 from moiety.agent.directory import Directory, find, must_be_usable, prepare
 from moiety.agent.entitlements import Entitlements, Warden
+from moiety.agent.gpu_errors import GpuErrors
 from moiety.agent.host import available_bytes
 from moiety.agent.journal import Journal
 from moiety.agent.locks import FileLock, LockHeld
@@ -104,6 +105,8 @@ class Service:
         node.arena = Arena(node, extent)
         watching = Watching(node, self._options.watch)
         watching.start()
+        errors = GpuErrors(node)
+        errors.start()
         self._workloads = known = workloads.Workloads(
             self._directory,
             node,
@@ -156,10 +159,11 @@ class Service:
             kept.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         watching.stop()
+        errors.stop()
         node.stop()
         known.close()
         node.journal.close()
-        if not any(self._directory.workloads.iterdir()):
+        if not any(self._directory.workloads.glob("*")):  # none also if somebody has removed it
             self._directory.arena.unlink(missing_ok=True)
 
     def release(self) -> None:

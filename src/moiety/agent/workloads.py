@@ -21,7 +21,7 @@ import msgspec
 from moiety.agent import containers, doors, hands, processes
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
-from moiety.agent.directory import Directory, check_socket_path
+from moiety.agent.directory import Directory, check_socket_path, prepare
 from moiety.agent.node import SETTLE_S, Node
 from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
@@ -154,6 +154,7 @@ class Workloads:
         )
         folder = self._directory.workloads / identity
         check_socket_path(self._directory, folder / SOCKET)
+        prepare(self._directory)  # somebody may have tidied up
         try:
             folder.mkdir(mode=0o700)
             (folder / "clients").mkdir(mode=0o700)

@@ -13,6 +13,10 @@ Refusal = tuple[str, str]
 """(code, sentence)"""
 
 
+_WHOLE = 0.99
+"""of its time and its memory; processes of a workload divide it with a remainder"""
+
+
 def refuse_bytes(
     ledger: Ledger, tenant: Tenant, gpu: int, wanted: int, *, pinned: bool
 ) -> Refusal | None:
@@ -75,6 +79,22 @@ def _refuse_owner(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> Refu
         f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
         f"({format_bytes(used)} in use)"
     )
+
+
+def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:
+    """Why nobody comes to a GPU that is promised whole, its time and its memory, to others.
+
+    It could allocate nothing there, and its context alone would interrupt them.
+    """
+    others = [t for t, _ in ledger.on(gpu) if t is not tenant]
+    time = sum(t.share.gpu or 0.0 for t in others)
+    kept = sum(t.share.memory_bytes for t in others)
+    if tenant.share.gpu is not None or time < _WHOLE:
+        return None
+    if kept < ledger.specs[gpu].capacity_bytes * _WHOLE:
+        return None
+    names = ", ".join(str(t.number) for t in others if t.share.gpu)
+    return "capacity", f"all of GPU {gpu} is promised to others (tenant {names}; moiety ps)"
 
 
 def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:

@@ -17,7 +17,12 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import gangs
 from moiety.arbiter import instructions as do
 from moiety.arbiter.accounts import Accounts
-from moiety.arbiter.admission import refuse_bytes, refuse_context, refuse_gang
+from moiety.arbiter.admission import (
+    refuse_beside_all,
+    refuse_bytes,
+    refuse_context,
+    refuse_gang,
+)
 from moiety.arbiter.allowances import Allowances
 from moiety.arbiter.leases import Leases, OnLease
 from moiety.arbiter.ledger import Change, Ledger
@@ -255,6 +260,9 @@ class Arbiter:
             return
         if not self._settled and not exists:
             self._put_off.append(event)  # it waits until those who were here are back
+            return
+        if not exists and (no := refuse_beside_all(self._ledger, event.gpu, tenant)):
+            self._refuse(event, *no)
             return
         if not exists and (no := refuse_context(self._ledger, event.gpu, event.residue_bytes)):
             self._refuse(event, *no)

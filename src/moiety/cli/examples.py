@@ -9,6 +9,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety run -- python train.py", "share the GPUs with whatever else is run so"),
         ("moiety run --gpu 0.5 --memory-limit 20GiB -- ./a.out", "half of the time, 20 GiB"),
         ("moiety run --latency --name chat -- python serve.py", "an answer goes before all else"),
+        ("moiety run --exclusive -- ./measure", "a GPU that nobody else gets any of meanwhile"),
         ("moiety run --say always -- make train 2>log", "write into the log why it waits"),
     ),
     "ps": (
@@ -19,7 +20,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "status": (("moiety status", "how full the GPUs are, and who holds them"),),
     "watch": (
         ("moiety watch", "who uses the GPUs without moiety"),
-        ("moiety watch --dry-run --unregistered kill", "what would happen then"),
+        ("moiety watch --dry-run --unregistered warn,60s,kill", "what would happen then"),
     ),
     "set": (
         ("moiety set chat --priority high", "by the name that `moiety ps` shows"),
@@ -63,7 +64,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety completion fish >~/.config/fish/completions/moiety.fish", "once"),
     ),
     "help": (("moiety help run", "as `moiety run --help`"), ("moiety help config show", "")),
-    "doctor": (("moiety doctor", "exit code 1 if something is bad"),),
+    "doctor": (
+        ("moiety doctor", "exit code 1 if something is bad"),
+        ("moiety doctor --bundle report.tar.gz", "what a bug report needs, without secrets"),
+    ),
     "version": (("moiety version", ""),),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import click
 
 from moiety.agent import requests
-from moiety.agent.caller import arguments_from_environment, call_or_start
+from moiety.agent.caller import Call, arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
 from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.lazily import completed
@@ -26,6 +27,7 @@ from moiety.model.share import Share
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @setting_options("run")
+@click.option("--exclusive", is_flag=True, help="Have GPUs that nobody else gets any of meanwhile.")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
 @click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
@@ -40,6 +42,7 @@ from moiety.model.share import Share
 @click.argument("program", shell_complete=completed("programs"))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=completed("files"))
 def run(
+    exclusive: bool,
     gang: str | None,
     gang_size: int | None,
     capacity: int | None,
@@ -55,6 +58,11 @@ def run(
     It takes over this process: signals and the exit code are the program's own.
     """
     told = settled("run", given)
+    if exclusive and (typed := [name for name in ("gpu", "gpu_limit", "memory") if given[name]]):
+        named = ", ".join("--" + name.replace("_", "-") for name in typed)
+        raise errors.BadArgument(
+            f"--exclusive is all of a GPU, whatever {named} says", "one of them"
+        )
     quiet = told["quiet"]
     share = Share(
         told["gpu"],
@@ -90,6 +98,8 @@ def run(
         agent_arguments += ["--capacity", str(capacity)]  # the last one counts
     directory = find_directory(agent_of)
     with call_or_start(directory, agent_arguments) as call:
+        if exclusive:
+            share = all_of_it(share, call)
         created = call.ask(
             requests.CreateWorkload(
                 program=Path(program).name,
@@ -109,6 +119,14 @@ def run(
     if say != "auto":
         environment["MOIETY_SAY"] = say
     become(path, argv, environment)
+
+
+def all_of_it(share: Share, call: Call) -> Share:
+    """The same with all of a GPU's time, and all of its memory kept there."""
+    gpus = call.ask(requests.Status(), requests.NodeStatus).gpus
+    capacity = min(gpu.capacity_bytes for gpu in gpus)
+    kept = min(capacity, share.memory_limit_bytes or capacity)
+    return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)
 
 
 def shared(

@@ -41,6 +41,9 @@ class Nvml:
         except ImportError:
             raise NvmlUnavailable("the Python package nvidia-ml-py is not installed") from None
         self._nvml: Any = pynvml
+        self._errors: Any = None
+        self._handles: dict[int, int] = {}
+        """index by the address of NVML's handle, of those whose errors are told"""
         with _overheard() if is_simulated() else nullcontext(str) as words:
             try:
                 pynvml.nvmlInit()
@@ -102,9 +105,27 @@ class Nvml:
             )
         return list(found.values())
 
+    def next_error(self, timeout_s: float) -> tuple[int, int] | None:
+        """The next error of any GPU. Waits in one thread at most; raises what NVML raises."""
+        nvml = self._nvml
+        if self._errors is None:
+            self._errors = nvml.nvmlEventSetCreate()
+            for index in range(nvml.nvmlDeviceGetCount()):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                wanted = nvml.nvmlEventTypeXidCriticalError
+                nvml.nvmlDeviceRegisterEvents(handle, wanted, self._errors)
+                self._handles[_address(handle)] = index
+        try:
+            data = nvml.nvmlEventSetWait_v2(self._errors, int(timeout_s * 1000))
+        except nvml.NVMLError_Timeout:
+            return None
+        index = self._handles.get(_address(data.device), -1)
+        return (index, int(data.eventData)) if index >= 0 else None
+
     def close(self) -> None:
-        """Let go of the library."""
-        self._nvml.nvmlShutdown()
+        """Let go of the library, unless a thread may still wait in it."""
+        if self._errors is None:
+            self._nvml.nvmlShutdown()
 
     def _device(self, index: int) -> Device:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -180,6 +201,10 @@ def _numa_node(pci: Any) -> int | None:
     except (OSError, ValueError):
         return None
     return found if found >= 0 else None
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def _text(value: str | bytes) -> str:

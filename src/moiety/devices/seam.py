@@ -71,6 +71,9 @@ class Devices(Protocol):
     def users(self, index: int, since_us: int) -> list[User]:
         """Every process that computes on it, and what it did since then (since 1970)."""
 
+    def next_error(self, timeout_s: float) -> tuple[int, int] | None:
+        """The next GPU, by index, with an error of it (XID); None if there is none in time."""
+
     def close(self) -> None:
         """Let go of the driver's library."""
 

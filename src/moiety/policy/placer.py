@@ -19,6 +19,7 @@ from moiety.policy.cluster import WHOLE_GPU, Choosing, Placing
 from moiety.policy.fragments import LeastFragmentation
 from moiety.policy.published import PublishedFgd
 from moiety.policy.rules import PREFERENCE_BITS, BestFit, Fullness, Rule, WorstFit
+from moiety.policy.seats import choose
 from moiety.policy.typical import Typical
 from moiety.policy.workloads import Shape
 
@@ -135,14 +136,8 @@ class Placer:
             if milli < WHOLE_GPU:
                 return (left.index(int(self.cluster.ordered[node, preferred])),)
             return (left.index(WHOLE_GPU),)
-        fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
-        if self.choosing in (Choosing.RULE, Choosing.BEST_FIT):
-            fitting.sort(key=left.__getitem__)
-        elif self.choosing is Choosing.WORST_FIT:
-            fitting.sort(key=left.__getitem__, reverse=True)
-        elif self.choosing is Choosing.RANDOM:
-            self._random.shuffle(fitting)
-        return tuple(sorted(fitting[: shape.gpus]))
+        on = self.cluster.nodes[node]
+        return choose(on, left, shape.gpus, milli, self.choosing, self._random)
 
 
 def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:

@@ -11,6 +11,8 @@ from moiety.model.errors import BadArgument, PlotMissing
 from moiety.sim.results import Result
 
 SUFFIXES = (".png", ".svg", ".pdf")
+NO_DATE: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+"""in an SVG: what would make the same plot another file"""
 
 
 def check(path: Path) -> None:
@@ -40,9 +42,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes[0].legend()
     for each in axes:
         each.grid(alpha=0.3)
-    with mpl.rc_context({"svg.hashsalt": "moiety"}):  # the same plot is the same file
-        no_date = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=no_date)
+    as_text = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}  # the same plot, the same file
+    with mpl.rc_context(as_text):
+        figure.savefig(path, metadata=NO_DATE if path.suffix == ".svg" else None)
     plt.close(figure)
 
 

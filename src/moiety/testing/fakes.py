@@ -45,6 +45,11 @@ class FakeDevices:
         processes = self.processes.get(index, {})
         return [User(pid, used, self.busy.get(pid, 0.0)) for pid, used in processes.items()]
 
+    def next_error(self, timeout_s: float) -> tuple[int, int] | None:
+        """Nothing ever happens."""
+        del timeout_s
+        return None
+
     def close(self) -> None:
         """Remember that nobody asks any more."""
         self.closed = True

@@ -175,7 +175,11 @@ class AgentProcess:
         return self.directory.log.read_text() if self.directory.log.exists() else ""
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()  # it may only be slow
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:

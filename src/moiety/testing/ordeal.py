@@ -81,6 +81,7 @@ class Ordeal:
         self._plan.write_text("")
         self._seeds = itertools.count(1)
         self._number = 0
+        self._endless: list[subprocess.Popen[str]] = []
         self.agents = 0
         self.struck = 0
         """faults that happened"""
@@ -150,6 +151,10 @@ class Ordeal:
             rows = call.ask(requests.Ps(), requests.Processes).rows
         return sum(row.handoffs for row in rows)
 
+    def call(self, command: list[str]) -> int:
+        """Run something on this node; its exit code."""
+        return subprocess.run(command, env=self._node.env, check=False).returncode
+
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""
         self._node.until(condition, what)
@@ -157,7 +162,7 @@ class Ordeal:
     def finish(self, workers: list[subprocess.Popen[str]]) -> None:
         """Tell them to end; raises AssertionError if one did not well, or left something."""
         for worker in workers:
-            if worker.poll() is None:
+            if worker in self._endless and worker.poll() is None:
                 worker.send_signal(signal.SIGUSR1)
         for worker in workers:
             worker.wait(DEADLINE_S)
@@ -169,7 +174,7 @@ class Ordeal:
             self._revive()
         kernels = self._native / "simgpu" / "kernels.elf"
         arguments = [kernels, BYTES, rounds, 3, 0, next(self._seeds)]
-        return self._node.start(
+        started = self._node.start(
             [str(self._worker), *map(str, arguments)],
             env={
                 "LD_LIBRARY_PATH": str(self._native / "simgpu"),
@@ -177,6 +182,9 @@ class Ordeal:
                 "MOIETY_SOCKET": socket,
             },
         )
+        if rounds > ROUNDS:
+            self._endless.append(started)
+        return started
 
     def _workload(self) -> str:
         """A workload's socket; empty if the agent does not live."""
@@ -202,7 +210,8 @@ class Ordeal:
         self._number += 1
         plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
         self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
-        self.agent.send_signal(signal.SIGUSR2)
+        hit = self.agent
+        hit.send_signal(signal.SIGUSR2)
         workers = [self.start_worker(), self.start_worker()]
         end_s = time.monotonic() + DEADLINE_S
         struck = False
@@ -210,7 +219,7 @@ class Ordeal:
             assert time.monotonic() < end_s, f"{case}: nobody gets on\n{self.log()[-2000:]}"
             if not struck and self._has_struck():
                 struck = True
-                self._after(case, workers)
+                self._after(case, workers, hit)
             time.sleep(0.005)
         struck = struck or self._has_struck()
         if self.agent.poll() is not None:
@@ -223,11 +232,14 @@ class Ordeal:
         done = done_of(self._plan)
         return done.exists() and done.read_text() == str(self._number)
 
-    def _after(self, case: Case, workers: list[subprocess.Popen[str]]) -> None:
+    def _after(
+        self, case: Case, workers: list[subprocess.Popen[str]], hit: subprocess.Popen[str]
+    ) -> None:
         """What somebody does about it: whoever is stopped goes on, a dead agent is replaced."""
         if case.whom == "agent" and case.signal == signal.SIGKILL:
-            self.agent.wait(DEADLINE_S)
-            self.start_agent()
+            hit.wait(DEADLINE_S)
+            if self.agent is hit:  # else it died while a worker was started
+                self.start_agent()
         if case.signal == signal.SIGSTOP:
             time.sleep(STOPPED_S)
             for process in (self.agent, *workers):

@@ -27,6 +27,7 @@ from moiety.wire.messages import MESSAGES, PACKERS, Hello
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000
+"""about half a minute"""
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
 SHARES: Final = (

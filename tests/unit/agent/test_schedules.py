@@ -25,6 +25,16 @@ def test_many_days(part: int) -> None:
             live(seed)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_ten_thousand_days() -> None:
+    faults = 0
+    with no_descriptor_stays():
+        for seed in range(1_000_000, 1_010_000):
+            faults += live(seed).faults.total()
+    print(f"10000 virtual schedules, {faults} faults")
+
+
 def test_a_seed_replays() -> None:
     first, again = live(4711), live(4711)
     assert first.faults

