@@ -75,6 +75,10 @@ def test_graphs_made_by_hand_do_what_they_say(
     build: Build, gpu: dict[str, str], tmp_path: Path
 ) -> None:
     assert run(build("simgpu_nodes"), gpu, tmp_path) == "ok\n"
+    older = gpu | {"MOIETY_SIMGPU": f"{gpu['MOIETY_SIMGPU']},driver=12040"}
+    older["MOIETY_SIMGPU_STATE"] += "-older"
+    assert run(build("simgpu_nodes"), older, tmp_path) == "ok\n"
+    shutil.rmtree(older["MOIETY_SIMGPU_STATE"], ignore_errors=True)
 
 
 @pytest.mark.parametrize(
