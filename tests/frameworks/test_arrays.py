@@ -1,4 +1,4 @@
-"""CuPy, Numba and JAX take turns on a GPU that cannot hold both; copies need no compiler."""
+"""CuPy and Numba take turns on a GPU that cannot hold both, JAX has one; copies need no compiler."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ def test_arrays_of_numba_are_right_after_many_hand_offs(
     share(make_node(GPU), (numba, command), (numba, command))
 
 
-def test_arrays_of_jax_are_right_after_many_hand_offs(make_node: MakeNode, jax: Framework) -> None:
-    command = jax.command("jax_arrays", JAX_MIB)
-    share(make_node(GPU), (jax, command), (jax, command))
+def test_arrays_of_jax_are_right_on_a_gpu_of_its_own(make_node: MakeNode, jax: Framework) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    program = node.run(jax.command("jax_arrays", JAX_MIB), env=jax.env)
+    wait_until_ready([program])
+    end_well([program])
