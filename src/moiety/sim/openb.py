@@ -78,12 +78,13 @@ def _job(row: Row, *, timed: bool) -> Job:
         row.names("gpu_spec") if count else frozenset(),
     )
     name = row.text("name")
+    spelled = row.text("gpu_spec", "") if count else ""
     if not timed:
-        return Job(name, shape)
+        return Job(name, shape, spelled=spelled)
     begun, ended = row.number("creation_time"), row.number("deletion_time")
     if ended < begun:
         raise ValueError(f"{name} ended at {ended:g} s, before it came at {begun:g} s")
-    return Job(name, shape, begun, ended - begun)
+    return Job(name, shape, begun, ended - begun, spelled=spelled)
 
 
 def _either(folder: Path, name: str) -> Path | None:

@@ -21,7 +21,6 @@ from moiety.policy.cluster import Choosing, Placing
 from moiety.policy.placer import Placer
 from moiety.policy.refusals import refuse
 from moiety.policy.snapshot import Task
-from moiety.policy.typical import typical
 from moiety.policy.workloads import Shape
 from moiety.sim.clock import Clock
 from moiety.sim.results import Bucket, Live, Result, compare
@@ -75,7 +74,7 @@ def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) ->
     cluster = placer.cluster
     shapes = [job.shape for job in trace.jobs]
     coming = arrivals(trace, setting)
-    known = typical(shapes).weighted
+    known = trace.typical.weighted
     whole = cluster.gpu_milli_total
     refused: Counter[Shape] = Counter()
     loads, allocations, fragments = [], [], {}
@@ -253,9 +252,8 @@ def _placer(trace: Trace, setting: Setting) -> Placer:
     if setting.shuffle_nodes:
         random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))
         order = random.permutation(len(trace.nodes)).tolist()
-    known = typical(job.shape for job in trace.jobs)
     cluster = Cluster(trace.nodes)
-    return Placer(cluster, setting.placing, setting.choosing, known, order, setting.seed)
+    return Placer(cluster, setting.placing, setting.choosing, trace.typical, order, setting.seed)
 
 
 def _buckets(

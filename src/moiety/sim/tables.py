@@ -87,4 +87,5 @@ def _job(row: Row) -> Job:
         row.number("submitted_s", 0.0),
         row.number("duration_s") if row.text("duration_s", "") else None,
         row.text("queue", ""),
+        "|".join(sorted(shape.models)),
     )

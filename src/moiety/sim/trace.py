@@ -8,6 +8,7 @@ from pathlib import Path
 
 from moiety.policy.arrays import Cluster
 from moiety.policy.cluster import Node
+from moiety.policy.typical import Typical, typical
 from moiety.policy.workloads import Shape
 from moiety.sim.reading import Complaints
 
@@ -23,6 +24,8 @@ class Job:
     submitted_s: float = 0.0
     duration_s: float | None = None
     queue: str = ""
+    spelled: str = ""
+    """the GPU models that will do, as they are written in the trace"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Trace:
     def is_timed(self) -> bool:
         """Whether it is known of every job how long it ran."""
         return bool(self.jobs) and all(job.duration_s is not None for job in self.jobs)
+
+    @property
+    def typical(self) -> Typical:
+        """The shapes that come most often."""
+        return typical((job.shape for job in self.jobs), spelled=(job.spelled for job in self.jobs))
 
     def faster(self, times: float) -> Trace:
         """The same jobs, of the same length, but coming so many times as fast."""
