@@ -1,4 +1,4 @@
-"""CuPy and Numba take turns on a GPU that cannot hold both, JAX has one; copies need no compiler."""
+"""CuPy and Numba take turns on a GPU that is too small for two; JAX has one alone."""
 
 from __future__ import annotations
 
