@@ -27,6 +27,7 @@ from moiety.sim.results import Bucket, Live, Result, compare
 from moiety.sim.trace import Trace
 
 LOAD_PERCENT: Final = 130
+ARRIVALS_MAX: Final = 10_000_000
 BEGINS, ENDS = 1, 0
 """what ends makes room for what begins at the same moment"""
 
@@ -49,7 +50,8 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
     """Positions in the trace's jobs: as recorded, or each job once and then again, at random.
 
     Sampled ones end when `load_percent` of the cluster's GPUs has been asked for. Raises
-    InvalidValue if that never happens, because nobody asks for GPUs or there are none.
+    InvalidValue if that never happens, because nobody asks for GPUs or there are none, or only
+    after very many tasks.
     """
     if trace.arrivals is not None:
         return trace.arrivals
@@ -57,6 +59,13 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
     asked = [job.shape.total_milli for job in trace.jobs]
     if not whole or not sum(asked):
         raise InvalidValue(f"{trace.name}: there are no GPUs, or nobody asks for any")
+    expected = whole * setting.load_percent / 100 / sum(asked) * len(asked)
+    if expected > ARRIVALS_MAX:
+        raise InvalidValue(
+            f"{trace.name}: {expected:.3g} tasks would have to come until {setting.load_percent} % "
+            "of the GPUs have been asked for",
+            "a smaller --load, or --live",
+        )
     random = np.random.Generator(np.random.PCG64(setting.seed))
     found: list[int] = []
     arrived = 0

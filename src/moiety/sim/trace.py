@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from moiety.policy.arrays import Cluster
-from moiety.policy.cluster import Node
+from moiety.policy.cluster import GPUS_MAX, Node
 from moiety.policy.typical import Typical, typical
 from moiety.policy.workloads import Shape
-from moiety.sim.reading import Complaints
+from moiety.sim.reading import Complaints, Row
 
 Numbered = tuple[int, "Job"]
 
@@ -57,6 +57,14 @@ class Trace:
         """The same jobs, of the same length, but coming so many times as fast."""
         jobs = tuple(replace(job, submitted_s=job.submitted_s / times) for job in self.jobs)
         return replace(self, jobs=jobs)
+
+
+def gpu_count(row: Row, column: str) -> int:
+    """How many GPUs a node has; raises ValueError before so many are made."""
+    count = row.whole(column)
+    if count > GPUS_MAX:
+        raise ValueError(f"it has {count} GPUs; at most {GPUS_MAX} can be placed on")
+    return count
 
 
 def check_jobs(
