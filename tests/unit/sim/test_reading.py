@@ -7,7 +7,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
@@ -176,6 +176,7 @@ VALUES = st.one_of(
 )
 
 
+@settings(max_examples=30)
 @given(st.lists(st.lists(VALUES, max_size=9), max_size=6), st.booleans())
 def test_whatever_stands_in_a_trace_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], lenient: bool
@@ -197,6 +198,7 @@ def test_whatever_stands_in_a_trace_is_read_or_refused(
             fill(trace, Setting(load_percent=50))
 
 
+@settings(max_examples=30)
 @given(st.one_of(st.binary(max_size=60), st.just(b"[" * 100_000), st.text().map(str.encode)))
 def test_whatever_stands_in_jsonl_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
