@@ -69,7 +69,7 @@ class Share:
     """how its memory leaves; of what is allocated from now on"""
 
     def __post_init__(self) -> None:
-        # The agent makes them from what anybody sends: what is out of range would count against others.
+        # They are made from what anybody sends: out of range they would count against others.
         for part in (self.gpu, self.gpu_limit):
             if part is not None and not 0 < part <= 1:
                 raise InvalidFraction(f"{part:g}")
