@@ -112,6 +112,20 @@ def test_the_agent_does_not_end_itself() -> None:
     assert node.reasons() == ["Spared"]
 
 
+def test_a_look_that_fails_is_not_the_last(process: subprocess.Popen[bytes]) -> None:
+    def fail(*_: object) -> Any:
+        raise ValueError("what /proc shows")
+
+    node = node_with(KILL)
+    node.devices.processes[0] = {process.pid: 5 * GIB}
+    asks, node.watch._ask = node.watch._ask, fail  # type: ignore[method-assign]
+    node.loop.advance(10)
+    assert node.reasons() == []
+    node.watch._ask = asks  # type: ignore[method-assign]
+    node.loop.advance(10)
+    assert node.reasons() == ["Unregistered"]
+
+
 def test_who_outlived_the_last_agent_is_no_stranger(process: subprocess.Popen[bytes]) -> None:
     node = node_with(KILL, outlived=frozenset({process.pid}))
     node.devices.processes[0] = {process.pid: 5 * GIB}
