@@ -112,16 +112,18 @@ def test_the_agent_does_not_end_itself() -> None:
     assert node.reasons() == ["Spared"]
 
 
-def test_a_look_that_fails_is_not_the_last(process: subprocess.Popen[bytes]) -> None:
-    def fail(*_: object) -> Any:
+def test_a_look_that_fails_is_not_the_last(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
         raise ValueError("what /proc shows")
 
     node = node_with(KILL)
     node.devices.processes[0] = {process.pid: 5 * GIB}
-    asks, node.watch._ask = node.watch._ask, fail  # type: ignore[method-assign]
-    node.loop.advance(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(node.watch, "_ask", fail)
+        node.loop.advance(10)
     assert node.reasons() == []
-    node.watch._ask = asks  # type: ignore[method-assign]
     node.loop.advance(10)
     assert node.reasons() == ["Unregistered"]
 
