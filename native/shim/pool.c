@@ -151,7 +151,7 @@ static bool adopt(struct block *block, struct segment *segment, bool alone)
 {
     LOCK_SCOPE(&blocks_lock);
     bool may = segment && !alone && !block->orphan;
-    block->making = false;
+    block->making = !may; /* or a context that ends meanwhile would take it along */
     block->context = NULL;
     block->segment = may ? segment : NULL;
     if (segment && !may) {
@@ -190,8 +190,8 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     pool->reserved -= span;
     lock_drop(&pools_lock);
     if (result == CUDA_SUCCESS) {
-        bool orphan = alone || block->orphan;
         lock_take(&blocks_lock);
+        bool orphan = alone || block->orphan;
         memory_discard(block);
         lock_drop(&blocks_lock);
         device_detach_unused(device);
