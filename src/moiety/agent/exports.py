@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -65,6 +66,8 @@ class Exports:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._by_token: dict[bytes, Export] = {}
+        self._counts: Counter[int] = Counter()
+        """how much each process exports, by its number"""
         self._held: dict[bytes, Export] = {}
         """what resumed processes have open and no exporter has spoken of yet"""
         self._relays: dict[int, Relay] = {}
@@ -79,7 +82,7 @@ class Exports:
         is_late = known is not None and known.exporter is None and client.resumed
         if known is not None and known.exporter is not client and not is_late:
             raise ProtocolError("this token is another's")
-        if sum(e.exporter is client for e in self._by_token.values()) >= TOKENS_MAX:
+        if self._counts[client.number] >= TOKENS_MAX:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
         if known is None or is_late:
             found = known or self._held.pop(message.token, None)
@@ -92,6 +95,7 @@ class Exports:
         """Somebody exports this, and maybe others have it open from before the agent started."""
         self._by_token[export.token] = export
         export.exporter = exporter
+        self._counts[exporter.number] += 1
         if export.payer is not None:
             self._node.feed(ev.Disowned(export.payer, export.gpu, export.bytes))
             export.payer = None
@@ -203,6 +207,8 @@ class Exports:
 
     def _give_up(self, export: Export, *, gone: bool) -> None:
         """Nobody can open it any more; those who have it open keep it, and one is charged."""
+        if export.exporter is not None:
+            self._counts[export.exporter.number] -= 1
         export.exporter = None
         for serial in [s for s, relay in self._relays.items() if relay.export is export]:
             relay = self._relays.pop(serial)
@@ -234,6 +240,7 @@ class Exports:
                 self._close(export, client.number)
             if export.exporter is client:
                 self._give_up(export, gone=True)
+        self._counts.pop(client.number, None)
         for serial in [s for s, r in self._relays.items() if r.importer is client]:
             del self._relays[serial]
         for token, export in list(self._held.items()):

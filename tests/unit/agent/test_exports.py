@@ -102,3 +102,29 @@ def test_nobody_new_can_claim_what_another_exported() -> None:
     agent.exports.settled()
     with pytest.raises(ProtocolError, match="another's"):
         agent.export(agent.join(resumed=False))
+
+
+def test_what_a_process_exports_is_bounded_and_what_it_gave_up_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moiety.agent.exports.TOKENS_MAX", 2)
+    agent = Agent()
+    one, other = agent.join(), agent.join()
+    first, second, third = (bytes([n]) * TOKEN_BYTES for n in range(3))
+
+    def export(client: Any, token: bytes) -> None:
+        agent.exports.exported(client, SharedMemory(Type.EXPORT, 0, token, bytes=SIZE))
+
+    export(one, first)
+    export(one, second)
+    with pytest.raises(ProtocolError, match="more than 2 exports"):
+        export(one, third)
+    export(other, third)  # each has its own
+    agent.exports.ended(one, SharedMemory(Type.UNSHARE, 0, first))
+    export(one, first)
+    with pytest.raises(ProtocolError, match="more than 2 exports"):
+        export(one, b"n" * TOKEN_BYTES)
+    agent.exports.left(one)
+    back = agent.join()
+    export(back, first)
+    export(back, second)
