@@ -100,10 +100,16 @@ class Allowances:
     # What processes do with them
 
     def took(self, event: ev.Took) -> None:
-        """Some of it is used: it is allocated and resident as it was."""
+        """Some of it is used: it is allocated and resident as it was.
+
+        What is more than it had counts as well, up to what it could have asked for: nobody becomes
+        larger than its limit by saying so.
+        """
         if on := self._ledger.entry(event.tenant, event.gpu):
-            unknown = max(0, event.bytes - on.allowed_bytes)
-            on.allowed_bytes -= event.bytes - unknown
+            known = min(event.bytes, on.allowed_bytes)
+            room = max(0, on.limit_bytes - on.allocated_bytes)
+            unknown = min(event.bytes - known, room)
+            on.allowed_bytes -= known
             on.spare_bytes = max(0, on.spare_bytes - event.spare_bytes)
             on.allocated_bytes += unknown
             on.charged_bytes += unknown

@@ -253,6 +253,15 @@ def test_one_that_takes_more_than_it_was_allowed_is_charged_with_it(node: Simula
     assert (on.allocated_bytes, on.resident_bytes) == (40, 40)
 
 
+def test_nobody_takes_more_than_its_limit_by_saying_so(node: SimulatedNode) -> None:
+    tenant = node.start({0: [10]})
+    limit = node.view(tenant).gpus[0].limit_bytes
+    for _ in range(3):
+        node.feed(ev.Took(tenant.number, 0, 1 << 60))
+    on = node.view(tenant).gpus[0]
+    assert (on.allocated_bytes, on.resident_bytes) == (limit, limit)
+
+
 def test_a_new_agent_knows_what_was_used_and_of_no_allowance(node: SimulatedNode) -> None:
     tenant = churning(node, 10, 10)
     tenant.allocate(0, [15])
