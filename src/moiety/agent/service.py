@@ -180,9 +180,11 @@ class Service:
     def _reload(self) -> None:
         """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
         self._manager.reloading()
-        with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
-            self._control.reload()
-        self._manager.ready(self._status())
+        try:
+            with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
+                self._control.reload()
+        finally:  # or the manager would wait for the end of the reload
+            self._manager.ready(self._status())
 
     def _status(self) -> str:
         """The agent in a few words, for the service manager."""

@@ -6,11 +6,14 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from moiety.agent.notify import Manager
+from moiety.agent.service import Service
+from moiety.model.errors import ConfigError
 
 
 class Turns:
@@ -94,3 +97,25 @@ def test_without_a_manager_nothing_is_said_and_nothing_fails(tmp_path: Path) -> 
     assert not manager.listens
     assert loop.due == []
     Manager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready("well")
+
+
+@pytest.mark.parametrize("failure", [None, ConfigError, RuntimeError])
+def test_a_reload_always_ends_for_the_manager(
+    heard: socket.socket, tmp_path: Path, failure: type[Exception] | None
+) -> None:
+    def reload() -> None:
+        if failure is not None:
+            raise failure.__new__(failure)
+
+    service: Any = Service.__new__(Service)
+    service._manager = Manager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    service._control = SimpleNamespace(reload=reload)
+    service._node = SimpleNamespace(gpus={}, clients={})
+    service._workloads = SimpleNamespace(by_id={})
+    if failure is RuntimeError:  # our own mistake: the loop writes it down
+        with pytest.raises(RuntimeError):
+            service._reload()
+    else:
+        service._reload()
+    assert lines(heard)[0] == "RELOADING=1"
+    assert lines(heard)[0] == "READY=1"
