@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ PT_INTERP: Final = 3
 SHT_DYNAMIC: Final = 6
 SHT_DYNSYM: Final = 11
 DT_NEEDED: Final = 1
+HEADERS_MAX: Final = 1 << 20
+"""bytes of program headers that are read; a program has a dozen, of 56 bytes each"""
 
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")  # after e_ident
 _PROGRAM = struct.Struct("<IIQQQQQQ")
@@ -40,9 +44,18 @@ class Elf:
     """the dynamic loader it asks for; None: statically linked, or a library"""
 
 
+def open_regular(path: str | Path, flags: int = 0) -> int:
+    """A descriptor to read a file with; a pipe or a device, which may block, raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_elf(path: str | Path) -> Elf | None:
     """What the file says; None if it is no ELF file. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_regular(path)
     try:
         ident = os.pread(fd, 64, 0)
         if len(ident) < 20 or not ident.startswith(MAGIC):
@@ -60,7 +73,7 @@ def read_elf(path: str | Path) -> Elf | None:
 
 def _interpreter(fd: int, ident: bytes) -> str | None:
     _, _, _, _, offset, _, _, _, size, count, *_ = _HEADER.unpack_from(ident, 16)
-    table = os.pread(fd, size * count, offset)
+    table = os.pread(fd, min(size * count, HEADERS_MAX), offset)
     for at in range(0, len(table) - _PROGRAM.size + 1, max(size, _PROGRAM.size)):
         kind, _, where, _, _, length, *_ = _PROGRAM.unpack_from(table, at)
         if kind == PT_INTERP:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import Elf, read_elf
+from moiety.cli.elf import Elf, open_regular, read_elf
 from moiety.model import errors
 
 OLDEST_GLIBC: Final = (2, 17)
@@ -30,6 +30,10 @@ PRELOAD: Final = "etc/ld.so.preload"
 USUAL_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LINKS_MAX: Final = 40
 SCRIPTS_MAX: Final = 5
+LIBC_MOST: Final = 32 << 20
+"""bytes of a C library that are read; it has 2 MiB, or 20 with all that a debugger wants"""
+PRELOAD_MOST: Final = 4096
+LINE_MOST: Final = 256
 USE: Final = "an image with glibc 2.17 or newer: Debian, Ubuntu, Fedora, Rocky, NVIDIA's CUDA"
 
 
@@ -62,6 +66,12 @@ class Image:
             parts = [piece for piece in target.split("/") if piece] + parts
         return self.root.joinpath(*at)
 
+    def content(self, inside: str, most: int) -> bytes:
+        """The beginning of a file, so many bytes at most; what may block raises OSError too."""
+        fd = open_regular(self.path(inside), os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as file:
+            return file.read(most)
+
     def has(self, inside: str) -> bool:
         """Whether there is such a file."""
         try:
@@ -73,7 +83,7 @@ class Image:
         """The version of its C library; None: it has none, or not glibc."""
         for folder in LIBC_DIRS:
             try:
-                found = RELEASE.search(self.path(f"{folder}/libc.so.6").read_bytes())
+                found = RELEASE.search(self.content(f"{folder}/libc.so.6", LIBC_MOST))
             except OSError:
                 continue
             if found:
@@ -162,8 +172,7 @@ def _read(image: Image, inside: str) -> Elf | None:
 
 def _first_line(image: Image, inside: str) -> Sequence[str]:
     try:
-        with image.path(inside).open("rb") as file:
-            line = file.readline(256)
+        line = image.content(inside, LINE_MOST).partition(b"\n")[0]
     except OSError:
         return []
     return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
@@ -171,7 +180,7 @@ def _first_line(image: Image, inside: str) -> Sequence[str]:
 
 def _own_preload(image: Image) -> list[str]:
     try:
-        named = image.path(PRELOAD).read_text(errors="replace").split()
+        named = image.content(PRELOAD, PRELOAD_MOST).decode(errors="replace").split()
     except OSError:
         return []
     if not named:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from moiety.cli.elf import read_elf
 from moiety.cli.image import Image, check
 from moiety.model import errors
 
@@ -94,3 +95,29 @@ def test_links_of_an_image_lead_to_its_own_files(image: Image, tmp_path: Path) -
 def test_what_an_image_preloads_itself_is_named(image: Image) -> None:
     put(image.root, "etc/ld.so.preload", b"/usr/lib/libjemalloc.so.2\n")
     assert "libjemalloc.so.2) is hidden" in check(image, None)[-1]
+
+
+def test_nothing_of_an_image_blocks_who_looks(image: Image) -> None:
+    for file in ("lib/x86_64-linux-gnu/libc.so.6", "etc/ld.so.preload", "bin/pipe"):
+        path = image.root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    assert image.glibc() is None
+    assert check(image, None) == [
+        "no C library is found: only statically linked programs, which are not shared"
+    ]
+    with pytest.raises(OSError, match="not a regular file"):
+        read_elf(image.root / "bin/pipe")
+
+
+def test_no_more_is_read_of_a_file_than_it_may_have(image: Image) -> None:
+    before = image.glibc()
+    for file in ("lib/x86_64-linux-gnu/libc.so.6", "etc/ld.so.preload"):
+        path = image.root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.truncate(path, 1 << 40)  # of holes
+    assert image.glibc() == before
+    assert len(image.content("etc/ld.so.preload", 4096)) == 4096
+    assert check(image, None)
