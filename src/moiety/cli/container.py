@@ -114,7 +114,7 @@ def _must_be_ours(file: Path) -> None:
         return
     except (OSError, ValueError, AttributeError):
         pass
-    raise errors.FileExists(str(file))
+    raise errors.FileExists(str(file), "another name: this file is not one that moiety wrote")
 
 
 def _must_be_writable(file: Path) -> None:

@@ -670,8 +670,8 @@ class FileExists(FileError):
 
     exit_code = 100
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is there already", "another name, or --force to replace it")
+    def __init__(self, path: str, instead: str = "another name, or --force to replace it") -> None:
+        super().__init__(f"{path} is there already", instead)
 
 
 class FileNotWritable(FileError):

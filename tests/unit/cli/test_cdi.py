@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from moiety.cli import cdi
-from moiety.model.errors import BadArgument
+from moiety.cli.container import _must_be_ours
+from moiety.model.errors import BadArgument, FileExists
 
 FOLDER = Path("/var/lib/moiety/containers/train")
 SHIM = Path("/usr/lib/moiety/libmoiety.so")
@@ -82,3 +83,15 @@ def test_names_that_are_devices_too_are_taken(name: str) -> None:
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(BadArgument, match="cannot name a share"):
         cdi.check_name(name)
+
+
+def test_a_file_of_another_is_kept_and_no_option_is_named_that_there_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "nvidia.yaml"
+    _must_be_ours(file)
+    file.write_text(f'{{"kind": "{cdi.KIND}"}}')
+    _must_be_ours(file)
+    file.write_text('{"kind": "nvidia.com/gpu"}')
+    with pytest.raises(FileExists) as refused:
+        _must_be_ours(file)
+    assert "another name" in str(refused.value.hint)
+    assert "--force" not in str(refused.value.hint)
