@@ -135,8 +135,8 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
     code = CODES[wanted.code]
     client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
     node.timeline.refused(client.number, wanted.gpu, wanted.text)
-    node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
-    node.journal.note("Refused", wanted.text, client, wanted.gpu)
+    if node.journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
+        node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
 
 
 def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:

@@ -30,6 +30,10 @@ FILE_BYTES: Final = 1 << 20
 MESSAGE_MAX: Final = 500
 EVICTIONS_S: Final = 10.0
 """evictions of one process are told together, so often at most"""
+REPEATS_S: Final = 10.0
+REPEATS_ALONE: Final = 3
+"""events of one reason that one source has told one by one within that; the rest are one event"""
+SOURCES_MAX: Final = 256
 WARNING: Final = "warning"
 NORMAL: Final = "normal"
 
@@ -74,6 +78,17 @@ class _Moved:
     times: int = 0
 
 
+@dataclass(slots=True)
+class _Repeats:
+    since_s: float
+    told: int = 0
+    merged: int = 0
+    """which were not told yet; the others are of the last of them"""
+    message: str = ""
+    client: Client | None = None
+    gpu: int | None = None
+
+
 class Journal:
     """The events of one node; `path` is where they outlive the agent (None: nowhere)."""
 
@@ -95,6 +110,8 @@ class Journal:
         self._wall_s = wall_s
         self._waiting: list[asyncio.Future[None]] = []
         self._moved: dict[tuple[int, int], _Moved] = {}
+        self._repeats: dict[tuple[str, int | str], _Repeats] = {}
+        """by reason and source, the oldest first"""
 
     def note(
         self,
@@ -108,6 +125,20 @@ class Journal:
         uid: int | None = None,
     ) -> None:
         """It happened just now; `pid`, `program` and `uid` name a process that shares nothing."""
+        self._tell_due()
+        self.counts[reason] += 1
+        self._add(reason, message, client, gpu, pid, program, uid)
+
+    def _add(
+        self,
+        reason: str,
+        message: str,
+        client: Client | None,
+        gpu: int | None,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
+    ) -> None:
         event = Event(
             number=self.next,
             at_s=self._wall_s(),
@@ -122,7 +153,6 @@ class Journal:
             uid=client.uid if client else uid,
         )
         self.next += 1
-        self.counts[reason] += 1
         self.ring.append(event)
         if self._file:
             self._file.write(msgspec.json.encode(event).decode() + "\n")
@@ -130,6 +160,50 @@ class Journal:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting.clear()
+
+    def often(
+        self,
+        source: int | str,
+        reason: str,
+        message: str,
+        client: Client | None = None,
+        gpu: int | None = None,
+    ) -> bool:
+        """As `note`, of what one process or workload can bring about as often as it likes.
+
+        A few within some seconds are told, and for these it is True; the others become one event.
+        """
+        self._tell_due()
+        key = reason, source
+        known = self._repeats.get(key)
+        if known is None:
+            if len(self._repeats) >= SOURCES_MAX:
+                self._tell_merged(next(iter(self._repeats)))
+            known = self._repeats[key] = _Repeats(self._wall_s())
+        if known.told < REPEATS_ALONE:
+            known.told += 1
+            self.note(reason, message, client, gpu)
+            return True
+        self.counts[reason] += 1
+        known.merged += 1
+        known.message, known.client, known.gpu = message, client, gpu
+        return False
+
+    def _tell_due(self) -> None:
+        """Tell what was merged for long enough."""
+        now_s = self._wall_s()
+        while self._repeats:
+            key, oldest = next(iter(self._repeats.items()))
+            if 0 <= now_s - oldest.since_s < REPEATS_S:
+                break
+            self._tell_merged(key)
+
+    def _tell_merged(self, key: tuple[str, int | str]) -> None:
+        known = self._repeats.pop(key)
+        if known.merged:
+            times = f" ({known.merged} times within {REPEATS_S:.0f} s)" if known.merged > 1 else ""
+            text = known.message[: MESSAGE_MAX - len(times)] + times
+            self._add(key[0], text, known.client, known.gpu)
 
     def evicted(self, client: Client, gpu: int, amount: int) -> None:
         """Memory of a process left a GPU: told at once, and then a few times a minute."""
@@ -147,6 +221,8 @@ class Journal:
             moved = self._moved.pop((number, gpu))
             if moved.times:
                 self._tell(client, gpu, moved)
+        for key in [key for key in self._repeats if key[1] == client.number]:
+            self._tell_merged(key)
 
     def _tell(self, client: Client, gpu: int, moved: _Moved) -> None:
         times = "" if moved.times == 1 else f" in {moved.times} moves"
@@ -155,6 +231,7 @@ class Journal:
 
     def after(self, number: int, most: int) -> list[Event]:
         """The oldest that are kept and newer than this one, so many at most."""
+        self._tell_due()
         skip = max(0, number + 1 - (self.ring[0].number if self.ring else self.next))
         return [self.ring[i] for i in range(skip, min(len(self.ring), skip + most))]
 
@@ -169,6 +246,8 @@ class Journal:
 
     def close(self) -> None:
         """Write no more."""
+        for key in list(self._repeats):
+            self._tell_merged(key)
         if self._file:
             self._file.close()
             self._file = None

@@ -84,14 +84,15 @@ class Sharing:
         share = dataclasses.replace(workload.record.share, **changes)
         self.check(share, owner, workload)
         self.workloads.promise(workload, share)
-        self.node.log.info("share", workload=workload.record.id, share=str(share))
-        self.node.journal.note("ShareChanged", _told(changes), client)
+        source = workload.record.id
+        if self.node.journal.often(source, "ShareChanged", _told(changes), client):
+            self.node.log.info("share", workload=source, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
         above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
         if above:
             text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
-            self.node.journal.note("AboveLimit", text, client)
+            self.node.journal.often(source, "AboveLimit", text, client)
         return requests.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
     def _above_limit(self, workload: Workload) -> int:

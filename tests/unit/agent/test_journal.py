@@ -117,3 +117,44 @@ def test_every_reason_says_what_it_means() -> None:
     for severity, meaning in REASONS.values():
         assert severity in ("normal", "warning")
         assert len(meaning) > 10
+
+
+def test_one_process_does_not_push_out_what_others_did() -> None:
+    now = [100.0]
+    journal = Journal(wall_s=lambda: now[0], kept=10)
+    journal.note("Joined", "", client(1))
+    alone = [journal.often(7, "Refused", f"{n} bytes", client(), 0) for n in range(1000)]
+    assert alone == [True] * 3 + [False] * 997
+    assert [e.reason for e in journal.after(0, 100)] == ["Joined"] + ["Refused"] * 3
+    now[0] += 10
+    *_, last = journal.after(0, 100)
+    assert (last.number, last.message) == (5, "999 bytes (997 times within 10 s)")
+    assert (last.tenant, last.gpu) == (7, 0)
+    assert journal.counts["Refused"] == 1000
+    assert journal.often(7, "Refused", "again", client(), 0), "some time later it is news"
+
+
+def test_what_was_merged_is_told_before_its_process_is_gone_and_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path, wall_s=lambda: 5.0)
+    for n in range(4):
+        journal.often(7, "Refused", f"{n}", client())
+        journal.often("w", "ShareChanged", f"{n}" * 600)
+    journal.forget(client())
+    assert [e.message for e in journal.ring if e.reason == "Refused"] == ["0", "1", "2", "3"]
+    journal.often("w", "ShareChanged", "x" * 600)
+    journal.close()
+    last = list(read(path))[-1]
+    assert last.message.endswith("xx (2 times within 10 s)")
+    assert len(last.message) == 500
+
+
+def test_what_is_known_of_repeats_is_bounded_and_none_is_lost() -> None:
+    journal = Journal(wall_s=lambda: 5.0)
+    for n in range(2000):
+        for _ in range(4):
+            journal.often(n, "Refused", "no", client(n))
+    assert len(journal._repeats) == 256
+    journal.close()
+    assert len(journal.ring) == 4096
+    assert journal.next - 1 == 8000
