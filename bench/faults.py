@@ -128,8 +128,8 @@ def growth(native: Path) -> Figure:
         "simgpu",
         1,
         None,
-        f"{note} {halfway:.1f} MiB after {TENANTS // 2}, {after:.1f} MiB after all; the names of the "
-        f"last {TENANTS_MAX} that are gone are kept for the timeline, and no more",
+        f"{note} {halfway:.1f} MiB after {TENANTS // 2}, {after:.1f} MiB after all; the names "
+        f"of the last {TENANTS_MAX} that are gone are kept for the timeline, and no more",
     )
 
 

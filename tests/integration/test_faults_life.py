@@ -104,8 +104,11 @@ def test_no_host_memory_to_evict_to(
     hung = node.run([build("lives"), "hang"], env=env)
     assert hung.stdout is not None
     assert hung.stdout.readline() == "ready\n"
-    code, out, said = finish(node.run([build("lives"), "plain"], env=env))
-    print(code, out, said, node.cli("events").stdout)
+    late = node.run([build("lives"), "plain"], env=env)
+    code, _, said = finish(late)
+    assert code == 1, "it is refused, and does not wait in vain"
+    assert "host memory for evicted data (0 B) are full" in said
+    assert str(late.pid) in node.cli("events", "--reason", "Refused").stdout
     assert hung.poll() is None
     hung.kill()
     assert finish(node.run([build("lives"), "plain"], env=env))[0] == 0
