@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from moiety.cli.findings_shares import shares
+from moiety.devices.seam import uuid_bytes
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 
@@ -87,6 +89,17 @@ def test_a_killed_agents_shares_are_there_again_where_they_were(node: Node) -> N
     connect(row).close()
 
 
+def test_a_share_whose_files_are_damaged_keeps_no_agent_from_starting(node: Node) -> None:
+    make(node)
+    damaged = make(node, name="damaged")
+    assert node.agent is not None
+    kill(node.agent)
+    shutil.rmtree(Path(damaged["folder"], "socket"))
+    node.start_agent()
+    assert [row["name"] for row in node.json("container", "ls")] == ["train"]
+    assert make(node, name="damaged")["name"] == "damaged", "it can be made whole"
+
+
 def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:
     row = make(node)
     shim = connect(row)
@@ -97,6 +110,8 @@ def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:
     assert node.json("container", "ls") == []
     assert not Path(row["spec"]).exists()
     assert not Path(row["folder"]).exists()
+    shim.attach(uuid_bytes(node.json("status")["gpus"][0]["uuid"]))  # it goes on
+    assert [r["gpu"] for r in node.json("ps")] == [0]
     shim.close()
     gone = node.cli("container", "rm", "train")
     assert gone.returncode == 120

@@ -377,12 +377,12 @@ def test_only_the_small_shared_state_lies_in_shared_memory(
     one = Keeper(build("simgpu_keep"), gpu)
     one.use(64 * MIB)
     one.end()
-    assert left() == {"gpus", "lock"}
+    assert left() == {"alive", "gpus", "lock"}
     two = Keeper(build("simgpu_keep"), gpu)
     two.use(64 * MIB)
     two.kill()
     Keeper(build("simgpu_keep"), gpu).end()
-    assert left() == {"gpus", "lock"}
+    assert left() == {"alive", "gpus", "lock"}
     two.end()
 
 
