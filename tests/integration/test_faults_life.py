@@ -85,8 +85,11 @@ def test_a_kernel_that_hangs(
         assert finish(neighbour)[0] == 0
         assert hung.wait(60) == -signal.SIGKILL
     else:
-        told = lambda: node.cli("events", "--reason", "Fenced").stdout  # noqa: E731
-        node.until(lambda: str(hung.pid) in told(), "it is told of")
+
+        def is_told() -> bool:
+            return str(hung.pid) in node.cli("events", "--reason", "Fenced").stdout
+
+        node.until(is_told, "it is told of")
         assert (hung.poll(), neighbour.poll()) == (None, None), "nobody dies"
         hung.kill()
         assert finish(neighbour)[0] == 0
