@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     if (is("late") || is("orphan") || is("exec")) {
         child = fork();
         if (child == 0 && is("exec")) {
-            execl(argv[0], argv[0], "plain", NULL);
+            execl("/proc/self/exe", "lives", "plain", NULL);
         } else if (child == 0 && is("orphan")) {
             close(STDOUT_FILENO);
             close(STDERR_FILENO);
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (is("replace")) {
-        execl(argv[0], argv[0], "plain", NULL);
+        execl("/proc/self/exe", "lives", "plain", NULL);
     } else if (is("threads")) {
         end_threads();
     } else if (is("leave")) {
