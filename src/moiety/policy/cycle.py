@@ -96,9 +96,7 @@ class _Cycle:
         for _ in Line(state, self._waiting()).serve(attempt):
             pass
 
-    def _consolidate(
-        self, state: State, piece: Piece, below: dict[str, list[Unit]]
-    ) -> Plan | None:
+    def _consolidate(self, state: State, piece: Piece, below: dict[str, list[Unit]]) -> Plan | None:
         return room.consolidate(state, piece, below, self.moves_left)
 
     def _make(self, making: Making, word: str) -> bool:
@@ -115,7 +113,7 @@ class _Cycle:
             if like in in_vain or workload.name in self.ended or not self._may_ask(piece):
                 return None
             if below is None:
-                below = units(state, lambda each: True, self.terms.min_run_s)
+                below = units(state, self.terms.min_run_s)
             plan = making(state, piece, _without(below, workload.name))
             if plan is None:
                 in_vain.add(like)
@@ -192,7 +190,7 @@ class _Cycle:
             piece = next_piece(state, state.workloads[name])
             if piece is None or name in self.ended:
                 continue
-            task, shape = piece.tasks[0]
+            task, _ = piece.tasks[0]
             refusal = self._by_queue(piece)
             if refusal is None:
                 refusal = known.get(piece.likeness)

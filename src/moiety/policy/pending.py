@@ -10,9 +10,9 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from moiety.policy.snapshot import Task
 from moiety.policy.standing import Standing, Vector
 from moiety.policy.state import State
-from moiety.policy.snapshot import Task
 from moiety.policy.workloads import Shape, Workload
 
 

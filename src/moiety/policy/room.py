@@ -206,9 +206,7 @@ def preempt(state: State, piece: Piece, below: dict[str, list[Unit]]) -> list[En
     """Make room by ending what has a lower priority in the same queue."""
     workload = piece.workload
     lower = [
-        unit
-        for unit in below.get(workload.queue, ())
-        if unit.workload.priority < workload.priority
+        unit for unit in below.get(workload.queue, ()) if unit.workload.priority < workload.priority
     ]
     if not lower:
         return None
@@ -244,23 +242,22 @@ def _by_node(state: State, piece: Piece, units: list[Unit]) -> Iterator[list[Uni
             on.setdefault(node, []).append(unit)
             rank.setdefault(node, at)
     found: list[tuple[int, int, tuple[str, int]]] = []
-    for pool, node in on:
+    for (pool, at), here in on.items():
         cluster = state.pools.placers[pool].cluster
-        milli = cluster.milli(shape, slice(node, node + 1))
+        milli = cluster.milli(shape, slice(at, at + 1))
         wanted = shape.gpus * (milli if isinstance(milli, int) else int(milli[0]))
         gpu, cpu, memory = (
-            int(array[node])
-            for array in (cluster.left_total, cluster.free_cpu, cluster.free_memory)
+            int(array[at]) for array in (cluster.left_total, cluster.free_cpu, cluster.free_memory)
         )
         to_free = max(wanted - gpu, 0)
-        for unit in on[pool, node]:
+        for unit in here:
             for each in _seats(state, unit):
-                if (each.place.pool, each.place.seat.node) == (pool, node):
+                if (each.place.pool, each.place.seat.node) == (pool, at):
                     gpu += each.shape.gpus * each.place.seat.gpu_milli
                     cpu += each.shape.cpu_milli
                     memory += each.shape.memory_mib
         if gpu >= wanted and cpu >= shape.cpu_milli and memory >= shape.memory_mib:
-            found.append((to_free, rank[pool, node], (pool, node)))
+            found.append((to_free, rank[pool, at], (pool, at)))
     found.sort()
     for _, _, place in found[:NODES_TRIED_MAX]:
         yield on[place]

@@ -150,9 +150,7 @@ class Standing:
         """The same when it has them already."""
         return self._keeps(queue, below, amounts, NOTHING, quota=quota)
 
-    def _keeps(
-        self, queue: str, below: int, amounts: Vector, more: Vector, *, quota: bool
-    ) -> bool:
+    def _keeps(self, queue: str, below: int, amounts: Vector, more: Vector, *, quota: bool) -> bool:
         for name in self.paths[queue][below:]:
             bounds = self.quota[name] if quota else self.fair[name]
             for amount, extra, has, bound in zip(

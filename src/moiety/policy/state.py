@@ -44,21 +44,22 @@ class State:
         self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
         for workload in snapshot.workloads:
             self.standing.check(workload.queue, workload.name)
+        self.began: dict[Task, Running] = {}
+        for running in snapshot.running:
+            self._is_known(running.task)
+            if running.task in self.began:
+                raise InvalidValue(f"{running.task} runs twice")
+            self.began[running.task] = running
         self.pools = Pools(snapshot, known)
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
         self.seated: dict[Task, Seated] = {}
         self.running: Counter[tuple[str, str]] = Counter()
         """how many tasks of a workload's subgroup run"""
-        self.began: dict[Task, Running] = {}
         self._log: list[tuple[Task, Seated, int]] = []
         for running in snapshot.running:
-            self._is_known(running.task)
-            if running.task in self.seated:
-                raise InvalidValue(f"{running.task} runs twice")
             place = self.pools.place_of(running)
             seated = Seated(running.shape, place, self._amounts(running.shape, place))
-            self.began[running.task] = running
             self._account(running.task, seated, 1)
         self.first = dict(self.seated)
 

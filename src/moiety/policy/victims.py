@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from moiety.policy.pending import Piece
 from moiety.policy.snapshot import Task
 from moiety.policy.standing import CLOSE
 from moiety.policy.state import State
 from moiety.policy.workloads import Workload
-
-NO_MINIMUM_S: Final = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +42,7 @@ def _backwards(name: str) -> str:
     return "".join(chr(0x10FFFF - ord(each)) for each in name)
 
 
-def units(
-    state: State, may: Callable[[Workload], bool], min_run_s: float = NO_MINIMUM_S
-) -> dict[str, list[Unit]]:
+def units(state: State, min_run_s: float = 0.0) -> dict[str, list[Unit]]:
     """All that could be ended, by queue, first who yields first. Nothing that is guaranteed."""
     tasks: dict[tuple[str, str], list[Task]] = {}
     for task in state.seated:
@@ -55,7 +50,7 @@ def units(
     found: dict[str, list[Unit]] = {}
     for name in {workload for workload, _ in tasks}:
         workload = state.workloads[name]
-        if not workload.is_preemptible or not may(workload):
+        if not workload.is_preemptible:
             continue
         core: list[Task] = []
         extra: list[Task] = []
@@ -131,9 +126,7 @@ class Right:
         """Whether it was right in the end, when the piece has its place."""
         for other, by_share in self._taken.items():
             level, mine, theirs = self._side(other)
-            if not self._standing.is_within(
-                self._queue, level, self._amounts, quota=not by_share
-            ):
+            if not self._standing.is_within(self._queue, level, self._amounts, quota=not by_share):
                 return False
             if by_share and self._standing.is_below_quota(theirs):
                 return False

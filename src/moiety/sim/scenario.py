@@ -136,12 +136,12 @@ def _told(cycle: int, decision: Decision, names: Mapping[Task, str]) -> dict[str
         spot = decision.spot
         return {**told, "kind": "placement", "node": spot.node, "gpus": list(spot.gpus)}
     if isinstance(decision, Eviction):
-        more = {"node": decision.spot.node, "reason": decision.reason, "for": decision.for_workload}
-        return {**told, "kind": "eviction", **more}
+        gone = {"node": decision.spot.node, "reason": decision.reason, "for": decision.for_workload}
+        return {**told, "kind": "eviction", **gone}
     if isinstance(decision, Move):
-        more = {"node": decision.target.node, "gpus": list(decision.target.gpus)}
+        target = {"node": decision.target.node, "gpus": list(decision.target.gpus)}
         source = {"from_node": decision.source.node, "from_gpus": list(decision.source.gpus)}
-        return {**told, "kind": "move", **more, **source, "reason": decision.reason}
+        return {**told, "kind": "move", **target, **source, "reason": decision.reason}
     return {**told, "kind": "refusal", "reason": _why(decision)}
 
 

@@ -82,10 +82,11 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
         name = str(case.get("name", f"case {at}")) if isinstance(case, dict) else f"case {at}"
         try:
             found.append(_case(name, _object(case, ""), strict))
-        except (BadCase, MoietyError) as error:
-            key = f"cases[{at}]" + (f".{error.key}" if getattr(error, "key", "") else "")
-            problem = error.what if isinstance(error, MoietyError) else str(error)
-            found.append(Refused(name, ScenarioInvalid(str(path), key, problem)))
+        except BadCase as error:
+            key = f"cases[{at}].{error.key}".rstrip(".")
+            found.append(Refused(name, ScenarioInvalid(str(path), key, str(error))))
+        except MoietyError as error:
+            found.append(Refused(name, ScenarioInvalid(str(path), f"cases[{at}]", error.what)))
     return found
 
 
@@ -216,7 +217,9 @@ def _job(
     if queue not in tree.queues:
         raise BadCase(f"{where}.queue", f"there is no queue {queue}")
     if tree.children.get(queue):
-        raise BadCase(f"{where}.queue", f"queue {queue} has queues below it, so no job can be in it")
+        raise BadCase(
+            f"{where}.queue", f"queue {queue} has queues below it, so no job can be in it"
+        )
     rows = row.get("tasks")
     if not isinstance(rows, list) or not rows:
         raise BadCase(f"{where}.tasks", "it has no tasks")
