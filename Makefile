@@ -38,8 +38,9 @@ set-up: $(WORK)/installed $(WORK)/tools-check $(WORK)/tools-docs  ## all that te
 demo: $(WORK)/installed  ## three programs share a simulated GPU that is too small for them
 	@$(PY) demo/run.py $(ARGS)
 
+# Most tests wait for processes: two at a time take little longer than one. ARGS="-n 0" has one.
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
-	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest $(ARGS)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 2 --dist worksteal $(ARGS)
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12

@@ -18,6 +18,7 @@ from bench.agent import resident_mib
 from bench.figure import Figure
 from moiety.agent import requests
 from moiety.agent.caller import Call
+from moiety.agent.timeline import TENANTS_MAX
 from moiety.testing.fuzz import built, count
 from moiety.testing.native import compile_c, native_dir
 from moiety.testing.ordeal import GPU, Ordeal, cases
@@ -108,7 +109,9 @@ def growth(native: Path) -> Figure:
             uuid = bytes.fromhex(ordeal.status().gpus[0].uuid.split("-", 1)[1].replace("-", ""))
             come_and_go(ordeal, uuid, FIRST, busy=True)  # what is bounded is full then
             before = resident_mib(ordeal.agent.pid)
-            come_and_go(ordeal, uuid, TENANTS - FIRST)
+            come_and_go(ordeal, uuid, TENANTS // 2 - FIRST)
+            halfway = resident_mib(ordeal.agent.pid)
+            come_and_go(ordeal, uuid, TENANTS - TENANTS // 2)
             after = resident_mib(ordeal.agent.pid)
     each = (after - before) * (1 << 20) / (TENANTS - FIRST)
     note = f"{TENANTS} tenants one after the other, after the first {FIRST}: {before:.1f} MiB, then"
@@ -121,7 +124,8 @@ def growth(native: Path) -> Figure:
         "simgpu",
         1,
         None,
-        f"{note} {after:.1f} MiB",
+        f"{note} {halfway:.1f} MiB after {TENANTS // 2} and {after:.1f} MiB: the names of the last "
+        f"{TENANTS_MAX} that are gone are kept for the timeline, and no more",
     )
 
 

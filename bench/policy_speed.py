@@ -23,7 +23,6 @@ from bench.policy_traces import DEVICE, OPENB, are_there
 from moiety.policy.arrays import Cluster
 from moiety.policy.cluster import Placing
 from moiety.policy.placer import Placer
-from moiety.policy.typical import typical
 from moiety.sim.tables import open_trace
 
 ROUNDS = 3
@@ -130,7 +129,7 @@ def run(placing: Placing, *, large: bool = False) -> tuple[float, list[float]]:
         order = None
         arrivals *= 12
     shapes = [job.shape for job in trace.jobs]
-    placer = Placer(Cluster(nodes), placing, typical=typical(shapes), order=order)
+    placer = Placer(Cluster(nodes), placing, typical=trace.typical, order=order)
     whole = placer.cluster.gpu_milli_total
     took, placed, arrived = [], 0, 0
     for job in arrivals:

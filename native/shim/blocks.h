@@ -32,6 +32,8 @@ struct block {
     uint64_t born;                 /* counts up from allocation to allocation */
     uint32_t busy;                 /* chunks that are being looked at or moved */
     uint32_t holds; /* of threads that change or wait for it: no more of it is moved */
+    bool making;    /* whoever makes it is not through yet, and alone may destroy it, */
+    bool orphan;    /* and must, as its context is gone */
     bool leaves;    /* it is about to be destroyed: nothing of it is looked at or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];

@@ -37,7 +37,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
 
 static CUresult expect_any(const CUgraphNodeParams *params)
 {
-    if (params && params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+    if (params && (params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
+                   params->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT)) {
         pace_be_impatient(); /* a graph that waits may wait for its own thread */
     }
     return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? expect_node(&params->alloc)

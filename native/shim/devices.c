@@ -138,6 +138,24 @@ CUresult device_attach(CUdevice ordinal, struct device **device)
     return attach(ordinal, true, device);
 }
 
+bool device_stay(struct device *device)
+{
+    LOCK_SCOPE(&lock);
+    device->creating += device->attached;
+    return device->attached;
+}
+
+bool device_has_context(const struct device *device, CUcontext context)
+{
+    LOCK_SCOPE(&lock);
+    for (uint32_t i = 0; i < device->context_count; i++) {
+        if (device->contexts[i] == context) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void device_created(struct device *device)
 {
     LOCK_SCOPE(&lock);

@@ -47,6 +47,9 @@ struct device *device_know(CUdevice ordinal);
  * CUDA_SUCCESS, or the error that the program gets. */
 CUresult device_attach(CUdevice ordinal, struct device **device);
 void device_created(struct device *device);
+/* Sees to it that it stays attached until device_created; false: it is not. */
+bool device_stay(struct device *device);
+bool device_has_context(const struct device *device, CUcontext context);
 /* What the driver has to say of the current context before anything else: that there is none, that it
  * was destroyed, or that what ran in it has ended it. */
 CUresult device_check(void);

@@ -126,6 +126,47 @@ CUresult memory_back(struct block *block)
     }
 }
 
+/* Into the table, where its context may take it along at any moment: it is found out in keep. */
+static int enter(struct block *block)
+{
+    block->making = true;
+    block->orphan = false;
+    return blocks_insert(block);
+}
+
+/* What could not be backed goes again. */
+static void unmake(struct block *block)
+{
+    LOCK_SCOPE(&blocks_lock);
+    discard(block, false);
+}
+
+/* With blocks_lock: whoever made a block is through with it. */
+static CUresult keep(struct block *block)
+{
+    bool lost =
+        block->orphan || (block->context && !device_has_context(block->device, block->context));
+    block->making = false;
+    if (lost) {
+        discard(block, false);
+    }
+    return lost ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+/* The device stays attached while the agent is asked; what is charged keeps it so from then on. */
+static CUresult charge(struct device *device, uint64_t bytes, uint32_t flags)
+{
+    if (!device_stay(device)) {
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    CUresult result = charge_ask(device, bytes, flags);
+    device_created(device);
+    if (result != CUDA_SUCCESS) {
+        device_detach_unused(device);
+    }
+    return result;
+}
+
 /* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none. */
 static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
 {
@@ -143,14 +184,13 @@ static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
         block->leaves = false;
         REAL(cuCtxGetCurrent)(&block->context);
     }
-    if (block && blocks_insert(block) != 0) {
+    if (block && enter(block) != 0) {
         charge_drop(device, block->span, block_destroy(block), 0);
         block = NULL;
     }
     lock_drop(&blocks_lock);
     if (block && back_in_steps(block) != CUDA_SUCCESS) {
-        LOCK_SCOPE(&blocks_lock);
-        discard(block, false);
+        unmake(block);
         block = NULL;
     }
     gate_leave(slot);
@@ -170,7 +210,7 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, enu
     uint64_t step = managed ? MANAGED_PAGE : GRANULE;
     uint64_t span = (bytes + step - 1) / step * step;
     uint32_t flags = managed ? MW_ALLOC_MANAGED : 0;
-    CUresult result = charge_ask(device, span, flags);
+    CUresult result = charge(device, span, flags);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -179,7 +219,7 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, enu
     lock_take(&blocks_lock);
     if (result != CUDA_SUCCESS) {
         charge_drop(device, span, 0, flags);
-    } else if (blocks_insert(block) != 0) {
+    } else if (enter(block) != 0) {
         charge_drop(device, span, block_destroy(block), flags);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -189,8 +229,7 @@ static CUresult make(struct device *device, uint64_t bytes, unsigned attach, enu
     }
     result = managed ? CUDA_SUCCESS : memory_back(block);
     if (result != CUDA_SUCCESS) {
-        LOCK_SCOPE(&blocks_lock);
-        discard(block, false);
+        unmake(block);
         return result;
     }
     *made = block;
@@ -219,13 +258,33 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    LOCK_SCOPE(&blocks_lock);
-    if (slab_adopt(block) != 0) {
+    lock_take(&blocks_lock);
+    result = keep(block);
+    if (result == CUDA_SUCCESS && slab_adopt(block) != 0) {
         memory_discard(block);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (result == CUDA_SUCCESS) {
+        slab_take(device, context, attach != 0, bytes, pointer);
     }
-    slab_take(device, context, attach != 0, bytes, pointer);
-    return CUDA_SUCCESS;
+    lock_drop(&blocks_lock);
+    if (result != CUDA_SUCCESS) {
+        device_detach_unused(device);
+    }
+    return result;
+}
+
+static CUresult keep_large(struct device *device, struct block *block, CUdeviceptr *pointer)
+{
+    lock_take(&blocks_lock);
+    CUdeviceptr base = block->base;
+    CUresult result = keep(block);
+    lock_drop(&blocks_lock);
+    if (result == CUDA_SUCCESS) {
+        *pointer = base;
+    } else {
+        device_detach_unused(device);
+    }
+    return result;
 }
 
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bool alone)
@@ -255,10 +314,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
     if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
         result = make(device, bytes, attach, CUT_PLAIN, &block);
     }
-    if (result == CUDA_SUCCESS) {
-        *pointer = block->base;
-    }
-    return result;
+    return result == CUDA_SUCCESS ? keep_large(device, block, pointer) : result;
 }
 
 CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes)
@@ -458,7 +514,8 @@ void memory_forget(struct device *device, CUcontext context)
     for (size_t i = blocks_count(); i > 0;) {
         struct block *block = blocks_get(--i);
         bool wanted = block->device == device && (!context || block->context == context);
-        if (wanted && !block->leaves && !block->segment) {
+        block->orphan |= wanted && block->making;
+        if (wanted && !block->leaves && !block->segment && !block->making) {
             if (block->slab) {
                 slab_drop(block);
             }

@@ -56,7 +56,7 @@ void memory_forget(struct device *device, CUcontext context);
 
 struct block;
 /* A block on a device, in the table and backed, as memory_allocate would make it. The caller is
- * outside the gate and holds no lock. */
+ * outside the gate and holds no lock. It is `making` until the caller says otherwise. */
 CUresult memory_make(struct device *device, uint64_t bytes, struct block **made);
 /* Backs a block that stands in the table, inside the gate; what the driver still counts as used is
  * waited for a while. */

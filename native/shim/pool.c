@@ -134,6 +134,32 @@ static CUresult reuse_later(struct pool *pool, uint64_t size, size_t bytes, stru
     return use(pool, piece, size, bytes, pointer);
 }
 
+static bool is_without_contexts(const struct device *device)
+{
+    CUcontext contexts[CONTEXTS_MAX];
+    struct device *own = NULL;
+    if (device_contexts(device, contexts)) {
+        return false;
+    }
+    /* One that was made behind our back is known after this. */
+    return device_check() != CUDA_SUCCESS || device_current(&own) != CUDA_SUCCESS || own != device;
+}
+
+/* With pools_lock: a block that was made becomes a segment's, whose memory outlives contexts, but not the last one, and
+ * not that of whoever asks for it. Whether it did. */
+static bool adopt(struct block *block, struct segment *segment, bool alone)
+{
+    LOCK_SCOPE(&blocks_lock);
+    bool may = segment && !alone && !block->orphan;
+    block->making = false;
+    block->context = NULL;
+    block->segment = may ? segment : NULL;
+    if (segment && !may) {
+        segment_drop(segment);
+    }
+    return may;
+}
+
 /* A new segment, of which the first piece is taken at once. Without the lock. */
 static CUresult grow(struct pool *pool, struct device *device, uint64_t span, uint64_t size,
                      size_t bytes, CUdeviceptr *pointer)
@@ -148,29 +174,30 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = memory_make(device, span, &block);
+    bool alone = result == CUDA_SUCCESS && is_without_contexts(device);
     lock_take(&pools_lock);
     struct segment *segment =
         result == CUDA_SUCCESS ? segment_make(&pool->pieces, pool, block) : NULL;
-    if (segment) {
+    if (result == CUDA_SUCCESS && adopt(block, segment, alone)) {
         uint64_t now = pool->reserved;
         segment->next = pool->segments;
         pool->segments = segment;
         pool->reserved_high = now > pool->reserved_high ? now : pool->reserved_high;
         use(pool, segment->first, size, bytes, pointer);
-        lock_take(&blocks_lock);
-        block->segment = segment;
-        block->context = NULL; /* it outlives the one that happens to be current */
-        lock_drop(&blocks_lock);
         lock_drop(&pools_lock);
         return CUDA_SUCCESS;
     }
     pool->reserved -= span;
     lock_drop(&pools_lock);
     if (result == CUDA_SUCCESS) {
-        LOCK_SCOPE(&blocks_lock);
+        bool orphan = alone || block->orphan;
+        lock_take(&blocks_lock);
         memory_discard(block);
+        lock_drop(&blocks_lock);
+        device_detach_unused(device);
+        return orphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult grow_somehow(struct pool *pool, struct device *device, uint64_t size, size_t bytes,

@@ -96,15 +96,19 @@ void sg_conditions_forget(CUgraph graph)
 
 /* ---- nodes ---- */
 
+#define ELSE_AND_SWITCH \
+    12080 /* the version of CUDA that brought them; 12.3 had only `if` and `while` */
+
 static int is_size_right(const CUDA_CONDITIONAL_NODE_PARAMS *params)
 {
+    int is_newer = sg_state->machine.driver_version >= ELSE_AND_SWITCH;
     switch (params->type) {
     case CU_GRAPH_COND_TYPE_IF:
-        return params->size == 1 || params->size == 2;
+        return params->size == 1 || (is_newer && params->size == 2);
     case CU_GRAPH_COND_TYPE_WHILE:
         return params->size == 1;
     case CU_GRAPH_COND_TYPE_SWITCH:
-        return params->size > 0;
+        return is_newer && params->size > 0;
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-"""CuPy, Numba and JAX take turns on a GPU that cannot hold both; copies need no compiler."""
+"""CuPy, Numba and JAX take turns on a GPU that is too small for two: what copies, no kernels."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from moiety.cli.findings_shares import shares
+from moiety.devices.seam import uuid_bytes
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 
@@ -97,6 +98,8 @@ def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:
     assert node.json("container", "ls") == []
     assert not Path(row["spec"]).exists()
     assert not Path(row["folder"]).exists()
+    shim.attach(uuid_bytes(node.json("status")["gpus"][0]["uuid"]))  # it goes on
+    assert [r["gpu"] for r in node.json("ps")] == [0]
     shim.close()
     gone = node.cli("container", "rm", "train")
     assert gone.returncode == 120

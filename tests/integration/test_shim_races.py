@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from moiety.wire.messages import Amount, Evicted, LeaseNote, Message
+from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Message, decode
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB,residue=1MiB,link=200MB/s"
@@ -136,6 +137,26 @@ def test_a_context_is_not_destroyed_while_memory_moves_through_it(start: Start) 
     agent.until(Type.RESTORED)
     agent.grant()
     end(agent, process)
+
+
+def test_memory_that_comes_after_its_last_context_is_given_back(start: Start) -> None:
+    agent, process = start("orphans")
+    assert agent.sock is not None
+    for _ in range(2):  # of cuMemAlloc, and of a pool
+        until_ready(agent, process)
+        go_on(process)
+        line = process.stdout.readline() if process.stdout else ""
+        assert line == "ready\n"
+        while not isinstance(decode(agent.sock.recv(4096, socket.MSG_PEEK)), Alloc):
+            agent.hear(1)
+        go_on(process)
+        line = process.stdout.readline() if process.stdout else ""
+        assert line == "ready\n"  # the context is gone, and the question not answered yet
+        go_on(process)
+    end(agent, process)
+    check_attached(agent.heard)
+    asked = sum(message.bytes for message in agent.heard if isinstance(message, Alloc))
+    assert asked == sum(message.bytes for message in agent.heard if isinstance(message, Free))
 
 
 def test_a_new_agent_is_told_everything_first_and_asked_everything_once(start: Start) -> None:

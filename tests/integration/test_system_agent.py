@@ -155,6 +155,34 @@ def test_only_its_owner_and_root_change_a_program(agent: AgentProcess, users: Us
         root.ask(requests.SetShare(str(number), gpu_limit=0.25), requests.Shared)
 
 
+def test_programs_of_others_are_not_in_the_way_of_ones_own(
+    agent: AgentProcess, users: Users
+) -> None:
+    holding(users, ALICE)
+    bob = holding(users, BOB)
+    change = "call.ask(requests.SetShare('secret.py', gpu_limit=0.5), requests.Shared)"
+    pid = bob.do(f"str({change}.pid)")
+    assert [row.uid for row in agent.ps() if str(row.pid) == pid] == [BOB]
+
+
+@pytest.mark.parametrize(
+    "share",
+    ["gpu=-5.0", "gpu_limit=0.0", "memory_bytes=-(1 << 40)", "memory_limit_bytes=-1"],
+)
+def test_no_share_gives_more_by_being_less_than_nothing(
+    agent: AgentProcess, users: Users, share: str
+) -> None:
+    """Commands send none such; what is sent is made past what checks them."""
+    alice = users(ALICE)
+    field, _, value = share.partition("=")
+    alice.do(f"share = Share(); object.__setattr__(share, {field!r}, {value})")
+    with pytest.raises(Raised, match="is not a"):
+        alice.do("call.ask(requests.CreateWorkload('a', [], '/', share), requests.Created)")
+    with pytest.raises(Raised, match="is not a"):
+        alice.do("call.ask(requests.CreateContainer('a', share), requests.Contained)")
+    assert agent.status().workloads == 0
+
+
 def test_who_does_not_give_way_is_fenced(agent: AgentProcess) -> None:
     """Unless an administrator says otherwise."""
     assert agent.status().settings["overdue"] == "fence"
@@ -283,3 +311,21 @@ def test_a_share_for_containers_is_its_makers(agent: AgentProcess, users: Users)
     assert bob.do("call.ask(requests.Containers(), requests.ContainerRows).rows") == []
     with pytest.raises(Raised, match="PermissionError"):
         alice.do("open(row.folder + '/workload.json.new', 'w')")
+
+
+def test_no_share_for_containers_takes_a_programs_name(agent: AgentProcess, users: Users) -> None:
+    alice, bob = users(ALICE), users(BOB)
+    alice.do(CREATE.format(share="Share()"))
+    name = alice.do("made.id")
+    with pytest.raises(Raised, match="known by"):
+        bob.do(f"call.ask(requests.CreateContainer({name!r}), requests.Contained)")
+    alice.do("shim.hello('secret.py')")
+    assert [row.workload for row in agent.ps()] == [name]
+
+
+def test_nobody_makes_shares_without_end(agent: AgentProcess, users: Users) -> None:
+    alice = users(ALICE)
+    make = "[call.ask(requests.CreateContainer(f's{i}'), requests.Contained) for i in range(5000)]"
+    with pytest.raises(Raised, match="nobody may have more"):
+        alice.do(make)
+    assert agent.status().workloads < 5000

@@ -5,6 +5,7 @@ They are kept in the cache outside the checkout.
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -23,8 +24,15 @@ def header(request: pytest.FixtureRequest) -> Path:
     """The folder with cuda.h and its neighbours, of one version."""
     wheel: str = request.param
     folder = cache_dir() / "cuda-headers" / re.sub(r"\W+", "-", wheel)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # tests may run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _fetch(wheel, folder)
+    return next(folder.rglob("cudaTypedefs.h")).parent
+
+
+def _fetch(wheel: str, folder: Path) -> None:
     if not list(folder.rglob("cudaTypedefs.h")):
-        folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--retries", "0"]
         command += ["--timeout", "10", "-d", str(folder), wheel]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -35,4 +43,3 @@ def header(request: pytest.FixtureRequest) -> Path:
                 names = content.namelist()
                 content.extractall(folder, [n for n in names if re.search(r"/cuda\w*\.h$", n)])
             archive.unlink()
-    return next(folder.rglob("cudaTypedefs.h")).parent

@@ -75,6 +75,10 @@ def test_graphs_made_by_hand_do_what_they_say(
     build: Build, gpu: dict[str, str], tmp_path: Path
 ) -> None:
     assert run(build("simgpu_nodes"), gpu, tmp_path) == "ok\n"
+    older = gpu | {"MOIETY_SIMGPU": f"{gpu['MOIETY_SIMGPU']},driver=12040"}
+    older["MOIETY_SIMGPU_STATE"] += "-older"
+    assert run(build("simgpu_nodes"), older, tmp_path) == "ok\n"
+    shutil.rmtree(older["MOIETY_SIMGPU_STATE"], ignore_errors=True)
 
 
 @pytest.mark.parametrize(
@@ -373,12 +377,12 @@ def test_only_the_small_shared_state_lies_in_shared_memory(
     one = Keeper(build("simgpu_keep"), gpu)
     one.use(64 * MIB)
     one.end()
-    assert left() == {"gpus", "lock"}
+    assert left() == {"alive", "gpus", "lock"}
     two = Keeper(build("simgpu_keep"), gpu)
     two.use(64 * MIB)
     two.kill()
     Keeper(build("simgpu_keep"), gpu).end()
-    assert left() == {"gpus", "lock"}
+    assert left() == {"alive", "gpus", "lock"}
     two.end()
 
 

@@ -1,4 +1,4 @@
-"""What the reference pages take from the code: commands, settings, exit codes, the protocol."""
+"""What the reference pages take from the code: commands, exit codes, the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import click
 
 from moiety.cli.examples import EXAMPLES
 from moiety.cli.main import COMMANDS
-from moiety.config.table import SECTIONS, Setting, of_section
 from moiety.model.errors import MoietyError
 
 HEADER: Final = Path(__file__).resolve().parents[2] / "native" / "wire" / "wire.h"
@@ -77,31 +76,6 @@ def _escaped(text: str) -> str:
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([<>*_\[\]\\])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)
-
-
-# The settings
-
-
-def settings() -> str:
-    """Every setting, by section of the file; then those of the environment alone."""
-    parts = []
-    for section, about in SECTIONS.items():
-        parts.append(f"## [{_escaped(section)}]\n\n{_escaped(about)}\n")
-        parts.append(_settings(of_section(section)))
-    parts.append("## Only in the environment\n")
-    parts.append(_settings(of_section("")))
-    return "\n".join(parts)
-
-
-def _settings(found: Sequence[Setting]) -> str:
-    rows = []
-    for each in found:
-        flags = ", ".join(f"`{name}`" for name in (each.flag, each.variable) if name)
-        otherwise = f"`{each.default}`" if each.default is not None else _escaped(each.unset)
-        rows.append((f"`{each.key}`", _escaped(each.help), otherwise, flags))
-    if not rows:
-        return "Anything may stand here.\n"
-    return table(["key", "meaning", "unless told otherwise", "flag, environment"], rows)
 
 
 # The exit codes
@@ -180,7 +154,6 @@ def _structs(lines: list[str]) -> str:
 
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
-    "settings": settings,
     "exit-codes": exit_codes,
     "protocol": protocol,
 }

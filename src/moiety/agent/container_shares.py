@@ -39,8 +39,8 @@ class ContainerShares:
         if not NAME.fullmatch(asked.name):  # it becomes a path
             raise BadRequest(problem=f"{asked.name!r} cannot name a share for containers")
         own = self.workloads.by_id.get(asked.name)
-        if own is not None and not own.stays:
-            own = None  # the id of a program's workload: eight random digits, and this time ours
+        if own is not None and not own.stays:  # else that one, maybe another user's, would be lost
+            raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
         if own is not None:
             self._must_own(own, peer)
         self.sharing.check(asked.share, own.record.uid if own else peer.uid, own)

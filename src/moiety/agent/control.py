@@ -243,7 +243,7 @@ class Control:
         self.node.log.info(
             "workload",
             workload=workload.record.id,
-            program=request.program,
+            program=workload.record.program,
             pid=peer.pid,
             share=str(request.share),
         )

@@ -2,7 +2,8 @@
 
 One that is stopped cannot say what it has, and would find it given away when it goes on. So the
 driver is asked how much of each GPU it takes, and that much is nobody else's until it speaks, has
-no memory there any more, or is dead.
+no memory there any more, or is dead. Nor is what it may take before it notices that its agent is
+another: the last one may have allowed it memory without asking, of which the driver knows nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from moiety.arbiter import events as ev
+from moiety.arbiter.allowances import most_bytes
 from moiety.devices.seam import Usage
 from moiety.model.units import format_bytes
 
@@ -44,6 +46,8 @@ class Missing:
         self._node = node
         self._ghosts: dict[int, _Ghost] = {}
         """by pid"""
+        self._used: dict[int, int] = {}
+        """of each GPU, by whoever, as the driver said last"""
 
     def count(self, pids: Iterable[int], then: Callable[[], None]) -> None:
         """Ask the driver what these have, count it, and go on; at once if there is nobody."""
@@ -101,7 +105,7 @@ class Missing:
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, node.gpus[gpu].residue_bytes)
-            data = amount - residue
+            data = amount - residue + self._allowed(gpu)
             total += amount
             node.feed(
                 ev.Attached(
@@ -112,6 +116,12 @@ class Missing:
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
         node.journal.note("Missing", text)
         node.loop.call_at(node.loop.time() + LOOK_S, self._look, ghost)
+
+    def _allowed(self, gpu: int) -> int:
+        """What a process may have been allowed on a GPU, as far as there is room for it."""
+        budget = self._node.gpus[gpu].budget
+        free = budget.total_bytes - self._used.get(gpu, 0)
+        return max(0, min(most_bytes(self._node.settings, budget.capacity_bytes), free))
 
     def _look(self, ghost: _Ghost) -> None:
         """Whether it has gone without a word: it has ended its work, or became another program."""
@@ -147,6 +157,7 @@ class Missing:
             if usage is None:
                 then(None)
                 return
+            self._used[gpus[0]] = usage.used_bytes
             for pid, amount in usage.processes.items():
                 if amount:
                     taken.setdefault(pid, {})[gpus[0]] = amount

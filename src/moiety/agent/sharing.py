@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,13 +74,8 @@ class Sharing:
 
         `only`: it must belong to this user, or NotAllowed is raised.
         """
-        workload, client = self._find(request.target)
+        workload, client = self._find(request.target, only)
         owner = workload.record.uid
-        if only is not None and owner != only:
-            raise NotAllowed(
-                f"{request.target} is a program of {name_of(owner)}",
-                "one of your own (`moiety ps`); root may change all",
-            )
         changes: dict[str, Any] = {
             field.name: value
             for field in dataclasses.fields(Share)
@@ -131,30 +126,44 @@ class Sharing:
             memory_bytes=sum(share.memory_bytes for share in shares),
         )
 
-    def _find(self, target: str) -> tuple[Workload, Client | None]:
-        """Whom a number or a name means. Raises WorkloadUnknown or WorkloadAmbiguous."""
-        clients = self.node.clients.values()
+    def _find(self, target: str, only: int | None) -> tuple[Workload, Client | None]:
+        """Whom a number or a name means; of other users' programs nobody means any by its name.
+
+        Raises WorkloadUnknown, WorkloadAmbiguous or NotAllowed.
+        """
+        may = [w for w in self.workloads.by_id.values() if only in (None, w.record.uid)]
+        try:
+            return self._find_among(target, may)
+        except WorkloadUnknown:
+            if only is None:
+                raise
+        workload, _ = self._find_among(target, self.workloads.by_id.values())
+        raise NotAllowed(
+            f"{target} is a program of {name_of(workload.record.uid)}",
+            "one of your own (`moiety ps`); root may change all",
+        )
+
+    def _find_among(
+        self, target: str, workloads: Collection[Workload]
+    ) -> tuple[Workload, Client | None]:
+        by_client = {number: workload for workload in workloads for number in workload.clients}
+        clients = [self.node.clients[n] for n in by_client if n in self.node.clients]
         if target.isdecimal():
             number = int(target)
-            if found := self.node.clients.get(number):
-                return self.workloads.by_id[found.workload], found
-            for client in clients:
-                if client.pid == number:
-                    return self.workloads.by_id[client.workload], client
-            for workload in self.workloads.by_id.values():
+            for client in [c for c in clients if c.number == number] + clients:
+                if number in (client.number, client.pid):
+                    return by_client[client.number], client
+            for workload in workloads:
                 if workload.record.root_pid == number:
                     return workload, None
-        if target in self.workloads.by_id:
-            return self.workloads.by_id[target], None
+        for workload in workloads:
+            if target == workload.record.id:
+                return workload, None
         named = [c for c in clients if c.program == target]
         if named:
             _only_one(target, named)
-            return self.workloads.by_id[named[0].workload], named[0]
-        waiting = [
-            workload
-            for workload in self.workloads.by_id.values()
-            if target in (workload.record.name, workload.record.program)
-        ]
+            return by_client[named[0].number], named[0]
+        waiting = [w for w in workloads if target in (w.record.name, w.record.program)]
         if len(waiting) != 1:
             raise WorkloadUnknown(target)
         return waiting[0], None

@@ -40,6 +40,8 @@ WITHOUT: Final = frozenset({"out", "waiting"})
 """states in which nothing of a tenant is under way on a GPU, but for its own moves"""
 LEASE_MARGIN_S: Final = 2.5
 """work may be counted so late: NVML's samples cover the last seconds"""
+IDLE_LOOK_S: Final = 10.0
+"""every program's counters are read so often, unless who is idle for less is to be named"""
 ACTIVE: Final = frozenset({"waiting", "coming"})
 
 
@@ -84,6 +86,7 @@ class Watching:
         self._slow = Named()
         self._slow_strangers = Named()
         self._origins: dict[int, Origin] = {}
+        self._idle_looked_s = float("-inf")
         self._since_us = 0
         self._before_s = 0.0
         self._evicted: dict[int, int] = {}
@@ -181,7 +184,9 @@ class Watching:
         if not self.is_blind:
             for action in self.watch.step(now_s, answered, self.uses):
                 self._act(action)
-        self._find_idle(now_s, views)
+        if now_s - self._idle_looked_s >= min(IDLE_LOOK_S, self.policy.idle_s / 8 or IDLE_LOOK_S):
+            self._idle_looked_s = now_s
+            self._find_idle(now_s, views)
         self._find_slow(now_s, views)
         self._before_s = now_s
 

@@ -133,9 +133,7 @@ class Workloads:
         gang: Gang | None = None,
     ) -> Workload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
-        is_admin = processes.may_use(peer, os.getuid())
-        if no := self._node.bounds.workloads.refuse(peer.uid, is_admin=is_admin):
-            raise TooMany(no)
+        self._must_be_few(peer)
         started = processes.start_time(peer.pid)
         if started is None:
             raise ProcessLookupError(peer.pid)
@@ -168,8 +166,17 @@ class Workloads:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
+    def _must_be_few(self, owner: processes.Peer) -> None:
+        is_admin = processes.may_use(owner, os.getuid())
+        if no := self._node.bounds.workloads.refuse(owner.uid, is_admin=is_admin):
+            raise TooMany(no)
+
     def create_container(self, record: Record, owner: processes.Peer) -> Workload:
-        """A workload that containers join, now and after any restart, until it is removed."""
+        """A workload that containers join, now and after any restart, until it is removed.
+
+        Raises TooMany, BadAgentDirectory or OSError.
+        """
+        self._must_be_few(owner)
         folder = containers.make(self._directory, record.container, owner)
         write_whole(folder / "workload.json", msgspec.json.encode(record))
         return self._open(record, folder)
@@ -276,7 +283,8 @@ class Workloads:
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
             sock.close()
             return
-        is_admin = processes.may_use(peer, os.getuid())
+        own = os.getuid()  # root in a user's container has what that user has
+        is_admin = processes.may_use(peer, own) and workload.record.uid in (0, own)
         if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
             self._node.log.warning("turned away", pid=peer.pid, reason=no)
             sock.close()
@@ -301,7 +309,9 @@ class Workloads:
             self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
 
     def _changed(self, client: Client) -> None:
-        workload = self.by_id[client.workload]
+        workload = self.by_id.get(client.workload)
+        if workload is None:
+            return  # its share was removed, and it goes on without one
         workload.clients.add(client.number)
         gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
         line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")

@@ -31,6 +31,12 @@ ROOM_PART = 16
 Held = ev.Attached | ev.Asked | ev.Needed
 
 
+def most_bytes(settings: Settings, capacity: int) -> int:
+    """The most that one process is ever allowed on a GPU of so many bytes."""
+    most = min(settings.allowance_bytes, capacity // settings.allowance_part)
+    return most // settings.allowance_step * settings.allowance_step
+
+
 class Allowances:
     """Who has one is known by the ledger; this knows what is held because of them."""
 
@@ -57,7 +63,7 @@ class Allowances:
         on.asked_s = scene.now_s
         capacity = budget_bytes(self._ledger, gpu)
         step = settings.allowance_step
-        most = min(settings.allowance_bytes, capacity // settings.allowance_part) // step * step
+        most = most_bytes(settings, capacity)
         if not again or most <= on.allowed_bytes or not self._may_give(scene, asked, gpu):
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))

@@ -181,12 +181,16 @@ def rm(name: str, force: bool) -> None:
     with call_or_start(find(), arguments_from_environment()) as agent:
         asked = requests.RemoveContainer(name=name, force=force)
         row = agent.ask(asked, requests.Contained).row
-    if row.spec:
+    if not row.spec:
+        click.echo(f"removed {name}")
+    elif row.uid != os.getuid():  # they could have named any file
+        click.echo(f"removed {name}; its specification is another user's to remove: {row.spec}")
+    else:
         try:
             Path(row.spec).unlink(missing_ok=True)
         except OSError as error:
             raise errors.FileNotWritable(row.spec, error.strerror or str(error)) from None
-    click.echo(f"removed {name}" + f" and {row.spec}" * bool(row.spec))
+        click.echo(f"removed {name} and {row.spec}")
 
 
 @container.command(name="check")

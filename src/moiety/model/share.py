@@ -13,8 +13,10 @@ from typing import Final
 
 from moiety.model.errors import (
     InvalidDuration,
+    InvalidFraction,
     InvalidMode,
     InvalidPriority,
+    InvalidSize,
     KeptManaged,
     MemoryAboveLimit,
     RequestAboveLimit,
@@ -67,6 +69,13 @@ class Share:
     """how its memory leaves; of what is allocated from now on"""
 
     def __post_init__(self) -> None:
+        # They are made from what anybody sends: out of range they would count against others.
+        for part in (self.gpu, self.gpu_limit):
+            if part is not None and not 0 < part <= 1:
+                raise InvalidFraction(f"{part:g}")
+        for amount in (self.memory_bytes, self.memory_limit_bytes):
+            if amount is not None and amount < 0:
+                raise InvalidSize(format_bytes(amount))
         if self.gpu is not None and self.gpu > self.gpu_limit:
             raise RequestAboveLimit(self.gpu, self.gpu_limit)
         limit = self.memory_limit_bytes

@@ -178,8 +178,8 @@ class LeastFragmentation:
         usable *= 1 - FED_PART
         useful += usable
         useful *= cpus >= self._cpu_needed
-        if self._is_uniform:
-            mean: Floats = useful @ self._weight[0]
+        if self._is_uniform:  # not by `@`: its threads wait for each other where cores are busy
+            mean: Floats = np.einsum("pm,m->p", useful, self._weight[0])
         else:
             mean = np.einsum("pm,pm->p", useful, self._weight[self._cluster.model[nodes]])
         return mean

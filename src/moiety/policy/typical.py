@@ -36,22 +36,32 @@ class Typical:
         return [(shape, count / self.tasks / part) for shape, count in self.shapes]
 
 
-def typical(tasks: Iterable[Shape], covered_percent: int = COVERED_PERCENT) -> Typical:
-    """Of past or expected tasks, as many shapes as make up `covered_percent` of them."""
-    counts: Counter[Shape] = Counter()
+def typical(
+    tasks: Iterable[Shape],
+    covered_percent: int = COVERED_PERCENT,
+    spelled: Iterable[str] | None = None,
+) -> Typical:
+    """Of past or expected tasks, as many shapes as make up `covered_percent` of them.
+
+    `spelled` has each task's models as its trace writes them: what is written differently then
+    counts apart, as in the published runs, where `A|B|B` is not `A|B`.
+    """
+    tasks = list(tasks)
+    names = ["|".join(sorted(shape.models)) for shape in tasks] if spelled is None else spelled
+    counts: Counter[tuple[Shape, str]] = Counter()
     demand: Counter[frozenset[str]] = Counter()
     memory = 0
-    for shape, count in Counter(tasks).items():
-        counts[replace(shape, memory_mib=0)] += count
+    for (shape, name), count in Counter(zip(tasks, names, strict=True)).items():
+        counts[replace(shape, memory_mib=0), name] += count
         if shape.gpus:
             demand[shape.models] += count * shape.total_milli
             memory += count * shape.memory_mib
     gpu_milli = demand.total()
     total = counts.total()
-    ranked = sorted(counts.items(), key=lambda item: (item[1], *_order(item[0])), reverse=True)
+    ranked = sorted(counts.items(), key=lambda item: (item[1], _order(*item[0])), reverse=True)
     kept: list[tuple[Shape, int]] = []
     covered = 0
-    for shape, count in ranked:
+    for (shape, _), count in ranked:
         if covered * 100 >= covered_percent * total:
             break
         kept.append((shape, count))
@@ -64,6 +74,5 @@ def typical(tasks: Iterable[Shape], covered_percent: int = COVERED_PERCENT) -> T
     )
 
 
-def _order(shape: Shape) -> tuple[int, int, int, int, str]:
-    models = "|".join(sorted(shape.models))
-    return shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.gpu_memory_mib, models
+def _order(shape: Shape, name: str) -> tuple[int, int, int, int, str]:
+    return shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.gpu_memory_mib, name

@@ -16,13 +16,14 @@ from typing import Final
 from moiety.model.errors import TraceInvalid, TraceMissing
 from moiety.policy.cluster import Node, gpus
 from moiety.policy.workloads import Shape
-from moiety.sim.reading import Complaints, Row, read_lines, read_table
-from moiety.sim.trace import Job, Trace, check_jobs, check_nodes
+from moiety.sim.reading import Complaints, Row, parse_index, read_lines, read_table
+from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 POLICIES: Final = {"FGD": "fgd", "BestFit": "best-fit"}
 PERCENTS: Final = 131
+RANKS: Final = 10**9
 
 
 def lists(folder: Path) -> list[str]:
@@ -51,7 +52,7 @@ def read(folder: Path, name: str, seed: int, complaints: Complaints) -> Trace:
 
 
 def _node(row: Row) -> Node:
-    count = row.whole("gpu")
+    count = gpu_count(row, "gpu")
     return Node(
         row.text("sn"),
         row.whole("cpu_milli"),
@@ -78,12 +79,13 @@ def _job(row: Row, *, timed: bool) -> Job:
         row.names("gpu_spec") if count else frozenset(),
     )
     name = row.text("name")
+    spelled = row.text("gpu_spec", "") if count else ""
     if not timed:
-        return Job(name, shape)
+        return Job(name, shape, spelled=spelled)
     begun, ended = row.number("creation_time"), row.number("deletion_time")
     if ended < begun:
         raise ValueError(f"{name} ended at {ended:g} s, before it came at {begun:g} s")
-    return Job(name, shape, begun, ended - begun)
+    return Job(name, shape, begun, ended - begun, spelled=spelled)
 
 
 def _either(folder: Path, name: str) -> Path | None:
@@ -98,9 +100,10 @@ def _arrivals(path: Path | None, jobs: int) -> tuple[int, ...] | None:
         return None
     found = []
     for line, text in read_lines(path):
-        if not text.isdecimal() or int(text) >= jobs:
+        row = parse_index(text, jobs)
+        if row is None:
             raise TraceInvalid(path.name, line, f"{text!r} is no row of a list of {jobs} jobs")
-        found.append(int(text))
+        found.append(row)
     return tuple(found)
 
 
@@ -109,10 +112,11 @@ def _order(path: Path | None, nodes: tuple[Node, ...]) -> tuple[int, ...] | None
         return None
     ranks: dict[str, int] = {}
     for line, text in read_lines(path):
-        name, _, rank = text.partition(" ")
-        if not rank.strip().isdecimal():
+        name, _, place = text.partition(" ")
+        rank = parse_index(place.strip(), RANKS)
+        if rank is None:
             raise TraceInvalid(path.name, line, f"{text!r} is not a node and its place")
-        ranks[name] = int(rank)
+        ranks[name] = rank
     missing = [node.name for node in nodes if node.name not in ranks]
     if missing:
         raise TraceInvalid(path.name, 0, f"it has no place for node {missing[0]}")

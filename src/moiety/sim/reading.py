@@ -16,6 +16,8 @@ from moiety.model.errors import MoietyError, TraceInvalid, TraceMissing
 
 T = TypeVar("T")
 
+LARGEST = 1e15
+"""sums of a cluster's worth of them still fit into 64 bits"""
 TOLD_MAX = 5
 """wrong lines that are told in words; all are counted"""
 
@@ -79,6 +81,8 @@ class Row:
             raise ValueError(f"{column} is not a number: {text!r}")
         if number < 0:
             raise ValueError(f"{column} is negative: {number:g}")
+        if number > LARGEST:
+            raise ValueError(f"{column} is larger than anything: {number:g}")
         return number
 
     def names(self, column: str) -> frozenset[str]:
@@ -104,6 +108,13 @@ def read_table(
     return found
 
 
+def parse_index(text: str, below: int) -> int | None:
+    """A whole number from 0 to `below` - 1; None: it is none."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(below)):
+        return None
+    return int(text) if int(text) < below else None
+
+
 def read_lines(path: Path) -> list[tuple[int, str]]:
     """The lines that are not empty, with their numbers."""
     lines = enumerate(_text(path).splitlines(), start=1)
@@ -117,7 +128,7 @@ def _rows(
         for line, text in read_lines(path):
             try:
                 values = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 values = None
             if not isinstance(values, dict):
                 complaints.about(path, line, "it is not an object of JSON")

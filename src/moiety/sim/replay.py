@@ -21,13 +21,13 @@ from moiety.policy.cluster import Choosing, Placing
 from moiety.policy.placer import Placer
 from moiety.policy.refusals import refuse
 from moiety.policy.snapshot import Task
-from moiety.policy.typical import typical
 from moiety.policy.workloads import Shape
 from moiety.sim.clock import Clock
 from moiety.sim.results import Bucket, Live, Result, compare
 from moiety.sim.trace import Trace
 
 LOAD_PERCENT: Final = 130
+ARRIVALS_MAX: Final = 10_000_000
 BEGINS, ENDS = 1, 0
 """what ends makes room for what begins at the same moment"""
 
@@ -50,7 +50,8 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
     """Positions in the trace's jobs: as recorded, or each job once and then again, at random.
 
     Sampled ones end when `load_percent` of the cluster's GPUs has been asked for. Raises
-    InvalidValue if that never happens, because nobody asks for GPUs or there are none.
+    InvalidValue if that never happens, because nobody asks for GPUs or there are none, or only
+    after very many tasks.
     """
     if trace.arrivals is not None:
         return trace.arrivals
@@ -58,6 +59,13 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
     asked = [job.shape.total_milli for job in trace.jobs]
     if not whole or not sum(asked):
         raise InvalidValue(f"{trace.name}: there are no GPUs, or nobody asks for any")
+    expected = whole * setting.load_percent / 100 / sum(asked) * len(asked)
+    if expected > ARRIVALS_MAX:
+        raise InvalidValue(
+            f"{trace.name}: {expected:.3g} tasks would have to come until {setting.load_percent} % "
+            "of the GPUs have been asked for",
+            "a smaller --load, or --live",
+        )
     random = np.random.Generator(np.random.PCG64(setting.seed))
     found: list[int] = []
     arrived = 0
@@ -75,7 +83,7 @@ def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) ->
     cluster = placer.cluster
     shapes = [job.shape for job in trace.jobs]
     coming = arrivals(trace, setting)
-    known = typical(shapes).weighted
+    known = trace.typical.weighted
     whole = cluster.gpu_milli_total
     refused: Counter[Shape] = Counter()
     loads, allocations, fragments = [], [], {}
@@ -253,9 +261,8 @@ def _placer(trace: Trace, setting: Setting) -> Placer:
     if setting.shuffle_nodes:
         random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))
         order = random.permutation(len(trace.nodes)).tolist()
-    known = typical(job.shape for job in trace.jobs)
     cluster = Cluster(trace.nodes)
-    return Placer(cluster, setting.placing, setting.choosing, known, order, setting.seed)
+    return Placer(cluster, setting.placing, setting.choosing, trace.typical, order, setting.seed)
 
 
 def _buckets(

@@ -10,7 +10,7 @@ from moiety.policy.cluster import WHOLE_GPU, Node, gpus
 from moiety.policy.workloads import Shape
 from moiety.sim import openb
 from moiety.sim.reading import Complaints, Row, read_table
-from moiety.sim.trace import Job, Trace, check_jobs, check_nodes
+from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count
 
 NODES: Final = ("name", "cpu_milli", "memory_mib", "gpus")
 JOBS: Final = ("name", "gpus")
@@ -57,7 +57,7 @@ def _table(folder: Path, name: str) -> Path:
 
 
 def _node(row: Row) -> Node:
-    count = row.whole("gpus")
+    count = gpu_count(row, "gpus")
     return Node(
         row.text("name"),
         row.whole("cpu_milli"),
@@ -87,4 +87,5 @@ def _job(row: Row) -> Job:
         row.number("submitted_s", 0.0),
         row.number("duration_s") if row.text("duration_s", "") else None,
         row.text("queue", ""),
+        "|".join(sorted(shape.models)),
     )

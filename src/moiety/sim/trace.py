@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from moiety.policy.arrays import Cluster
-from moiety.policy.cluster import Node
+from moiety.policy.cluster import GPUS_MAX, Node
+from moiety.policy.typical import Typical, typical
 from moiety.policy.workloads import Shape
-from moiety.sim.reading import Complaints
+from moiety.sim.reading import Complaints, Row
 
 Numbered = tuple[int, "Job"]
 
@@ -23,6 +24,8 @@ class Job:
     submitted_s: float = 0.0
     duration_s: float | None = None
     queue: str = ""
+    spelled: str = ""
+    """the GPU models that will do, as they are written in the trace"""
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,23 @@ class Trace:
         """Whether it is known of every job how long it ran."""
         return bool(self.jobs) and all(job.duration_s is not None for job in self.jobs)
 
+    @property
+    def typical(self) -> Typical:
+        """The shapes that come most often."""
+        return typical((job.shape for job in self.jobs), spelled=(job.spelled for job in self.jobs))
+
     def faster(self, times: float) -> Trace:
         """The same jobs, of the same length, but coming so many times as fast."""
         jobs = tuple(replace(job, submitted_s=job.submitted_s / times) for job in self.jobs)
         return replace(self, jobs=jobs)
+
+
+def gpu_count(row: Row, column: str) -> int:
+    """How many GPUs a node has; raises ValueError before so many are made."""
+    count = row.whole(column)
+    if count > GPUS_MAX:
+        raise ValueError(f"it has {count} GPUs; at most {GPUS_MAX} can be placed on")
+    return count
 
 
 def check_jobs(

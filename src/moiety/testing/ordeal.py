@@ -210,7 +210,8 @@ class Ordeal:
         self._number += 1
         plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
         self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
-        self.agent.send_signal(signal.SIGUSR2)
+        hit = self.agent
+        hit.send_signal(signal.SIGUSR2)
         workers = [self.start_worker(), self.start_worker()]
         end_s = time.monotonic() + DEADLINE_S
         struck = False
@@ -218,7 +219,7 @@ class Ordeal:
             assert time.monotonic() < end_s, f"{case}: nobody gets on\n{self.log()[-2000:]}"
             if not struck and self._has_struck():
                 struck = True
-                self._after(case, workers)
+                self._after(case, workers, hit)
             time.sleep(0.005)
         struck = struck or self._has_struck()
         if self.agent.poll() is not None:
@@ -231,11 +232,14 @@ class Ordeal:
         done = done_of(self._plan)
         return done.exists() and done.read_text() == str(self._number)
 
-    def _after(self, case: Case, workers: list[subprocess.Popen[str]]) -> None:
+    def _after(
+        self, case: Case, workers: list[subprocess.Popen[str]], hit: subprocess.Popen[str]
+    ) -> None:
         """What somebody does about it: whoever is stopped goes on, a dead agent is replaced."""
         if case.whom == "agent" and case.signal == signal.SIGKILL:
-            self.agent.wait(DEADLINE_S)
-            self.start_agent()
+            hit.wait(DEADLINE_S)
+            if self.agent is hit:  # else it died while a worker was started
+                self.start_agent()
         if case.signal == signal.SIGSTOP:
             time.sleep(STOPPED_S)
             for process in (self.agent, *workers):

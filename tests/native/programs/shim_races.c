@@ -211,6 +211,49 @@ static void *retain_for_ever(void *unused)
     return unused;
 }
 
+static int pooled;
+
+/* Allocates in a context that goes meanwhile. */
+static void *allocate_in(void *of)
+{
+    CUdeviceptr at = 0;
+    CUcontext own = of;
+    OK(cuCtxSetCurrent(own));
+    CUresult result = pooled ? cuMemAllocAsync(&at, 24 * MIB, NULL) : cuMemAlloc_v2(&at, 24 * MIB);
+    EXPECT(result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(at == 0);
+    return NULL;
+}
+
+/* The last context is destroyed while another thread waits for memory in it. */
+static void orphans(void)
+{
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    for (int round = 0; round < 2; round++) {
+        pthread_t thread;
+        CUcontext own;
+        CUdeviceptr at;
+        unsigned word = 0;
+        pooled = round;
+        OK(cuCtxCreate_v2(&own, 0, device));
+        pause_for_test();
+        EXPECT(pthread_create(&thread, NULL, allocate_in, own) == 0);
+        pause_for_test(); /* it has asked */
+        OK(cuCtxDestroy_v2(own));
+        pause_for_test(); /* now it is answered */
+        EXPECT(pthread_join(thread, NULL) == 0);
+        OK(cuCtxCreate_v2(&own, 0, device));
+        OK(cuMemAlloc_v2(&at, 24 * MIB));
+        OK(cuMemsetD32_v2(at, 7, 4));
+        OK(cuMemcpyDtoH_v2(&word, at, 4));
+        EXPECT(word == 7);
+        OK(cuMemFree_v2(at));
+        OK(cuCtxDestroy_v2(own));
+    }
+}
+
 static void agents_come_and_go(void)
 {
     pthread_t thread;
@@ -230,7 +273,8 @@ int main(int argc, char **argv)
     } words[] = {{"early", after_constructor}, {"elsewhere", free_elsewhere},
                  {"capture", free_in_capture}, {"unmatched", end_of_fork},
                  {"fork", fork_in_thread},     {"contexts", contexts},
-                 {"destroy", destroy_in_move}, {"reconnect", agents_come_and_go}};
+                 {"destroy", destroy_in_move}, {"reconnect", agents_come_and_go},
+                 {"orphans", orphans}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {

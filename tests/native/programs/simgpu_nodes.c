@@ -202,6 +202,39 @@ static CUgraphNode add_conditional(CUgraph graph, CUgraphNode *after,
     return node;
 }
 
+static int is_refused(CUgraph graph, CUgraphConditionalHandle handle,
+                      CUgraphConditionalNodeType type, unsigned size)
+{
+    CUgraphNode node;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+                                .conditional = {handle, type, size, NULL, context}};
+    return cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params) == CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A driver before 12.8 knows `if` without `else`, and `while`. */
+static void first_conditions(void)
+{
+    CUgraph graph, body;
+    CUgraphConditionalHandle once;
+    CUdeviceptr ifs = at;
+    CUgraphExec exec;
+    uint32_t one = 1;
+    clear();
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphConditionalHandleCreate(&once, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    CHECK(is_refused(graph, once, CU_GRAPH_COND_TYPE_IF, 2));
+    CHECK(is_refused(graph, once, CU_GRAPH_COND_TYPE_SWITCH, 1));
+    CHECK(is_refused(graph, once, CU_GRAPH_COND_TYPE_WHILE, 2));
+    add_conditional(graph, NULL, once, CU_GRAPH_COND_TYPE_IF, 1, &body);
+    add_kernel(body, NULL, "add_u32", (void *[]){&ifs, &one});
+    exec = ready(graph);
+    play(exec);
+    play(exec);
+    CHECK(word(0) == 2);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 static void conditions(void)
 {
     CUgraph graph, body, both[2], three[3], inner, clone;
@@ -408,7 +441,13 @@ int main(int argc, char **argv)
     kernel("nop");
     changes();
     edges(argv[1]);
-    conditions();
+    int version = 0;
+    OK(cuDriverGetVersion(&version));
+    if (version < 12080) {
+        first_conditions();
+    } else {
+        conditions();
+    }
     events_and_words();
     any_type();
     puts("ok");

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -130,6 +131,21 @@ def test_who_is_stopped_when_the_agent_is_replaced_keeps_what_it_has() -> None:
         here.kill(holder)
         here.until_rest(3.0)
         here.check_empty()
+
+
+@pytest.mark.parametrize(("most", "counted"), [(0, 3), (2, 5)])
+def test_who_is_missing_may_still_use_what_a_dead_agent_allowed_it(most: int, counted: int) -> None:
+    with world() as here:
+        holder = program(here, 3)
+        here.stop(holder)
+        here.kill_agent()
+        here.settings = replace(
+            here.settings, allowance_bytes=most, allowance_part=1, allowance_step=1
+        )
+        node = here.start_agent()
+        here.until_rest(3.0)
+        (missing,) = node.arbiter.tenants()
+        assert missing.gpus[0].allocated_bytes == counted
 
 
 def test_who_is_dead_is_not_missing_any_more() -> None:

@@ -9,7 +9,6 @@ import pytest
 from tools.site import build, reference
 
 from moiety.cli.main import COMMANDS
-from moiety.config.table import SETTINGS
 from moiety.wire.layout import Type
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -23,12 +22,6 @@ def test_every_command_is_there_with_its_options() -> None:
     assert "### moiety container spec\n" in text
     assert "`--memory-limit SIZE`" in text
     assert "moiety container hook" not in text, "what only runtimes call is not for people"
-
-
-def test_every_setting_is_there() -> None:
-    text = reference.settings()
-    for setting in SETTINGS:
-        assert f"`{setting.key}`" in text
 
 
 def test_every_message_is_there_with_its_number() -> None:

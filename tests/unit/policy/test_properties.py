@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.policy.arrays import Cluster, Seat
@@ -102,6 +102,7 @@ def test_nothing_is_ever_given_twice_and_all_comes_back(
         recount(cluster, running)
 
 
+@settings(max_examples=50)
 @given(nodes_of, arrivals, st.sampled_from([p for p in Placing if p is not Placing.RANDOM]))
 def test_scores_that_are_kept_are_those_that_would_be_found_anew(
     facts: list[Facts], coming: list[Shape], placing: Placing
@@ -129,6 +130,7 @@ def test_the_order_in_which_nodes_are_listed_changes_nothing(
     assert places(nodes, coming, placing) == places(shuffled, coming, placing)
 
 
+@settings(max_examples=50)
 @given(nodes_of, arrivals, st.sampled_from([p for p in Placing if p is not Placing.RANDOM]))
 def test_new_names_change_nothing_but_the_choice_among_equals(
     facts: list[Facts], coming: list[Shape], placing: Placing

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from moiety.model.errors import TraceInvalid, TraceMissing
+from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
 from moiety.policy.workloads import Shape
+from moiety.sim.replay import Setting, fill
 from moiety.sim.tables import PACKAGED, open_trace
 
 NODES = "name,cpu_milli,memory_mib,gpus,model\nn0,8000,16384,2,T4\nn1,8000,16384,0,\n"
@@ -49,6 +53,7 @@ def test_jsonl_and_gzip_say_the_same(tmp_path: Path) -> None:
     [
         ("a,0,60,1,500,-1,512,", "cpu_milli is negative: -1"),
         ("a,-3,60,1,500,1,512,", "submitted_s is negative: -3"),
+        ("a,0,60,1,500,1e30,512,", "cpu_milli is larger than anything: 1e+30"),
         ("a,0,-60,1,500,1,512,", "duration_s is negative: -60"),
         ("a,0,60,1,1500,1,512,", "gpu_milli is 1500, but a GPU has 1000"),
         ("a,0,60,1,0,1,512,", "1 GPUs are asked for, but nothing of them"),
@@ -74,7 +79,7 @@ def test_a_job_that_makes_no_sense_is_refused_with_its_line_or_counted(
     trace = open_trace(at, None, 0, lenient=True)
     assert trace.complaints.count == 1
     assert problem in trace.complaints.told[0]
-    stays = "larger than" in problem or "no node has" in problem
+    stays = "larger than every" in problem or "no node has" in problem
     assert [job.name for job in trace.jobs] == (["ok", "a"] if stays else ["ok"])
 
 
@@ -85,7 +90,7 @@ def test_a_job_that_makes_no_sense_is_refused_with_its_line_or_counted(
         ("", "there is no column name"),
         ("name,cpu_milli,memory_mib,gpus\nn,-1,1,1\n", "line 2: cpu_milli is negative"),
         ("name,cpu_milli,memory_mib,gpus\nn,1,1,1\nn,1,1,1\n", "line 3: n is in line 2 already"),
-        ("name,cpu_milli,memory_mib,gpus\nn,1,1,99\n", "has 99 GPUs; at most 63"),
+        ("name,cpu_milli,memory_mib,gpus\nn,1,1,99\n", "it has 99 GPUs; at most 63"),
     ],
 )
 def test_a_node_that_makes_no_sense_is_refused_with_its_line(
@@ -161,6 +166,49 @@ def test_alibabas_trace_is_refused_with_what_is_wrong(
 ) -> None:
     with pytest.raises(TraceInvalid, match=problem):
         open_trace(openb(tmp_path, f"{pod}\n", **files), None, 7)
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        ["", "0", "1", "-1", "1.5", "1e400", "nan", "9" * 5000, "T4", "T4|A10", " ", '"']
+    ),
+    st.text(max_size=8),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(VALUES, max_size=9), max_size=6), st.booleans())
+def test_whatever_stands_in_a_trace_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], lenient: bool
+) -> None:
+    at = tmp_path_factory.getbasetemp() / "anything"
+    at.mkdir(exist_ok=True)
+    text = "\n".join(",".join(line) for line in lines).encode("utf-8", "surrogatepass")
+    for nodes, jobs in (
+        (NODES.encode(), JOBS.encode() + text),
+        (NODES.encode() + text, b"name,gpus\n"),
+    ):
+        (at / "nodes.csv").write_bytes(nodes)
+        (at / "jobs.csv").write_bytes(jobs)
+        try:
+            trace = open_trace(at, None, 0, lenient=lenient)
+        except (TraceInvalid, TraceMissing):
+            continue
+        with contextlib.suppress(InvalidValue):
+            fill(trace, Setting(load_percent=50))
+
+
+@settings(max_examples=30)
+@given(st.one_of(st.binary(max_size=60), st.just(b"[" * 100_000), st.text().map(str.encode)))
+def test_whatever_stands_in_jsonl_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    at = tmp_path_factory.getbasetemp() / "anything-else"
+    at.mkdir(exist_ok=True)
+    (at / "nodes.csv").write_text(NODES)
+    (at / "jobs.jsonl").write_bytes(data)
+    with contextlib.suppress(TraceInvalid):
+        open_trace(at, None, 0)
 
 
 def test_the_trace_that_comes_with_moiety_is_whole() -> None:
