@@ -61,6 +61,7 @@ EXAMPLES = [
     errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.TraceInvalid("jobs.csv", 7, "cpu_milli is negative: -1"),
     errors.TraceMissing("/data", "it has no nodes.csv"),
+    errors.ScenarioInvalid("cases.json", "cases[3].queues", "there are two queues q"),
     errors.WrongArchitecture("prog", "32-bit x86"),
     errors.SecureProgram("sudo", "is setuid"),
     errors.StaticProgram("busybox"),
