@@ -167,10 +167,11 @@ static CUresult charge(struct device *device, uint64_t bytes, uint32_t flags)
     return result;
 }
 
-/* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none. */
+/* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none.
+ * The device stays attached until it counts. */
 static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
 {
-    if (!atomic_load(&allowances_given)) {
+    if (!atomic_load(&allowances_given) || !device_stay(device)) {
         return NULL;
     }
     struct mw_slot *slot =
@@ -194,6 +195,7 @@ static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
         block = NULL;
     }
     gate_leave(slot);
+    device_created(device);
     return block;
 }
 

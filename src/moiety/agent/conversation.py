@@ -15,6 +15,7 @@ from moiety.agent.lease_page import LeasePage
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
+from moiety.model.format import plain
 from moiety.model.gang import Gang
 from moiety.model.share import Share
 from moiety.wire.layout import (
@@ -153,7 +154,7 @@ class Conversation:
             pid=self._peer.pid,
             started=started,
             pidfd=self._pidfd,
-            program=self._name or hello.program or node.kernel.name_of(self._peer.pid),
+            program=plain(self._name or hello.program or node.kernel.name_of(self._peer.pid)),
             uid=self._owner,
             connection=self._connection,
             page=LeasePage(epoch, is_open=holding and not fenced and not doubted),

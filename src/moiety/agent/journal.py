@@ -18,7 +18,7 @@ import msgspec
 
 from moiety.agent.logs import BoundedFile
 from moiety.agent.requests import Event
-from moiety.model.format import format_bytes
+from moiety.model.format import format_bytes, plain
 
 if TYPE_CHECKING:
     from moiety.agent.client import Client
@@ -113,10 +113,10 @@ class Journal:
             at_s=self._wall_s(),
             severity=REASONS[reason][0],
             reason=reason,
-            message=message[:MESSAGE_MAX],
+            message=plain(message[:MESSAGE_MAX]),
             tenant=client.number if client else None,
             pid=client.pid if client else pid,
-            program=client.program if client else program,
+            program=plain(client.program if client else program),
             workload=client.workload if client else "",
             gpu=gpu,
             uid=client.uid if client else uid,

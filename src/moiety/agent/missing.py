@@ -81,6 +81,10 @@ class Missing:
         self._unwatch(ghost)
         return ghost.number
 
+    def has(self, pid: int) -> bool:
+        """Whether a process is one of them."""
+        return pid in self._ghosts
+
     def stop(self) -> None:
         """Watch nobody any more."""
         for ghost in self._ghosts.values():

@@ -458,7 +458,7 @@ class Node:
 
     def outlived(self, pid: int) -> bool:
         """Whether a process was here before this agent, and has not come back to it yet."""
-        return not self.settled and pid in self._expected
+        return (not self.settled and pid in self._expected) or self._missing.has(pid)
 
     def look_at(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
         """Ask NVML beside the loop, which may take milliseconds; None: it does not answer."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from moiety.arbiter.views import GpuView, TenantView
-from moiety.model.format import format_bytes, format_duration
+from moiety.model.format import format_bytes, format_duration, plain
 from moiety.wire.messages import Say
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class Notices:
         return told.asked[1] if serial else None
 
     def _say(self, client: Client, text: str) -> None:
-        plain = "".join(letter if letter.isprintable() else "?" for letter in text)
-        client.connection.send(Say(text=plain).encode())
+        client.connection.send(Say(text=plain(text)).encode())
 
 
 def waiting_text(

@@ -137,7 +137,11 @@ class Watching:
         self._since_us = time.time_ns() // 1000
 
         def ask() -> None:
-            found = self._ask(gpus, since_us)
+            try:
+                found = self._ask(gpus, since_us)
+            except Exception as error:  # what /proc shows may be anything: the next look may do
+                self.node.log.warning("watch saw nothing", problem=str(error))
+                found = {}, {}
             self.node.loop.call_soon_threadsafe(self.looked, found)
 
         self.node.beside(ask)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize
+from moiety.model.format import plain
 from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
     format_bytes,
@@ -113,6 +114,7 @@ def emit_json(value: Any) -> None:
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles."""
+    rows = [[plain(cell) for cell in row] for row in rows]
     columns = list(zip(*([list(titles)] + [list(row) for row in rows]), strict=True))
     lines = []
     widths = [max(map(len, column)) for column in columns]

@@ -43,3 +43,10 @@ def format_fraction(value: float) -> str:
 
 def _trim(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def plain(text: str) -> str:
+    """A text of somebody else's that can be put on a terminal: without what would control that."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

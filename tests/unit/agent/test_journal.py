@@ -26,6 +26,13 @@ def test_an_event_says_who_what_and_where() -> None:
     assert sum(journal.counts.values()) == 1
 
 
+def test_nobodys_words_control_a_terminal() -> None:
+    journal = Journal()
+    journal.note("Spared", "a\x1b]0;b", program="x\x1b[2J")
+    (event,) = journal.after(0, 10)
+    assert (event.message, event.program) == ("a?]0;b", "x?[2J")
+
+
 def test_only_what_is_newer_is_told_and_a_page_at_a_time() -> None:
     journal = Journal(kept=10)
     for _ in range(25):

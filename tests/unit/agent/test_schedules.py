@@ -146,6 +146,7 @@ def test_who_is_missing_may_still_use_what_a_dead_agent_allowed_it(most: int, co
         here.until_rest(3.0)
         (missing,) = node.arbiter.tenants()
         assert missing.gpus[0].allocated_bytes == counted
+        assert node.outlived(holder.number), "the watch is not to take it for a stranger"
 
 
 def test_who_is_dead_is_not_missing_any_more() -> None:

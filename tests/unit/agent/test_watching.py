@@ -112,6 +112,22 @@ def test_the_agent_does_not_end_itself() -> None:
     assert node.reasons() == ["Spared"]
 
 
+def test_a_look_that_fails_is_not_the_last(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("what /proc shows")
+
+    node = node_with(KILL)
+    node.devices.processes[0] = {process.pid: 5 * GIB}
+    with monkeypatch.context() as patched:
+        patched.setattr(node.watch, "_ask", fail)
+        node.loop.advance(10)
+    assert node.reasons() == []
+    node.loop.advance(10)
+    assert node.reasons() == ["Unregistered"]
+
+
 def test_who_outlived_the_last_agent_is_no_stranger(process: subprocess.Popen[bytes]) -> None:
     node = node_with(KILL, outlived=frozenset({process.pid}))
     node.devices.processes[0] = {process.pid: 5 * GIB}
