@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -86,6 +87,17 @@ def test_a_killed_agents_shares_are_there_again_where_they_were(node: Node) -> N
     node.start_agent()
     assert row_of(node) == row
     connect(row).close()
+
+
+def test_a_share_whose_files_are_damaged_keeps_no_agent_from_starting(node: Node) -> None:
+    make(node)
+    damaged = make(node, name="damaged")
+    assert node.agent is not None
+    kill(node.agent)
+    shutil.rmtree(Path(damaged["folder"], "socket"))
+    node.start_agent()
+    assert [row["name"] for row in node.json("container", "ls")] == ["train"]
+    assert make(node, name="damaged")["name"] == "damaged", "it can be made whole"
 
 
 def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:

@@ -116,7 +116,10 @@ class Service:
         )
         warden = Warden(node, known, self._entitlements)
         for record in records:
-            known.adopt(record)
+            try:
+                known.adopt(record)
+            except OSError as error:  # somebody has tidied up its folder: the others go on
+                self._log.error("workload lost", workload=record.id, problem=str(error))
         control = Control(
             self._directory,
             node,
