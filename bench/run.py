@@ -22,6 +22,7 @@ from bench import (
     overhead,
     policy_allocation,
     policy_fidelity,
+    policy_scenarios,
     policy_speed,
     pytorch,
     shares,
@@ -47,6 +48,7 @@ SCRIPTS = {
     "policy_fidelity": policy_fidelity.measure,
     "policy_allocation": policy_allocation.measure,
     "policy_speed": policy_speed.measure,
+    "policy_scenarios": policy_scenarios.measure,
 }
 
 

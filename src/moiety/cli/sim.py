@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moiety.cli.scenario import scenario
 from moiety.cli.show import count, output_option, table
 from moiety.model.errors import BadArgument, FileNotWritable
 
@@ -30,6 +31,9 @@ Command = Callable[..., None]
 @click.group()
 def sim() -> None:
     """Replay the trace of a cluster in virtual time, without any GPU."""
+
+
+sim.add_command(scenario)
 
 
 def shared(command: Command) -> Command:

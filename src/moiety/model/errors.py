@@ -53,7 +53,8 @@
     │   ├── FileExists                           100
     │   ├── FileNotWritable                      101
     │   ├── TraceInvalid                         121   a line of a trace makes no sense
-    │   └── TraceMissing                         122
+    │   ├── TraceMissing                         122
+    │   └── ScenarioInvalid                      124   a case that makes no sense
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -734,6 +735,18 @@ class TraceMissing(FileError):
             f"there is no trace in {path}: {problem}",
             "a folder with nodes.csv and jobs.csv (docs/traces-of-pools.md), or none for the one "
             "that comes with moiety",
+        )
+
+
+class ScenarioInvalid(FileError):
+    """A file of scenarios, or one of its cases, cannot be what it says."""
+
+    exit_code = 124
+
+    def __init__(self, path: str, where: str, problem: str) -> None:
+        super().__init__(
+            f"{path}{f', {where}' if where else ''}: {problem}",
+            "a list of cases as docs/explanation-queues.md says",
         )
 
 

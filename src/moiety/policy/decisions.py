@@ -26,6 +26,10 @@ class Reason(StrEnum):
     MEMORY_FULL = "memory-full"
     NOT_ALLOWED = "not-allowed"
     """the nodes that have room are not among those that may be used"""
+    QUEUE_LIMIT = "queue-limit"
+    """its queue, or one above, would have more than it ever may"""
+    QUEUE_QUOTA = "queue-quota"
+    """what must not be taken away has to stay within quota"""
 
 
 @dataclass(frozen=True, slots=True)

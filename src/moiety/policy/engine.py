@@ -44,14 +44,15 @@ class Pools:
         self.placers = {pool.name: self._placer(snapshot, pool, known) for pool in snapshot.pools}
         self._pool_of = {node.name: node.pool for node in snapshot.nodes}
         for running in snapshot.running:
-            self.take(running.shape, self._place_of(running))
+            self.take(running.shape, self.place_of(running))
 
     @staticmethod
     def _placer(snapshot: Snapshot, pool: Pool, known: Typical) -> Placer:
         cluster = Cluster([node for node in snapshot.nodes if node.pool == pool.name])
         return Placer(cluster, pool.placing, pool.choosing, known, seed=snapshot.seed)
 
-    def _place_of(self, running: Running) -> Place:
+    def place_of(self, running: Running) -> Place:
+        """Where it runs; raises InvalidValue for an unknown node."""
         spot = running.spot
         pool = self._pool_of.get(spot.node)
         if pool is None:
@@ -70,6 +71,14 @@ class Pools:
             if seat is not None:
                 return Place(pool, seat)
         return None
+
+    def is_free(self, shape: Shape, place: Place) -> bool:
+        """Whether exactly that place could be taken."""
+        cluster, seat = self.placers[place.pool].cluster, place.seat
+        node = seat.node
+        if cluster.free_cpu[node] < shape.cpu_milli or cluster.free_memory[node] < shape.memory_mib:
+            return False
+        return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in seat.gpus)
 
     def take(self, shape: Shape, place: Place) -> None:
         """A task begins there."""

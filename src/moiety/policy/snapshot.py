@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.cluster import Node, Pool
@@ -56,6 +57,10 @@ class Snapshot:
     pools: tuple[Pool, ...] = (Pool(),)
     now_s: float = 0.0
     seed: int = 0
+    monday_s: float = 0.0
+    """a Monday's midnight on the same clock: times of day count from there"""
+    used: Mapping[str, float] = field(default_factory=dict)
+    """GPU thousandths that each queue had in the mean of late, older use counting less"""
 
     def __post_init__(self) -> None:
         for kind, names in (

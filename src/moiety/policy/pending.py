@@ -1,0 +1,167 @@
+"""Who is next: what waits, in the order in which it is served.
+
+A workload waits in pieces: first the tasks without which it cannot run, all at once, then those
+that it would also like, one at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from moiety.policy.snapshot import Task
+from moiety.policy.standing import Standing, Vector
+from moiety.policy.state import State
+from moiety.policy.workloads import Shape, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tasks of a workload that begin together or not at all."""
+
+    workload: Workload
+    tasks: tuple[tuple[Task, Shape], ...]
+    """the largest first"""
+    amounts: Vector
+    is_extra: bool
+    """whether the workload runs without them too"""
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for pieces of which one has room exactly if the other has."""
+        return self.workload.pools, tuple(shape for _, shape in self.tasks)
+
+    @property
+    def order(self) -> tuple[int, bool, float, str]:
+        """In its queue: by priority, what does not run yet, age, name."""
+        workload = self.workload
+        return -workload.priority, self.is_extra, workload.submitted_s, workload.name
+
+
+def next_piece(state: State, workload: Workload) -> Piece | None:
+    """What it waits for next; None: everything runs."""
+    needed: list[tuple[Task, Shape]] = []
+    extra: list[tuple[Task, Shape]] = []
+    for subgroup in workload.subgroups:
+        running = state.running[workload.name, subgroup.name]
+        if running >= subgroup.tasks:
+            continue
+        tasks = (Task(workload.name, subgroup.name, index) for index in range(subgroup.tasks))
+        waiting = [(task, subgroup.shape) for task in tasks if task not in state.seated]
+        missing = max(subgroup.tasks_min - running, 0)
+        needed += waiting[:missing]
+        extra += waiting[missing:]
+    if not needed and not extra:
+        return None
+    chosen = needed or extra[:1]
+    chosen.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
+    amounts = state.amounts_of(shape for _, shape in chosen)
+    return Piece(workload, tuple(chosen), amounts, is_extra=not needed)
+
+
+def waiting(state: State) -> dict[str, Vector]:
+    """What each queue waits for in all."""
+    total: dict[str, list[int]] = {}
+    for workload in state.workloads.values():
+        for subgroup in workload.subgroups:
+            count = subgroup.tasks - state.running[workload.name, subgroup.name]
+            if count:
+                sums = total.setdefault(workload.queue, [0, 0, 0, 0])
+                for at, amount in enumerate(state.amounts_of([subgroup.shape])):
+                    sums[at] += count * amount
+    return {queue: tuple(sums) for queue, sums in total.items()}
+
+
+class Line:
+    """Everything that waits, served queue by queue: whoever is furthest below what it should have.
+
+    Between the children of a queue: who stays within quota comes before who stays within its fair
+    share, and both before who exceeds it; then by priority, then by what each would have of
+    what it should have, then the oldest.
+    """
+
+    def __init__(self, state: State, workloads: Iterable[Workload]) -> None:
+        self._standing: Standing = state.standing
+        self._pieces: dict[str, list[tuple[tuple[object, ...], Piece]]] = {}
+        for workload in workloads:
+            piece = next_piece(state, workload)
+            if piece is not None:
+                self._pieces.setdefault(workload.queue, []).append((piece.order, piece))
+        for pieces in self._pieces.values():
+            heapq.heapify(pieces)
+        self._heaps: dict[str | None, list[tuple[tuple[object, ...], str]]] = {}
+        self._open(None)
+
+    def _open(self, parent: str | None) -> None:
+        """Order what is below a queue."""
+        heap = []
+        for queue in self._standing.tree.children.get(parent, []):
+            self._open(queue.name)
+            key = self._key(queue.name)
+            if key is not None:
+                heap.append((key, queue.name))
+        heapq.heapify(heap)
+        self._heaps[parent] = heap
+
+    def _head(self, name: str) -> Piece | None:
+        pieces = self._pieces.get(name)
+        if pieces:
+            return pieces[0][1]
+        heap = self._heaps.get(name)
+        return self._head(heap[0][1]) if heap else None
+
+    def _key(self, name: str) -> tuple[object, ...] | None:
+        """Where a queue stands among its siblings, if its next piece got a place."""
+        piece = self._head(name)
+        if piece is None:
+            return None
+        standing = self._standing
+        level = standing.paths[name].index(name)
+        fits_quota = self._fits(name, level, piece, quota=True)
+        fits_share = fits_quota or self._fits(name, level, piece, quota=False)
+        queue = standing.tree.queues[name]
+        return (
+            0 if fits_quota else 1 if fits_share else 2,
+            -queue.priority,
+            standing.ratio(name, piece.amounts),
+            standing.ratio(name),
+            queue.created_s,
+            name,
+        )
+
+    def _fits(self, name: str, level: int, piece: Piece, *, quota: bool) -> bool:
+        bounds = self._standing.quota[name] if quota else self._standing.fair[name]
+        has = self._standing.has[name]
+        return all(
+            not amount or bound is None or has[at] + amount <= bound
+            for at, (amount, bound) in enumerate(zip(piece.amounts, bounds, strict=True))
+        )
+
+    def serve(self, attempt: Callable[[Piece], Piece | None]) -> Iterator[Piece]:
+        """Try each piece in turn, by the standing that the tries before have left.
+
+        `attempt` says what the workload waits for next, if it got its piece; None: nothing. Gives
+        each piece with which that was tried.
+        """
+        while self._heaps[None]:
+            leaf: str | None = None
+            while self._heaps.get(leaf):
+                leaf = self._heaps[leaf][0][1]
+            assert leaf is not None
+            _, piece = heapq.heappop(self._pieces[leaf])
+            following = attempt(piece)
+            if following is not None:
+                heapq.heappush(self._pieces[leaf], (following.order, following))
+            yield piece
+            self._moved(leaf)
+
+    def _moved(self, leaf: str) -> None:
+        """What a queue has or waits for has changed: put it and those above it in their places."""
+        for name in reversed(self._standing.paths[leaf]):
+            parent = self._standing.tree.queues[name].parent
+            heap = self._heaps[parent]
+            heapq.heappop(heap)  # it was first on each level
+            key = self._key(name)
+            if key is not None:
+                heapq.heappush(heap, (key, name))

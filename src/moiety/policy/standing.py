@@ -1,0 +1,218 @@
+"""Where each queue stands: what it has, and what it may and should have.
+
+Amounts are tuples or lists of four whole numbers, in the order of `RESOURCES`. What a queue has
+counts for all queues above it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.fairness import Claim, divide, weights_by_use
+from moiety.policy.queues import RESOURCES, Amounts, Queue, QueueTree
+
+Vector = Sequence[int]
+NOTHING: Final = (0,) * len(RESOURCES)
+GPU_MILLI: Final = 0
+"""its position in a vector"""
+DAY_S: Final = 86400
+CLOSE: Final = 1e-9
+"""two ratios that differ by less are equal"""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A bound of a queue that something would break."""
+
+    queue: str
+    resource: str
+    wanted: int
+    """what the queue would then have"""
+    bound: int
+
+
+class Standing:
+    """All queues of a snapshot. Fair shares are what they were at the last `share_out`."""
+
+    def __init__(self, queues: Iterable[Queue], now_s: float = 0.0, monday_s: float = 0.0) -> None:
+        self.tree = QueueTree(queues)
+        self.paths = {name: self.tree.path(name) for name in self.tree.queues}
+        self.quota = {
+            name: _vector(quota_at(queue, now_s - monday_s))
+            for name, queue in self.tree.queues.items()
+        }
+        self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
+        self.has: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        """of that, what must not be taken away"""
+        self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+
+    def check(self, queue: str, workload: str) -> None:
+        """Raises InvalidValue for a queue in which nothing can run."""
+        if queue not in self.paths:
+            raise InvalidValue(f"workload {workload}: there is no queue {queue}")
+        if self.tree.children.get(queue):
+            below = ", ".join(child.name for child in self.tree.children[queue])
+            raise InvalidValue(
+                f"workload {workload} is in queue {queue}, which only has queues below it: {below}"
+            )
+
+    def add(self, queue: str, amounts: Vector, sign: int, *, guaranteed: bool) -> None:
+        """Something begins (sign 1) or ends (-1) in a queue."""
+        for name in self.paths[queue]:
+            for at, amount in enumerate(amounts):
+                self.has[name][at] += sign * amount
+                if guaranteed:
+                    self.guaranteed[name][at] += sign * amount
+
+    def share_out(
+        self,
+        capacity: Vector,
+        waiting: Mapping[str, Vector],
+        used: Mapping[str, float] | None = None,
+    ) -> None:
+        """Fair shares of all queues: of `capacity`, by what they have and wait for.
+
+        `used` is the mean use of each queue of late; it changes weights among siblings.
+        """
+        wanted = {name: list(self.has[name]) for name in self.has}
+        for queue, amounts in waiting.items():
+            for name in self.paths[queue]:
+                for at, amount in enumerate(amounts):
+                    wanted[name][at] += amount
+        for name, limit in self.limit.items():
+            wanted[name] = [
+                amount if most is None else min(amount, most)
+                for amount, most in zip(wanted[name], limit, strict=True)
+            ]
+        self._share_below(None, list(capacity), wanted, used or {})
+
+    def _share_below(
+        self,
+        parent: str | None,
+        total: Vector,
+        wanted: Mapping[str, Vector],
+        used: Mapping[str, float],
+    ) -> None:
+        below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
+        weights = weights_by_use({queue.name: queue.weight for queue in below}, used)
+        for at in range(len(RESOURCES)):
+            claims = [
+                Claim(
+                    wanted[queue.name][at],
+                    self.quota[queue.name][at],
+                    weights[queue.name],
+                    queue.priority,
+                    (queue.created_s, queue.name),
+                )
+                for queue in below
+            ]
+            unit = WHOLE_GPU if at == GPU_MILLI else 1
+            for queue, amount in zip(below, divide(total[at], claims, unit), strict=True):
+                self.fair[queue.name][at] = amount
+        for queue in below:
+            self._share_below(queue.name, self.fair[queue.name], wanted, used)
+
+    def over_limit(self, queue: str, amounts: Vector) -> Excess | None:
+        """The limit, of the queue or one above it, that so much more would break."""
+        return self._first(queue, amounts, self.has, self.limit)
+
+    def over_quota(self, queue: str, amounts: Vector) -> Excess | None:
+        """The quota that so much more work that must not be taken away would break."""
+        return self._first(queue, amounts, self.guaranteed, self.quota)
+
+    def _first(
+        self,
+        queue: str,
+        amounts: Vector,
+        has: Mapping[str, Vector],
+        bounds: Mapping[str, Sequence[int | None]],
+    ) -> Excess | None:
+        for name in reversed(self.paths[queue]):
+            for at, amount in enumerate(amounts):
+                bound = bounds[name][at]
+                if amount and bound is not None and has[name][at] + amount > bound:
+                    return Excess(name, RESOURCES[at], has[name][at] + amount, bound)
+        return None
+
+    def within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
+        """Whether it stays within quota (or fair share) with so much more, on each level.
+
+        Only levels from `below` down count (0 is the root's), and only what is asked for.
+        """
+        return self._keeps(queue, below, amounts, amounts, quota=quota)
+
+    def is_within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
+        """The same when it has them already."""
+        return self._keeps(queue, below, amounts, NOTHING, quota=quota)
+
+    def _keeps(self, queue: str, below: int, amounts: Vector, more: Vector, *, quota: bool) -> bool:
+        for name in self.paths[queue][below:]:
+            bounds = self.quota[name] if quota else self.fair[name]
+            for amount, extra, has, bound in zip(
+                amounts, more, self.has[name], bounds, strict=True
+            ):
+                if amount and bound is not None and has + extra > bound:
+                    return False
+        return True
+
+    def is_over_quota(self, name: str) -> bool:
+        """Whether it has more of anything than its quota."""
+        pairs = zip(self.has[name], self.quota[name], strict=True)
+        return any(quota is not None and has > quota for has, quota in pairs)
+
+    def is_over_fair_share(self, name: str) -> bool:
+        """Whether it has more of anything than its fair share."""
+        return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
+
+    def is_below_quota(self, name: str) -> bool:
+        """Whether it has less GPUs than its quota, although it would want more."""
+        quota = self.quota[name][GPU_MILLI]
+        least = self.fair[name][GPU_MILLI]
+        if quota is not None:
+            least = min(least, quota)
+        return self.has[name][GPU_MILLI] < least
+
+    def ratio(self, name: str, more: Vector = NOTHING) -> float:
+        """What it has over what it should have, of the resource of which that is most.
+
+        Resources of which its quota is without bound do not count: they are never scarce for it.
+        """
+        most = 0.0
+        for has, fair, quota, extra in zip(
+            self.has[name], self.fair[name], self.quota[name], more, strict=True
+        ):
+            if quota is None or not has + extra:
+                continue
+            should = max(fair, quota)
+            most = max(most, (has + extra) / should if should else float("inf"))
+        return most
+
+    def fork(self, one: str, other: str) -> int:
+        """The level on which the paths to two queues part; only for two different queues."""
+        pairs = zip(self.paths[one], self.paths[other], strict=False)
+        return sum(1 for mine, theirs in pairs if mine == theirs)
+
+
+def quota_at(queue: Queue, since_monday_s: float) -> Amounts:
+    """The quota that holds then: of the first window that is open, or the usual one."""
+    day, second = divmod(since_monday_s, DAY_S)
+    for window in queue.windows:
+        today = int(day) % 7
+        if window.from_s <= window.until_s:
+            is_open = window.from_s <= second < window.until_s
+        else:  # past midnight: it belongs to the day on which it began
+            is_open = second >= window.from_s or second < window.until_s
+            if second < window.until_s:
+                today = (today - 1) % 7
+        if is_open and today in window.days:
+            return window.quota
+    return queue.quota
+
+
+def _vector(amounts: Amounts) -> tuple[int | None, ...]:
+    return tuple(getattr(amounts, resource) for resource in RESOURCES)

@@ -1,0 +1,155 @@
+"""Runs scenarios: cycle after cycle on a small cluster, until it should be quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from moiety.model.errors import MoietyError, ScenarioInvalid
+from moiety.policy.cycle import decide
+from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.refusals import WORDS
+from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.sim.scenario_file import Expected, Refused, Scenario
+
+CYCLES: Final = 2
+"""in so many what is expected has to happen"""
+QUIET_CYCLES: Final = 5
+"""and then to stay"""
+CYCLE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case."""
+
+    name: str
+    passed: bool
+    tasks: Mapping[str, Mapping[str, str | None]]
+    """status and node of each task in the end"""
+    decisions: Sequence[Mapping[str, Any]]
+    """of all cycles, each with its number"""
+    problems: Sequence[str] = ()
+    """why it did not pass"""
+    notes: Sequence[str] = ()
+    error: ScenarioInvalid | None = None
+
+
+def run_scenario(case: Scenario | Refused) -> Outcome:
+    """Two cycles, five more, and whether what is expected held after both, without a loop."""
+    if isinstance(case, Refused):
+        return Outcome(case.name, False, {}, [], [case.error.what], error=case.error)
+    names = {task: shown for shown, task in case.tasks.items()}
+    snapshot = case.snapshot
+    told: list[dict[str, Any]] = []
+    seen = [_places(snapshot)]
+    problems: list[str] = []
+    for cycle in range(1, CYCLES + QUIET_CYCLES + 1):
+        decisions = decide(snapshot)
+        told += [_told(cycle, each, names) for each in decisions]
+        snapshot = after(snapshot, decisions)
+        places = _places(snapshot)
+        if places != seen[-1] and places in seen and "loop" not in "".join(problems):
+            problems.append(f"a loop: cycle {cycle} leads back to where things were before")
+        seen.append(places)
+        if cycle in (CYCLES, CYCLES + QUIET_CYCLES):
+            problems += _missed(case, places, f"after {cycle} cycles")
+    tasks: dict[str, Mapping[str, str | None]] = {}
+    for shown, task in case.tasks.items():
+        spot = places.get(task)
+        status = "running" if spot else "pending"
+        tasks[shown] = {"status": status, "node": spot.node if spot else None}
+    return Outcome(case.name, not problems, tasks, _once(told), problems, case.notes)
+
+
+def run_all(cases: Sequence[Scenario | Refused], path: str) -> list[Outcome]:
+    """All of them; one that cannot be run is told with its error."""
+    outcomes = []
+    for at, case in enumerate(cases):
+        try:
+            outcomes.append(run_scenario(case))
+        except MoietyError as error:
+            refused = Refused(case.name, ScenarioInvalid(path, f"cases[{at}]", error.what))
+            outcomes.append(run_scenario(refused))
+    return outcomes
+
+
+def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
+    """The cluster when everything that was decided has happened."""
+    now = snapshot.now_s + CYCLE_S
+    running = {each.task: each for each in snapshot.running}
+    shapes = {
+        (workload.name, subgroup.name): subgroup.shape
+        for workload in snapshot.workloads
+        for subgroup in workload.subgroups
+    }
+    for each in decisions:
+        task = each.task
+        if isinstance(each, Eviction):
+            del running[task]
+        elif isinstance(each, Move):
+            running[task] = replace(running[task], spot=each.target)
+        elif isinstance(each, Placement):
+            shape = shapes[task.workload, task.subgroup]
+            running[task] = Running(task, shape, each.spot, snapshot.now_s)
+    return replace(snapshot, running=tuple(running.values()), now_s=now)
+
+
+def _places(snapshot: Snapshot) -> dict[Task, Spot]:
+    return {each.task: each.spot for each in snapshot.running}
+
+
+def _missed(case: Scenario, places: Mapping[Task, Spot], when: str) -> list[str]:
+    missed = []
+    for shown, expected in case.expected.items():
+        task = case.tasks.get(shown)
+        if task is None:
+            missed.append(f"{shown} is expected to be {expected.status}, but there is no such task")
+            continue
+        spot = places.get(task)
+        is_so = Expected("running", spot.node) if spot else Expected("pending")
+        if is_so.status != expected.status:
+            missed.append(f"{shown} is {is_so.status}, not {expected.status}, {when}")
+        elif expected.node not in (None, is_so.node):
+            missed.append(f"{shown} is on {is_so.node}, not on {expected.node}, {when}")
+    return missed
+
+
+def _once(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without refusals that are repeated from cycle to cycle."""
+    seen: set[tuple[str, str]] = set()
+    found = []
+    for each in told:
+        if each["kind"] == "refusal":
+            key = each["task"], each["reason"]
+            if key in seen:
+                continue
+            seen.add(key)
+        found.append(each)
+    return found
+
+
+def _told(cycle: int, decision: Decision, names: Mapping[Task, str]) -> dict[str, Any]:
+    told: dict[str, Any] = {"cycle": cycle, "task": names[decision.task]}
+    if isinstance(decision, Placement):
+        spot = decision.spot
+        return {**told, "kind": "placement", "node": spot.node, "gpus": list(spot.gpus)}
+    if isinstance(decision, Eviction):
+        gone = {"node": decision.spot.node, "reason": decision.reason, "for": decision.for_workload}
+        return {**told, "kind": "eviction", **gone}
+    if isinstance(decision, Move):
+        target = {"node": decision.target.node, "gpus": list(decision.target.gpus)}
+        source = {"from_node": decision.source.node, "from_gpus": list(decision.source.gpus)}
+        return {**told, "kind": "move", **target, **source, "reason": decision.reason}
+    return {**told, "kind": "refusal", "reason": _why(decision)}
+
+
+def _why(refusal: Refusal) -> str:
+    """Its text, without the shape: host memory of a scenario is not in MiB."""
+    counts = [
+        words.format(count=refusal.numbers[reason])
+        for reason, words in WORDS.items()
+        if str(reason) in refusal.numbers
+    ]
+    return f"of the nodes, {', '.join(counts)}" if counts else refusal.text

@@ -1,0 +1,343 @@
+"""Reads scenarios: small clusters with queues and jobs, and what should become of them.
+
+Memory of hosts is taken in bytes, as it stands in the file, so that what fits exactly does: the
+policy adds and compares it, whatever the unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moiety.model.errors import MoietyError, ScenarioInvalid
+from moiety.policy.cluster import WHOLE_GPU, Node, gpus
+from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.workloads import Shape, Subgroup, Workload
+
+MODEL = "GPU"
+"""scenarios name none"""
+STATES = ("running", "pending")
+
+
+class BadCase(ValueError):
+    """What does not make sense: `key` says where in the case."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Of a task: its status, and its node if that matters."""
+
+    status: str
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One case, as the file has it."""
+
+    name: str
+    snapshot: Snapshot
+    tasks: Mapping[str, Task]
+    """by the names under which a scenario speaks of them: job/0"""
+    expected: Mapping[str, Expected]
+    notes: tuple[str, ...] = ()
+    """what is odd about it, but can be done"""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A case that makes no sense."""
+
+    name: str
+    error: ScenarioInvalid
+
+
+def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refused]:
+    """All cases of a file, in its order; `strict` also refuses quotas that cannot be kept.
+
+    Raises ScenarioInvalid if the file cannot be read or is not a list of cases.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ScenarioInvalid(str(path), "", error.strerror or str(error)) from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}"
+        raise ScenarioInvalid(str(path), where, f"it is not JSON: {error.msg}") from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ScenarioInvalid(str(path), "", f"it is not JSON: {error}") from None
+    cases = data.get("cases") if isinstance(data, dict) else data
+    if not isinstance(cases, list):
+        raise ScenarioInvalid(str(path), "", "it is not a list of cases")
+    found: list[Scenario | Refused] = []
+    for at, case in enumerate(cases):
+        name = str(case.get("name", f"case {at}")) if isinstance(case, dict) else f"case {at}"
+        try:
+            found.append(_case(name, _object(case, ""), strict))
+        except BadCase as error:
+            key = f"cases[{at}].{error.key}".rstrip(".")
+            found.append(Refused(name, ScenarioInvalid(str(path), key, str(error))))
+        except MoietyError as error:
+            found.append(Refused(name, ScenarioInvalid(str(path), f"cases[{at}]", error.what)))
+    return found
+
+
+def _object(value: Any, key: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadCase(key, "it is not an object")
+    return value
+
+
+def _rows(case: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    rows = case.get(key)
+    if not isinstance(rows, list):
+        raise BadCase(key, "there is no such list")
+    found = [(f"{key}[{at}]", _object(row, f"{key}[{at}]")) for at, row in enumerate(rows)]
+    names: set[str] = set()
+    for where, row in found:
+        name = _text(row, "name", where)
+        if name in names:
+            raise BadCase(f"{where}.name", f"there are two {key} of the name {name}")
+        names.add(name)
+    return found
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadCase(f"{where}.{name}", f"it is not a name: {value!r}")
+    return value
+
+
+def _number(row: Mapping[str, Any], name: str, where: str, default: float | None = None) -> float:
+    value = row.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise BadCase(f"{where}.{name}", f"it is not a number: {value!r}")
+    if value < 0 or value > 1e15:
+        raise BadCase(f"{where}.{name}", f"it is negative or far too large: {value:g}")
+    return value
+
+
+def _amount(row: Mapping[str, Any], name: str, where: str, scale: int = 1) -> int | None:
+    """A bound; None where there is none."""
+    if row.get(name) is None:
+        return None
+    return round(_number(row, name, where) * scale)
+
+
+def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
+    nodes = tuple(_node(row, where) for where, row in _rows(case, "nodes"))
+    notes: list[str] = []
+    queues = tuple(_queue(row, where, notes) for where, row in _rows(case, "queues"))
+    tree = _tree(queues)
+    for parent, resource, total, whole in tree.above_parents():
+        notes.append(
+            f"the quotas below queue {parent} add up to {total} {resource}, it has {whole} itself"
+        )
+    if strict and notes:
+        raise BadCase("queues", notes[0])
+    jobs = [_job(row, where, tree) for where, row in _rows(case, "jobs")]
+    tasks = {shown: task for _, own, _ in jobs for shown, task in own.items()}
+    running = _Seating({node.name: node for node in nodes}).seat(
+        [task for _, _, own in jobs for task in own]
+    )
+    snapshot = Snapshot(
+        nodes,
+        tuple(workload for workload, _, _ in jobs),
+        tuple(running),
+        queues,
+        now_s=1 + max((workload.submitted_s for workload, _, _ in jobs), default=0),
+    )
+    return Scenario(name, snapshot, tasks, _expected(case, tasks), tuple(notes))
+
+
+def _node(row: Mapping[str, Any], where: str) -> Node:
+    count = int(_number(row, "gpus", where, 0))
+    return Node(
+        row["name"],
+        int(_number(row, "cpu_milli", where, 0)),
+        int(_number(row, "memory_bytes", where, 0)),
+        gpus(count),
+        MODEL if count else "",
+        int(_number(row, "gpu_memory_mib", where, 0)),
+    )
+
+
+def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:
+    quota: dict[str, int | None] = {}
+    limit: dict[str, int | None] = {}
+    for name, key, scale in (
+        ("gpu_milli", "gpus", WHOLE_GPU),
+        ("cpu_milli", "cpu_milli", 1),
+        ("memory_mib", "memory_bytes", 1),
+    ):
+        quota[name] = _amount(row, f"quota_{key}", where, scale)
+        most = limit[name] = _amount(row, f"limit_{key}", where, scale)
+        own = quota[name]
+        if own is not None and most is not None and own > most:
+            notes.append(f"queue {row['name']}: its quota of {own} {name} is above its limit")
+            quota[name] = most
+    if "quota_gpus" not in row:
+        quota["gpu_milli"] = 0
+    parent = row.get("parent")
+    return Queue(
+        row["name"],
+        None if parent is None else _text(row, "parent", where),
+        Amounts(**quota),
+        Amounts(**limit),
+        _number(row, "over_quota_weight", where, 1),
+        int(_number(row, "priority", where, 0)),
+        created_s=_number(row, "created", where, 0),
+    )
+
+
+def _tree(queues: tuple[Queue, ...]) -> QueueTree:
+    try:
+        return QueueTree(queues)
+    except MoietyError as error:
+        raise BadCase("queues", error.what) from None
+
+
+Own = tuple[Task, Shape, str, tuple[str, ...]]
+"""a running task: its shape, its node, the names of its devices"""
+
+
+def _job(
+    row: Mapping[str, Any], where: str, tree: QueueTree
+) -> tuple[Workload, dict[str, Task], list[Own]]:
+    queue = _text(row, "queue", where)
+    if queue not in tree.queues:
+        raise BadCase(f"{where}.queue", f"there is no queue {queue}")
+    if tree.children.get(queue):
+        raise BadCase(
+            f"{where}.queue", f"queue {queue} has queues below it, so no job can be in it"
+        )
+    rows = row.get("tasks")
+    if not isinstance(rows, list) or not rows:
+        raise BadCase(f"{where}.tasks", "it has no tasks")
+    least = int(_number(row, "min_tasks", where, len(rows)))
+    if least > len(rows):
+        raise BadCase(f"{where}.min_tasks", f"it is {least}, but there are {len(rows)} tasks")
+    name = row["name"]
+    groups: dict[Shape, list[int]] = {}
+    shown: dict[str, Task] = {}
+    running: list[Own] = []
+    for at, each in enumerate(rows):
+        key = f"{where}.tasks[{at}]"
+        one = _object(each, key)
+        shape = _shape(row, one, where, key)
+        members = groups.setdefault(shape, [])
+        task = Task(name, f"shape{list(groups).index(shape)}", len(members))
+        members.append(at)
+        shown[f"{name}/{at}"] = task
+        if one.get("state") not in STATES:
+            raise BadCase(f"{key}.state", f"it is {one.get('state')!r}, not running or pending")
+        if one["state"] == "running":
+            devices = one.get("gpu_group") or []
+            running.append((task, shape, _text(one, "node", key), tuple(map(str, devices))))
+    subgroups = tuple(
+        Subgroup(f"shape{index}", shape, len(at), sum(each < least for each in at))
+        for index, (shape, at) in enumerate(groups.items())
+    )
+    workload = Workload(
+        name,
+        subgroups,
+        queue,
+        priority=int(_number(row, "priority", where, 0)),
+        is_preemptible=bool(row.get("preemptible", True)),
+        submitted_s=_number(row, "created", where, 0),
+    )
+    return workload, shown, running
+
+
+def _shape(job: Mapping[str, Any], task: Mapping[str, Any], where: str, key: str) -> Shape:
+    cpu = int(_number(job, "cpu_milli_per_task", where, 0))
+    memory = int(_number(job, "memory_bytes_per_task", where, 0))
+    gpu_memory = int(_number(job, "gpu_memory_mib_per_task", where, 0))
+    if gpu_memory and "gpus" not in task:
+        return Shape(cpu, memory, 1, 0, gpu_memory)
+    wanted = (
+        _number(task, "gpus", key) if "gpus" in task else _number(job, "gpus_per_task", where, 0)
+    )
+    if wanted > 1 and wanted != int(wanted):
+        raise BadCase(f"{where}.gpus_per_task", f"{wanted:g} is neither a part of one nor whole")
+    if not wanted:
+        return Shape(cpu, memory)
+    if wanted >= 1:
+        return Shape(cpu, memory, int(wanted), WHOLE_GPU)
+    return Shape(cpu, memory, 1, max(1, round(wanted * WHOLE_GPU)))
+
+
+class _Seating:
+    """Gives running tasks their GPUs: devices are named, but not numbered, in a scenario."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._left = {name: [WHOLE_GPU] * len(node.gpus) for name, node in nodes.items()}
+        self._named: dict[tuple[str, str], int] = {}
+
+    def seat(self, tasks: list[Own]) -> list[Running]:
+        """Everyone's place; parts of GPUs first, because they say which one."""
+        found = {}
+        for task, shape, node, devices in sorted(tasks, key=lambda own: not own[3]):
+            found[task] = Running(task, shape, self._spot(task, shape, node, devices))
+        return [found[task] for task, _, _, _ in tasks]
+
+    def _spot(self, task: Task, shape: Shape, node: str, devices: tuple[str, ...]) -> Spot:
+        on = self._nodes.get(node)
+        if on is None:
+            raise BadCase("jobs", f"{task.workload} runs on {node}, which is not there")
+        if not shape.gpus:
+            return Spot(node)
+        milli = shape.milli_on(on.gpu_memory_mib)
+        left = self._left[node]
+        chosen: list[int] = []
+        for number in range(shape.gpus):
+            device = devices[number] if number < len(devices) else None
+            gpu = self._gpu(node, device, milli, chosen)
+            if gpu is None:
+                raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")
+            chosen.append(gpu)
+        for gpu in chosen:
+            left[gpu] -= milli
+        return Spot(node, tuple(sorted(chosen)), milli)
+
+    def _gpu(self, node: str, device: str | None, milli: int, taken: list[int]) -> int | None:
+        left = self._left[node]
+        named = self._named.get((node, device)) if device is not None else None
+        if named is not None and left[named] >= milli and named not in taken:
+            return named
+        empty = [at for at, amount in enumerate(left) if amount == WHOLE_GPU and at not in taken]
+        any_ = [at for at, amount in enumerate(left) if amount >= milli and at not in taken]
+        for at in empty or any_:
+            if device is not None:
+                self._named.setdefault((node, device), at)
+            return at
+        return None
+
+
+def _expected(case: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Expected]:
+    """By task; what is said of a job holds for each of its tasks."""
+    expect = _object(case.get("expect", {}), "expect")
+    found: dict[str, Expected] = {}
+    for name, row in _object(expect.get("jobs", {}), "expect.jobs").items():
+        wanted = _status(row, f"expect.jobs.{name}")
+        own = [shown for shown, task in tasks.items() if task.workload == name]
+        for shown in own or [name]:
+            found[shown] = wanted
+    for shown, row in _object(expect.get("tasks", {}), "expect.tasks").items():
+        found[shown] = _status(row, f"expect.tasks.{shown}")
+    return found
+
+
+def _status(value: Any, key: str) -> Expected:
+    row = _object(value, key)
+    return Expected(str(row.get("status")), row.get("node"))
