@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from moiety.testing.fuzz import INPUTS, built, count
+from moiety.testing.fuzz import INPUTS, built, clang, count
 
 SOAK_S = 60
 
@@ -22,7 +22,7 @@ def test_whatever_the_agent_sends(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(shutil.which("clang") is None, reason="libFuzzer comes with clang")
+@pytest.mark.skipif(clang() is None, reason="libFuzzer comes with clang")
 def test_whatever_libfuzzer_finds(tmp_path: Path) -> None:
     program = built(tmp_path, libfuzzer=True)
     done = subprocess.run(
@@ -31,3 +31,4 @@ def test_whatever_libfuzzer_finds(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    print(*re.findall(r"number_of_executed_units: (\d+)", done.stderr), "inputs by libFuzzer")

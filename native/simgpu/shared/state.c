@@ -229,8 +229,15 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
 static int take_slot(enum sg_role role)
 {
     uint32_t pid = (uint32_t)getpid();
+    uint64_t namespace = pid_namespace();
     sg_lock();
     sg_reap();
+    for (unsigned i = 0; i < sg_state->processes_high; i++) {
+        struct sg_process *process = &sg_state->process[i];
+        if (process->pid == pid && process->namespace == namespace && process->role == role) {
+            sg_forget(process); /* what this process was before an exec, which ends all it had */
+        }
+    }
     for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
         struct sg_process *process = &sg_state->process[i];
         if (process->pid) {
@@ -239,7 +246,7 @@ static int take_slot(enum sg_role role)
         memset(process, 0, sizeof *process);
         process->role = role;
         process->start_time = start_time(pid);
-        process->namespace = pid_namespace();
+        process->namespace = namespace;
         process->pid = pid;
         struct flock lock = slot_lock(process);
         fcntl(alive_file, F_SETLK, &lock);

@@ -53,6 +53,10 @@ def _nobody_cares() -> None:
     pass
 
 
+def _nobody_listens(_: object) -> None:
+    pass
+
+
 class Connection:
     """Packets to and from one process.
 
@@ -161,6 +165,11 @@ class Connection:
             os.close(self.counters_fd)
             self.counters_fd = -1
         self._on_close()
+        # Whoever listens knows this connection, too: without this, both are there until the next
+        # collection of such cycles, which is hundreds of tenants away.
+        self._on_packet = self._on_end = _nobody_listens
+        self._on_burst = _never_waits
+        self._on_close = _nobody_cares
 
     def _readable(self) -> None:
         for _ in range(PACKETS_A_TURN):
@@ -245,8 +254,9 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         if not self._closed:
+            on_end = self._on_end
             self.close()
-            self._on_end(reason)
+            on_end(reason)
 
 
 def _close(fds: Iterable[int]) -> None:

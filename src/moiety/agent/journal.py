@@ -23,8 +23,8 @@ from moiety.model.format import format_bytes, plain
 if TYPE_CHECKING:
     from moiety.agent.client import Client
 
-KEPT: Final = 4096
-"""events in memory"""
+KEPT: Final = 1024
+"""events in memory; the files have some thousands more"""
 FILE_BYTES: Final = 1 << 20
 """of the file, before it is moved aside; two of them at most"""
 MESSAGE_MAX: Final = 500

@@ -17,7 +17,7 @@ from moiety.arbiter.tenant import Tenant
 SPANS_MAX: Final = 32_768
 """together with the samples 12 MiB at most, but for sentences of refusals"""
 SAMPLES_MAX: Final = 16_384
-TENANTS_MAX: Final = 4_096
+TENANTS_MAX: Final = 512
 """names that are kept of processes that are gone"""
 DETAIL_MAX: Final = 240
 AGE_MAX_S: Final = 3600.0

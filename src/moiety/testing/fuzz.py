@@ -17,6 +17,12 @@ FUZZ: Final = ROOT / "tests" / "native" / "fuzz"
 SHIM: Final = [ROOT / "native" / "shim" / f"{name}.c" for name in ("link", "lock")]
 
 
+def clang() -> str | None:
+    """Where clang is, also as Debian calls it (clang-16 and libclang-rt-16-dev)."""
+    names = ["clang", *(f"clang-{version}" for version in range(22, 13, -1))]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
 def built(folder: Path, *, libfuzzer: bool = False) -> Path:
     """The target for the shim's connection, as a program in `folder`.
 
@@ -31,7 +37,7 @@ def built(folder: Path, *, libfuzzer: bool = False) -> Path:
     if own:
         ways.insert(0, [own, "-fsanitize=address,undefined"])
     if libfuzzer:
-        ways = [[shutil.which("clang") or "clang", "-fsanitize=fuzzer,address,undefined"]]
+        ways = [[clang() or "clang", "-fsanitize=fuzzer,address,undefined"]]
     sources = [FUZZ / "link_target.c", *SHIM] + ([] if libfuzzer else [FUZZ / "fuzz_main.c"])
     out = folder / "fuzz-link"
     said = ""

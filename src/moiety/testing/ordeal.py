@@ -170,21 +170,26 @@ class Ordeal:
 
     def start_worker(self, rounds: int = ROUNDS) -> subprocess.Popen[str]:
         """A program in a share of its own."""
-        while not (socket := self._workload()):
-            self._revive()
         kernels = self._native / "simgpu" / "kernels.elf"
         arguments = [kernels, BYTES, rounds, 3, 0, next(self._seeds)]
-        started = self._node.start(
-            [str(self._worker), *map(str, arguments)],
+        started = self.start([str(self._worker), *map(str, arguments)])
+        if rounds > ROUNDS:
+            self._endless.append(started)
+        return started
+
+    def start(self, command: list[str]) -> subprocess.Popen[str]:
+        """Any program in a share of its own."""
+        while not (socket := self._workload()):
+            self._revive()
+        return self._node.start(
+            command,
             env={
+                "KERNELS": str(self._native / "simgpu" / "kernels.elf"),
                 "LD_LIBRARY_PATH": str(self._native / "simgpu"),
                 "LD_PRELOAD": str(self._native / "libmoiety.so"),
                 "MOIETY_SOCKET": socket,
             },
         )
-        if rounds > ROUNDS:
-            self._endless.append(started)
-        return started
 
     def _workload(self) -> str:
         """A workload's socket; empty if the agent does not live."""

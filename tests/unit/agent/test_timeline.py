@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from moiety.agent.timeline import AGE_MAX_S, SAMPLES_MAX, SPANS_MAX, SpanRecord, Timeline
+from moiety.agent.timeline import (
+    AGE_MAX_S,
+    SAMPLES_MAX,
+    SPANS_MAX,
+    TENANTS_MAX,
+    SpanRecord,
+    Timeline,
+)
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.core import Arbiter
@@ -168,7 +175,7 @@ def test_names_outlive_their_processes_for_a_while() -> None:
     for number in range(5000):
         kept.name(number, number, "program", "w")
         kept.forget(number)
-    assert len(kept.names) == 4096
+    assert len(kept.names) == TENANTS_MAX
     assert kept.names[4999] == (4999, "program", "w")
 
 
