@@ -59,7 +59,7 @@ def virtual() -> list[Figure]:
             faults += fate.faults
             messages += fate.messages
     with tempfile.TemporaryDirectory() as folder:
-        program = built(Path(folder))
+        program = built(Path(folder), ROOT)
         how = [str(program), "1", str(max(5, int(SOAK_S / 4)))]
         done = subprocess.run(how, capture_output=True, text=True, check=True)
     sent = count(done.stdout)

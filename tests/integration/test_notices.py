@@ -8,13 +8,12 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import Node, finish
+from moiety.testing.node import DEADLINE_S, Node, finish, until_read
 
 MIB = 1 << 20
 MakeNode = Callable[[str], Node]
@@ -36,20 +35,6 @@ def work(programs: Path, kernels: Path) -> Callable[[int], list[object]]:
 
 def holds(node: Node) -> bool:
     return any(row["state"] == "holding" for row in node.json("ps"))
-
-
-DEADLINE_S = 60.0
-
-
-def until_read(stream: int, text: str) -> str:
-    """What can be read up to this text."""
-    found = ""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while text not in found:
-        assert time.monotonic() < deadline_s, found
-        if select.select([stream], [], [], 0.1)[0]:
-            found += os.read(stream, 4096).decode()
-    return found
 
 
 def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(

@@ -91,7 +91,8 @@ class Settings:
     """in whole steps: less is of no use"""
     allowance_asks_s: float = 0.25
     """who asked for memory twice within so long gets one"""
-    allowance_wait_s: float = 0.1
-    """whoever needs what allowances hold waits so long for them to come back"""
+    allowance_wait_s: float = 2.0
+    """whoever needs what allowances hold waits so long at most for them to come back; a program
+    on a busy machine answers late, and a refusal cannot be taken back"""
     allowance_calm_s: float = 1.0
     """after that no more are given on a GPU for so long"""

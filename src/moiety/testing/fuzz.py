@@ -10,11 +10,10 @@ from typing import Final
 
 from moiety.testing.native import compiler
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 INPUTS: Final = 20_000
 """in a test; a few packets each"""
-FUZZ: Final = ROOT / "tests" / "native" / "fuzz"
-SHIM: Final = [ROOT / "native" / "shim" / f"{name}.c" for name in ("link", "lock")]
+FUZZ: Final = Path("tests", "native", "fuzz")
+SHIM: Final = [Path("native", "shim", f"{name}.c") for name in ("link", "lock")]
 
 
 def clang() -> str | None:
@@ -23,8 +22,8 @@ def clang() -> str | None:
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
-def built(folder: Path, *, libfuzzer: bool = False) -> Path:
-    """The target for the shim's connection, as a program in `folder`.
+def built(folder: Path, checkout: Path, *, libfuzzer: bool = False) -> Path:
+    """The target for the shim's connection, as a program in `folder`; from `checkout`'s sources.
 
     With gcc or clang it is watched by the sanitizers for addresses and undefined behaviour, with
     zig alone by the latter. `libfuzzer` needs clang, and takes libFuzzer's arguments.
@@ -38,12 +37,13 @@ def built(folder: Path, *, libfuzzer: bool = False) -> Path:
         ways.insert(0, [own, "-fsanitize=address,undefined"])
     if libfuzzer:
         ways = [[clang() or "clang", "-fsanitize=fuzzer,address,undefined"]]
-    sources = [FUZZ / "link_target.c", *SHIM] + ([] if libfuzzer else [FUZZ / "fuzz_main.c"])
+    parts = [FUZZ / "link_target.c", *SHIM] + ([] if libfuzzer else [FUZZ / "fuzz_main.c"])
+    sources = [checkout / part for part in parts]
     out = folder / "fuzz-link"
     said = ""
     for way in ways:
         command = [*way, "-fno-sanitize-recover=all", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]
-        command += [f"-I{ROOT / 'native'}", *map(str, sources), "-o", str(out)]
+        command += [f"-I{checkout / 'native'}", *map(str, sources), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return out

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -179,6 +180,21 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a program that ends by itself."""
     out, err = process.communicate(timeout=DEADLINE_S)
     return process.returncode, out, err
+
+
+def until_read(stream: int, text: str) -> str:
+    """What can be read from a descriptor up to this text; nothing that came has been read before.
+
+    Raises:
+        AssertionError: it did not come.
+    """
+    found = ""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while text not in found:
+        assert time.monotonic() < deadline_s, found
+        if select.select([stream], [], [], 0.1)[0]:
+            found += os.read(stream, 4096).decode()
+    return found
 
 
 def kill(process: subprocess.Popen[str]) -> None:

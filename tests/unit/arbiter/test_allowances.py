@@ -152,7 +152,7 @@ def test_who_does_not_give_it_back_is_not_waited_for_long(node: SimulatedNode) -
     block = other.allocate(0, [170])
     node.settle()
     assert not block.admitted
-    node.tick(0.1)
+    node.tick(2)
     node.settle()
     assert not block.admitted, "there is no room as long as it has what it was allowed"
     assert node.view(other).asks
