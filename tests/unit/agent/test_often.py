@@ -1,0 +1,63 @@
+"""What one user can bring about as often as it likes is few events and few lines of the log."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moiety.agent import requests
+from moiety.agent.hands import carry_out
+from moiety.agent.journal import Journal
+from moiety.agent.sharing import Sharing
+from moiety.arbiter import instructions as do
+from moiety.model.share import Share
+
+TIMES = 500
+
+
+class Node:
+    """The part of an agent that such things pass through."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.lines: list[str] = []
+        self.journal = Journal(wall_s=lambda: self.now_s)
+        self.log = SimpleNamespace(info=lambda what, **_: self.lines.append(what))
+        nothing = SimpleNamespace(refused=lambda *_: None, grown=lambda *_: None)
+        self.timeline = nothing
+        connection = SimpleNamespace(send=lambda *_: None)
+        self.clients: dict[int, Any] = {
+            7: SimpleNamespace(
+                number=7, pid=42, program="train", workload="w", uid=1000, gpus={0},
+                attaching={}, allocating={}, connection=connection,
+            )
+        }  # fmt: skip
+
+    def told(self, reason: str) -> list[str]:
+        return [event.message for event in self.journal.after(0, 10_000) if event.reason == reason]
+
+
+def test_refusals_of_one_process_are_merged() -> None:
+    node: Any = Node()
+    for serial in range(TIMES):
+        carry_out(node, do.Refused(7, 0, serial, "limit", "too much"))
+    assert node.told("Refused") == ["too much"] * 3
+    assert node.lines == ["refused"] * 3
+    node.now_s += 10
+    assert node.told("Refused")[3:] == [f"too much ({TIMES - 3} times within 10 s)"]
+
+
+def test_changes_of_one_share_are_merged() -> None:
+    node: Any = Node()
+    record = SimpleNamespace(id="w", uid=1000, share=Share(), name="", program="train", root_pid=42)
+    workload = SimpleNamespace(record=record, clients={7})
+    workloads: Any = SimpleNamespace(by_id={"w": workload}, promise=lambda *_: None)
+    sharing = Sharing(node, workloads)
+    node.gpus = {0: SimpleNamespace(budget=SimpleNamespace(capacity_bytes=1))}
+    for _ in range(TIMES):
+        sharing.change(requests.SetShare(target="7", latency=True))
+    assert len(node.told("ShareChanged")) == 3
+    assert node.lines == ["share"] * 3
+    node.now_s += 10
+    (last,) = node.told("ShareChanged")[3:]
+    assert last == f"latency: True ({TIMES - 3} times within 10 s)"
