@@ -36,12 +36,32 @@ static void must(CUresult result, const char *what)
 }
 #define MUST(call) must(call, #call)
 
+/* How many symbols a table has, by its hash table: buckets of the first symbol, and chains whose last
+ * is odd (the GNU form, which every linker writes). */
+static size_t symbols_of(const unsigned *hash)
+{
+    unsigned buckets = hash[0], first = hash[1], words = hash[2], last = 0;
+    const unsigned *bucket = (const unsigned *)((const ElfW(Addr) *)(hash + 4) + words);
+    const unsigned *chain = bucket + buckets;
+    for (unsigned i = 0; i < buckets; i++) {
+        last = bucket[i] > last ? bucket[i] : last;
+    }
+    if (last < first) {
+        return first;
+    }
+    while (!(chain[last - first] & 1)) {
+        last++;
+    }
+    return (size_t)last + 1;
+}
+
 static int look(struct dl_phdr_info *library, size_t size, void *data)
 {
     struct wanted *wanted = data;
     const ElfW(Dyn) *entry = NULL;
     const ElfW(Sym) *symbols = NULL;
     const char *names = NULL;
+    const unsigned *hash = NULL;
     (void)size;
     if (!strstr(library->dlpi_name, "libcuda.so.1")) {
         return 0;
@@ -56,10 +76,15 @@ static int look(struct dl_phdr_info *library, size_t size, void *data)
             symbols = (const ElfW(Sym) *)entry->d_un.d_ptr;
         } else if (entry->d_tag == DT_STRTAB) {
             names = (const char *)entry->d_un.d_ptr;
+        } else if (entry->d_tag == DT_GNU_HASH) {
+            hash = (const unsigned *)entry->d_un.d_ptr;
         }
     }
-    /* The linkers put the names right behind the symbols. */
-    for (const ElfW(Sym) *s = symbols; s && (const char *)s < names; s++) {
+    if (!symbols || !names || !hash) {
+        return 0;
+    }
+    const ElfW(Sym) *end = symbols + symbols_of(hash);
+    for (const ElfW(Sym) *s = symbols; s < end; s++) {
         if (s->st_value && strcmp(names + s->st_name, wanted->name) == 0) {
             wanted->found = (void *)(library->dlpi_addr + s->st_value);
         }
