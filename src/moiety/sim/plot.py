@@ -42,7 +42,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes[0].legend()
     for each in axes:
         each.grid(alpha=0.3)
-    as_text = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}  # the same plot, the same file
+    # The same plot is the same file.
+    as_text: dict[Any, Any] = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}
     with mpl.rc_context(as_text):
         figure.savefig(path, metadata=NO_DATE if path.suffix == ".svg" else None)
     plt.close(figure)
