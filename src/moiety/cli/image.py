@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import Elf, open_regular, read_elf
+from moiety.devices.elf import Elf, open_regular, read_elf
 from moiety.model import errors
 
 OLDEST_GLIBC: Final = (2, 17)
