@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +51,8 @@ def is_file_beneath(root: str | Path, inside: str) -> bool:
 @contextmanager
 def _walked(root: str | Path, inside: str) -> Iterator[tuple[int, str]]:
     """The folder of a regular file, and its name there."""
-    with ExitStack() as opened:
-        folders = [os.open(root, _FOLDER)]
-        opened.callback(lambda: [os.close(folder) for folder in folders])
+    folders = [os.open(root, _FOLDER)]
+    try:
         parts = _parts(inside)
         links = 0
         while parts:
@@ -88,6 +87,9 @@ def _walked(root: str | Path, inside: str) -> Iterator[tuple[int, str]]:
                     os.close(folders.pop())
             parts += _parts(target)
         raise _error(errno.EISDIR, inside)
+    finally:
+        for folder in folders:
+            os.close(folder)
 
 
 def _parts(path: str) -> list[str]:

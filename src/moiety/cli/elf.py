@@ -128,8 +128,7 @@ def _section(path: str | Path, wanted: int) -> tuple[bytes, bytes]:
         sections = _rows(fd, offset, size, count, _SECTION)
         for _, kind, _, _, where, length, link, *_ in sections:
             if kind == wanted and link < len(sections):
-                _, _, _, _, names_at, names_length, *_ = sections[link]
-                names = _piece(fd, names_at, names_length, STRINGS_MOST)
+                names = _piece(fd, sections[link][4], sections[link][5], STRINGS_MOST)
                 return _piece(fd, where, length, SYMBOLS_MOST), names
         return b"", b""
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.cli import elf
 from moiety.cli.elf import exported, needed, read_elf
 from moiety.cli.loader import CACHE_MAGIC, _in_cache, find_library
 
@@ -59,11 +58,9 @@ def test_headers_that_lie_cost_no_more_than_the_file_has(
         return min(data.draw(LYING), most)
 
     short = 2**16 - 1
-    rows = [
-        data.draw(st.sampled_from([6, 11, 3])), some(), some(), some(), some(), data.draw(st.integers(0, 2))
-    ]  # fmt: skip
-    section = struct.pack("<IIQQQQIIQQ", 0, rows[0], 0, 0, rows[1], rows[2], rows[5], 0, 0, 0)
-    strings = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, rows[3], rows[4], 0, 0, 0, 0)
+    kind, link = data.draw(st.sampled_from([6, 11, 3])), data.draw(st.integers(0, 2))
+    section = struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, some(), some(), link, 0, 0, 0)
+    strings = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, some(), some(), 0, 0, 0, 0)
     header = struct.pack(
         "<HHIQQQIHHHHHH", 3, 62, 1, 0, some(), data.draw(st.sampled_from([64, some()])), 0, 64,
         some(short), some(short), data.draw(st.sampled_from([64, some(short)])), some(short), 0,
@@ -102,7 +99,7 @@ def test_no_more_is_read_than_a_library_has(
         read.append(size)
         return real(fd, size, at)
 
-    monkeypatch.setattr(elf.os, "pread", counted)
+    monkeypatch.setattr(os, "pread", counted)
     assert exported(tmp_path / "symbols") == {"one", "two"}
     assert needed(tmp_path / "linked") == ["one", "two"]
     assert max(read) <= 16 << 20

@@ -124,8 +124,6 @@ def test_no_more_is_read_of_a_file_than_it_may_have(image: Image) -> None:
     assert check(image, None)
 
 
-@pytest.mark.parametrize(
-    "program", ["", "/", ".", "..", "a\0b", "\ud800", "\udcff", "x" * 5000, "/x" * 5000]
-)
+@pytest.mark.parametrize("program", ["", "/", ".", "..", "a\0b", "\ud800", "x" * 5000, "/x" * 5000])
 def test_no_name_of_a_program_is_too_much(image: Image, program: str) -> None:
     assert check(image, program)[1:] == [f"{program} is not in it"]
