@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.cli.beneath import is_file_beneath, open_beneath
-from moiety.cli.elf import Elf, elf_of
+from moiety.devices.elf import Elf, elf_of
 from moiety.model import errors
 
 OLDEST_GLIBC: Final = (2, 17)

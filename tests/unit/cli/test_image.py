@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.cli.elf import exported, needed, read_elf
 from moiety.cli.image import Image, check
+from moiety.devices.elf import exported, needed, read_elf
 from moiety.model import errors
 
 X86_64, AARCH64 = 62, 183

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.cli.elf import exported, needed, read_elf
-from moiety.cli.loader import CACHE_MAGIC, _in_cache, find_library
+from moiety.devices.elf import exported, needed, read_elf
+from moiety.devices.loader import CACHE_MAGIC, _in_cache, find_library
 
 
 def test_this_python_is_a_program_for_this_machine() -> None:
