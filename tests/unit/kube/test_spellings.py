@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -86,7 +86,7 @@ def test_an_annotation_means_the_first_container_or_the_one_that_it_names() -> N
     two = (limited("main", {}), limited("proxy", {}))
 
     def who(**notes: str) -> list[str]:
-        asks = join.read(pod(*two, gpu="0.5", **notes), TOLD)
+        asks = join.read(pod(*two, gpu="0.5", **cast("Any", notes)), TOLD)
         assert asks is not None
         return list(asks.by_container)
 

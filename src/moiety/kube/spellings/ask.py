@@ -77,7 +77,7 @@ def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
     yield from spec.get("containers") or []
 
 
-def annotations(pod: Pod) -> Mapping[str, str]:
+def notes(pod: Pod) -> Mapping[str, str]:
     """A pod's; empty if it has none."""
     return (pod.get("metadata") or {}).get("annotations") or {}
 
@@ -109,7 +109,7 @@ def default_container(pod: Pod) -> str:
     regular = [each["name"] for each in (pod.get("spec") or {}).get("containers") or []]
     if not regular:
         raise Refused("the pod has no container")
-    named = annotations(pod).get(DEFAULT_CONTAINER)
+    named = notes(pod).get(DEFAULT_CONTAINER)
     if named is None:
         return str(regular[0])
     if named not in regular:

@@ -18,9 +18,9 @@ from moiety.kube.spellings.ask import (
     Refused,
     Told,
     Wish,
-    annotations,
     containers,
     count,
+    notes,
     resources,
     share,
 )
@@ -45,15 +45,15 @@ def read(pod: Pod, told: Told) -> list[Wish]:
         said = {k: v for k, v in resources(container).items() if k in (WHOLE, *PARTS)}
         if not any(key in said for key in PARTS) and not (told.whole_gpus and WHOLE in said):
             continue
-        ask = _ask(f"container {container['name']}", said, annotations(pod))
+        ask = _ask(f"container {container['name']}", said, notes(pod))
         if ask is not None:
             found.append(Wish(container["name"], ask, tuple(said)))
     return found
 
 
-def _ask(where: str, said: Mapping[str, str], notes: Mapping[str, str]) -> Ask | None:
+def _ask(where: str, said: Mapping[str, str], beside: Mapping[str, str]) -> Ask | None:
     for key in NOT_HERE:
-        if notes.get(key):
+        if beside.get(key):
             raise Refused(
                 f"{key} cannot be kept to by a share; {USE_TYPE}, or a claim with a selector, says "
                 "which GPUs may be had"
@@ -77,6 +77,6 @@ def _ask(where: str, said: Mapping[str, str], notes: Mapping[str, str]) -> Ask |
     percent = numbers.get(PERCENT, 0)
     if not fields.keys() & {"memory_bytes", "gpu"} and not percent:
         fields["gpu"] = 1.0  # of each, as whoever says only how many means it
-    models = tuple(each.strip() for each in notes.get(USE_TYPE, "").split(",") if each.strip())
+    models = tuple(each.strip() for each in beside.get(USE_TYPE, "").split(",") if each.strip())
     part = Fraction(percent, 100) if percent else None
     return Ask(share(where, **fields), gpus, models, part)

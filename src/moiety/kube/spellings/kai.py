@@ -16,10 +16,10 @@ from moiety.kube.spellings.ask import (
     Refused,
     Told,
     Wish,
-    annotations,
     containers,
     count,
     default_container,
+    notes,
     number,
     resources,
     share,
@@ -35,7 +35,7 @@ KEYS: Final = (FRACTION, MEMORY, DEVICES, CONTAINER)
 
 def read(pod: Pod, _told: Told) -> list[Wish]:
     """What a pod wishes in Run:ai's or KAI's words; raises Refused."""
-    said = {key: text for key, text in annotations(pod).items() if key in KEYS}
+    said = {key: text for key, text in notes(pod).items() if key in KEYS}
     if not said:
         return []
     if (FRACTION in said) == (MEMORY in said):

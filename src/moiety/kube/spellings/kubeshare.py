@@ -15,10 +15,10 @@ from moiety.kube.spellings.ask import (
     Refused,
     Told,
     Wish,
-    annotations,
     count,
     default_container,
     labels,
+    notes,
     number,
     share,
 )
@@ -36,7 +36,7 @@ KNOWN: Final = (REQUEST, LIMIT, MEMORY, MODEL, PRIORITY, *GROUP, *RESULTS)
 def read(pod: Pod, _told: Told) -> list[Wish]:
     """What a pod wishes in KubeShare's words; raises Refused."""
     said: dict[str, str] = {}
-    for where in (labels(pod), annotations(pod)):
+    for where in (labels(pod), notes(pod)):
         for key, text in where.items():
             if not key.startswith(PREFIX):
                 continue

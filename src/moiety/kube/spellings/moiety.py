@@ -17,11 +17,11 @@ from moiety.kube.spellings.ask import (
     Refused,
     Told,
     Wish,
-    annotations,
     containers,
     count,
     default_container,
     memory,
+    notes,
     part,
     resources,
     share,
@@ -41,7 +41,7 @@ GPUS_MOST: Final = 16
 
 def read(pod: Pod, told: Told) -> list[Wish]:
     """What a pod wishes in annotations of ours; raises Refused."""
-    said = {key: text for key, text in annotations(pod).items() if key.startswith(names.PREFIX)}
+    said = {key: text for key, text in notes(pod).items() if key.startswith(names.PREFIX)}
     for key in said:
         if key not in KNOWN:
             near = difflib.get_close_matches(key, names.ASKS, n=1)
