@@ -118,7 +118,7 @@ def of_kernel(node: Node) -> dict[str, Any]:
 
 
 def state_of(node: Node, name: str) -> str:
-    return str(next(row["state"] for row in node.json("ps") if row["name"] == name))
+    return str(next(row["state"] for row in node.json("ps") if row["program"] == name))
 
 
 @pytest.mark.slow
