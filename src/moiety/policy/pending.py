@@ -48,6 +48,16 @@ def next_piece(state: State, workload: Workload) -> Piece | None:
     name = workload.name
     if name not in state.unmet:
         return None
+    kept = state.kept.get(name)
+    if isinstance(kept, Piece):
+        return kept
+    piece = _next_piece(state, workload)
+    state.kept[name] = piece
+    return piece
+
+
+def _next_piece(state: State, workload: Workload) -> Piece:
+    name = workload.name
     needed: list[tuple[Task, Shape]] = []
     extra: tuple[Task, Shape] | None = None
     for subgroup in workload.subgroups:

@@ -107,9 +107,7 @@ class Pools:
     ) -> Refusal:
         """Why no pool takes it: that of a pool in which it could run some day, if there is one."""
         refusals = [
-            refuse(
-                self.placers[pool].cluster, shape, task, None if masks is None else masks[pool]
-            )
+            refuse(self.placers[pool].cluster, shape, task, None if masks is None else masks[pool])
             for pool in self.open_to(workload)
         ]
         if not refusals:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from moiety.policy.workloads import Shape
 TRIES_MAX: Final = 64
 """how often one plan is tried out before it is given up"""
 NODES_TRIED_MAX: Final = 32
+IN_ORDER_MAX: Final = 64
+"""units that end in their order before it is tried node by node"""
 UNBOUNDED: Final = 1 << 30
 
 Node = tuple[str, int]
@@ -196,9 +199,7 @@ def _return(state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]])
     return True
 
 
-def consolidate(
-    state: State, piece: Piece, leavers: Leavers, moves_max: int
-) -> list[Ended] | None:
+def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
     """Make room by moving others, none of whom ends."""
     if moves_max <= 0 or not _is_free_in_sum(state, piece):
         return None
@@ -225,17 +226,22 @@ def reclaim(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
     """Make room by taking back from other queues what they have too much of."""
     right = Right(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
-    if not any(right.could(queue) for queue in others) or not possible(state, piece, leavers):
+    if not any(right.could(queue) for queue in others):
+        return None
+    is_gang = len(piece.tasks) > 1
+    if is_gang and not possible(state, piece, leavers):
         return None
     name = piece.workload.name
     picked = by_right(right, others, leavers.of, name)
+    if not is_gang or piece.tasks[0][1].gpus > 1:
+        picked = islice(picked, IN_ORDER_MAX)
     plan = _clear(state, piece, picked, right.holds, all_return=False)
-    if plan is not None:
+    if plan is not None or not (is_gang or possible(state, piece, leavers)):
         return plan
     everyone = [unit for queue in others for unit in leavers.of(queue)]
     everyone.sort(key=lambda unit: unit.order)
     nodes = _by_node(state, piece, everyone, leavers)
-    if len(piece.tasks) > 1:
+    if is_gang:
         right = Right(state, piece)
         picked = _node_after_node(right, [units for _, units in nodes], name)
         return _clear(state, piece, picked, right.holds, all_return=False)

@@ -50,6 +50,7 @@ class Standing:
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         """of that, what must not be taken away"""
         self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
         """grows with each change"""
 
@@ -198,8 +199,12 @@ class Standing:
 
     def fork(self, one: str, other: str) -> int:
         """The level on which the paths to two queues part; only for two different queues."""
-        pairs = zip(self.paths[one], self.paths[other], strict=False)
-        return sum(1 for mine, theirs in pairs if mine == theirs)
+        level = self._forks.get((one, other))
+        if level is None:
+            pairs = zip(self.paths[one], self.paths[other], strict=False)
+            level = sum(1 for mine, theirs in pairs if mine == theirs)
+            self._forks[one, other] = level
+        return level
 
 
 def quota_at(queue: Queue, since_monday_s: float) -> Amounts:

@@ -65,6 +65,8 @@ class State:
         self._seat_all()
         self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
         """workloads of which not all tasks run"""
+        self.kept: dict[str, object] = {}
+        """by workload: what others have found of it, until it begins or loses tasks"""
 
     def _check(self, task: Task) -> None:
         if task.workload not in self.workloads:
@@ -147,6 +149,7 @@ class State:
     def _account(self, task: Task, seated: Seated, sign: int) -> None:
         name, subgroup, _ = task
         workload = self.workloads[name]
+        self.kept.pop(name, None)
         self.standing.add(
             workload.queue, seated.amounts, sign, guaranteed=not workload.is_preemptible
         )

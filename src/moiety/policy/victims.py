@@ -202,9 +202,9 @@ class Right:
         """Whether anything may be taken from that queue now, before the piece has its place."""
         if other == self._queue:
             return False
-        if self._by_quota(other):
-            return True
         level, _, theirs = self._side(other)
+        if self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs):
+            return True
         return self._may_ask(level, quota=False) and self._standing.is_over_fair_share(theirs)
 
     def take(self, other: str) -> None:
