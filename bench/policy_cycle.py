@@ -1,7 +1,7 @@
 """How long a whole cycle takes: thousands of gangs, and room made on full clusters.
 
 The time of `decide` counts, from the snapshot to the decisions with all their reasons. Nodes have
-8 GPUs. What is full is full of jobs of one GPU each, of two queues, spread over the nodes at random.
+8 GPUs. What is full is full of jobs of one GPU each, of two queues, at random.
 """
 
 from __future__ import annotations

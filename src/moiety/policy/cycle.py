@@ -20,7 +20,7 @@ from moiety.policy.standing import GPU_MILLI, Excess
 from moiety.policy.state import State
 from moiety.policy.typical import Typical, typical_of
 from moiety.policy.victims import Leavers, Unit
-from moiety.policy.workloads import Shape, Workload
+from moiety.policy.workloads import Shape
 
 Plan = list[room.Ended]
 Making = Callable[[State, Piece, Leavers], Plan | None]

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import InternalError, InvalidValue
 from moiety.policy.cluster import Node, Placing, Pool, gpus
-from moiety.policy.decisions import Decision, Placement, Reason, Refusal
 from moiety.policy.cycle import decide
+from moiety.policy.decisions import Decision, Placement, Reason, Refusal
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.workloads import Shape, Subgroup, Workload, single
 
