@@ -28,6 +28,7 @@ ALLOWED = {
     "resource.moiety.dev": "the group of our parameters of claims",
     "k8s.io": "the package of Kubernetes' protocols",
     "kubernetes.io": "the prefix of Kubernetes' own names",
+    "events.k8s.io": "the group of events in Kubernetes",
     "resource.k8s.io": "the group of claims and slices in Kubernetes",
     "resource.kubernetes.io": "the prefix of standard attributes of devices",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
