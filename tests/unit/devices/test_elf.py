@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.devices.elf import exported, read_elf
+from moiety.devices.elf import exported, needed, read_elf
 from moiety.devices.loader import CACHE_MAGIC, _in_cache, find_library
 
 
@@ -41,6 +42,67 @@ def test_damaged_files_are_survived(tmp_path_factory: pytest.TempPathFactory, ta
     found = read_elf(path)
     assert found is None or found.machine
     assert exported(path) is not None
+    assert needed(path) is not None
+
+
+LYING = st.sampled_from(
+    [0, 1, 23, 24, 64, 100, 1 << 16, 1 << 31, (1 << 63) - 1, 1 << 63, 2**64 - 1]
+)
+
+
+@given(st.data())
+def test_headers_that_lie_cost_no_more_than_the_file_has(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    def some(most: int = 2**64 - 1) -> int:
+        return min(data.draw(LYING), most)
+
+    short = 2**16 - 1
+    kind, link = data.draw(st.sampled_from([6, 11, 3])), data.draw(st.integers(0, 2))
+    section = struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, some(), some(), link, 0, 0, 0)
+    strings = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, some(), some(), 0, 0, 0, 0)
+    header = struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, some(), data.draw(st.sampled_from([64, some()])), 0, 64,
+        some(short), some(short), data.draw(st.sampled_from([64, some(short)])), some(short), 0,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("elf") / "file"
+    path.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + header + section + strings + b"name\0" * 9)
+    for read in (read_elf, exported, needed):
+        read(path)
+
+
+def large(path: Path, kind: int, rows: bytes, names: bytes) -> None:
+    """A file whose section of this kind is as long as a file can be, holes behind its content."""
+    header = struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 2, 0)
+    table = struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, 1 << 20, 1 << 40, 1, 0, 0, 0)
+    table += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 1 << 33, 1 << 40, 0, 0, 0, 0)
+    with path.open("wb") as file:
+        file.write(b"\x7fELF\x02\x01\x01" + bytes(9) + header + table)
+        file.seek(1 << 20)
+        file.write(rows)
+        file.seek(1 << 33)
+        file.write(names)
+        file.truncate(1 << 41)
+
+
+def test_no_more_is_read_than_a_library_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    symbols = b"".join(struct.pack("<IBBHQQ", at, 0, 0, 1, 0, 0) for at in (1, 5, 2000))
+    large(tmp_path / "symbols", 11, symbols, b"\0one\0two\0" + b"x" * 5000)
+    linked = struct.pack("<qQqQqQ", 1, 1, 1, 5, 1, 2**64 - 1)
+    large(tmp_path / "linked", 6, linked, b"\0one\0two\0")
+    read = []
+    real = os.pread
+
+    def counted(fd: int, size: int, at: int) -> bytes:
+        read.append(size)
+        return real(fd, size, at)
+
+    monkeypatch.setattr(os, "pread", counted)
+    assert exported(tmp_path / "symbols") == {"one", "two"}
+    assert needed(tmp_path / "linked") == ["one", "two"]
+    assert max(read) <= 16 << 20
 
 
 def cache(*entries: tuple[bytes, bytes, int]) -> bytes:
