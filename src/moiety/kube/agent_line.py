@@ -39,6 +39,10 @@ class AgentLine:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._ask, request, answer)
 
+    async def ask_status(self) -> requests.NodeStatus:
+        """How agent and GPUs are; raises as `ask`."""
+        return await self.ask(requests.Status(), requests.NodeStatus)
+
     async def close(self) -> None:
         """Hang up."""
         loop = asyncio.get_running_loop()

@@ -80,6 +80,7 @@ class Server:
     def __init__(self, path: Path, *services: tuple[Any, object]) -> None:
         """Each service is a descriptor and what implements it."""
         self.path = path
+        self._services = services
         self._server = grpc.aio.server(options=OPTIONS)
         for service, implementation in services:
             self._server.add_generic_rpc_handlers((handlers(service, implementation),))
@@ -104,6 +105,10 @@ class Server:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
+
+    def again(self) -> Server:
+        """Another one that serves the same there."""
+        return Server(self.path, *self._services)
 
     async def stop(self) -> None:
         """Answer what was asked, and leave; the socket goes, if it is ours."""
