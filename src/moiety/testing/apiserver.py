@@ -197,7 +197,7 @@ class ApiServer:
             if own in self.objects:
                 return 409, _status(409, f"{own} already exists", "AlreadyExists")
             if "/namespaces/" in path:
-                told["namespace"] = path.split("/namespaces/")[1].split("/")[0]
+                told["namespace"] = path.split("/namespaces/")[1].split("/", maxsplit=1)[0]
             return 201, self._write(own, body)
         if method == "PATCH" and "apply" in headers.get("content-type", ""):
             return 200, self._write(path, _merged(existing or {}, body))
@@ -224,9 +224,7 @@ class ApiServer:
             rest = rest[2:]
         return len(rest) == 1
 
-    async def _watch(
-        self, path: str, query: dict[str, str], writer: asyncio.StreamWriter
-    ) -> None:
+    async def _watch(self, path: str, query: dict[str, str], writer: asyncio.StreamWriter) -> None:
         version = int(query.get("resourceVersion") or 0)
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"

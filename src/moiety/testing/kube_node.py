@@ -1,9 +1,9 @@
 """A node of Kubernetes for tests: an agent, `moiety kube node`, and stand-ins for the rest.
 
-    async with KubeNode(tmp_path, gpu="2xA100-80:memory=256MiB") as node:
-        await node.start()
-        claim = node.claim("train", {"gpu-0": 50})
-        answer = (await node.kubelet.prepare(node.key(claim)))[claim["metadata"]["uid"]]
+async with KubeNode(tmp_path, gpu="2xA100-80:memory=256MiB") as node:
+await node.start()
+claim = node.claim("train", {"gpu-0": 50})
+answer = (await node.kubelet.prepare(node.key(claim)))[claim["metadata"]["uid"]]
 """
 
 from __future__ import annotations

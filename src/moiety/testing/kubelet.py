@@ -43,9 +43,7 @@ class Kubelet:
                         found = await rpc.call(channel, REGISTRATION, "GetInfo", asked, 10)
                         self.endpoint = Path(found.endpoint)
                         told = registration_pb.RegistrationStatus(plugin_registered=True)
-                        await rpc.call(
-                            channel, REGISTRATION, "NotifyRegistrationStatus", told, 10
-                        )
+                        await rpc.call(channel, REGISTRATION, "NotifyRegistrationStatus", told, 10)
                     return found
                 except rpc.grpc.aio.AioRpcError:  # a socket of somebody who was killed
                     continue
