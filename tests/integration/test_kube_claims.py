@@ -1,4 +1,4 @@
-"""Claims on a node: prepared once, enforced, written down, and found again by whoever comes next."""
+"""Claims on a node: prepared once, enforced, written down, and found again by the next."""
 
 from __future__ import annotations
 
@@ -118,18 +118,18 @@ def test_prepared_claims_outlive_driver_agent_and_api_server(tmp_path: Path, nat
         first = await node.prepare(claim)
         assert not (await node.prepare(gone)).error
         name = f"k8s-{claim['metadata']['uid']}"
-        generation = node.api.list(SLICES)[0]["spec"]["pool"]["generation"]
+        generation = node.api.all(SLICES)[0]["spec"]["pool"]["generation"]
         await node.stop(signal.SIGKILL)
         (node.cdi / f"moiety-{name}.json").unlink()
         (node.cdi / "moiety-k8s-orphan.json").write_text('{"devices": []}')
         assert node.machine.agent is not None
         kill(node.machine.agent)
-        for each in node.api.list(SLICES):
+        for each in node.api.all(SLICES):
             node.api.remove(SLICES, each["metadata"]["name"])
         await node.start()
         assert set(node.specs()) == node.written_down() == set(node.shares())
         assert not (node.cdi / "moiety-k8s-orphan.json").exists()
-        assert node.api.list(SLICES)[0]["spec"]["pool"]["generation"] >= generation
+        assert node.api.all(SLICES)[0]["spec"]["pool"]["generation"] >= generation
         await node.api.stop()
         assert await node.prepare(claim) == first
         assert not (await node.unprepare(gone)).error

@@ -34,7 +34,7 @@ class ApiServer:
         """by path"""
         self.asked: list[tuple[str, str]] = []
         """method and path, in order"""
-        self.fail: Callable[[str, str], int] = lambda method, path: 0
+        self.fail: Callable[[str, str], int] = lambda *_: 0
         """a status that is answered instead, 0: none"""
         self._version = 100
         self._history: list[tuple[int, str, str, Object]] = []
@@ -87,7 +87,7 @@ class ApiServer:
         """One of them."""
         return self.objects.get(resource.path(name, namespace))
 
-    def list(self, resource: Resource, namespace: str | None = None) -> list[Object]:
+    def all(self, resource: Resource, namespace: str | None = None) -> list[Object]:
         """All of them."""
         return [each for _, each in self._below(resource.path("", namespace))]
 
@@ -216,10 +216,7 @@ class ApiServer:
     def _is_list(self, path: str) -> bool:
         """Whether a path is of a kind, and not of one object that is not there."""
         parts = path.strip("/").split("/")
-        if parts[:1] == ["api"]:
-            rest = parts[2:]
-        else:
-            rest = parts[3:]
+        rest = parts[2:] if parts[:1] == ["api"] else parts[3:]
         if rest[:1] == ["namespaces"] and len(rest) > 2:
             rest = rest[2:]
         return len(rest) == 1

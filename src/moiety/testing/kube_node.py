@@ -100,8 +100,8 @@ class KubeNode:
 
     def devices(self) -> dict[str, Object]:
         """What the slices offer, by name."""
-        found = {}
-        for each in self.api.list(SLICES):
+        found: dict[str, Object] = {}
+        for each in self.api.all(SLICES):
             found |= {device["name"]: device for device in each["spec"]["devices"]}
         return found
 

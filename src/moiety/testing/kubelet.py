@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from grpc.aio import AioRpcError
+
 from moiety.kube import rpc
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
@@ -45,7 +47,7 @@ class Kubelet:
                         told = registration_pb.RegistrationStatus(plugin_registered=True)
                         await rpc.call(channel, REGISTRATION, "NotifyRegistrationStatus", told, 10)
                     return found
-                except rpc.grpc.aio.AioRpcError:  # a socket of somebody who was killed
+                except AioRpcError:  # a socket of somebody who was killed
                     continue
             assert not problem(), problem()
             assert time.monotonic() < until_s, f"no driver came to {self.registry}"
