@@ -65,9 +65,10 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 # The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
-soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
-	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
-	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300), kept in bench/results/latest.json
+	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)

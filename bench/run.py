@@ -50,17 +50,23 @@ SCRIPTS = {
     "policy_speed": policy_speed.measure,
     "policy_scenarios": policy_scenarios.measure,
 }
+PARTS = {
+    "faults_virtual": faults.virtual,
+    "faults_real": faults.real,
+    "faults_growth": faults.growing,
+}
+"""of scripts that take long, to be measured by themselves"""
 
 
 def main() -> int:
     """Run all scripts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, []], metavar="SCRIPT")
+    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, *PARTS, []], metavar="SCRIPT")
     chosen = parser.parse_args().scripts or list(SCRIPTS)
     figures = []
     for name in chosen:
         print(f"bench: {name} ...", flush=True)
-        found = SCRIPTS[name]()
+        found = {**SCRIPTS, **PARTS}[name]()
         save(found)  # at once: what comes after it may fail
         figures += found
     print(table(figures))

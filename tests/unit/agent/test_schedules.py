@@ -29,16 +29,6 @@ def test_many_days(part: int) -> None:
             live(seed)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_ten_thousand_days() -> None:
-    faults = 0
-    with no_descriptor_stays():
-        for seed in range(1_000_000, 1_010_000):
-            faults += live(seed).faults.total()
-    print(f"10000 virtual schedules, {faults} faults")
-
-
 @pytest.mark.parametrize("seed", LOST_ONCE)
 def test_a_day_that_was_lost_once(seed: int) -> None:
     with no_descriptor_stays():
