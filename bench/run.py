@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,9 +30,9 @@ from bench import (
     shares,
     swap,
 )
-from bench.figure import RESULTS, save, table
+from bench.figure import RESULTS, Figure, save, table
 
-SCRIPTS = {
+SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "agent": agent.measure,
     "overhead": overhead.measure,
     "makespan": makespan.measure,
@@ -52,7 +53,7 @@ SCRIPTS = {
     "policy_cycle": policy_cycle.measure,
     "policy_scenarios": policy_scenarios.measure,
 }
-PARTS = {
+PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,
     "faults_real": faults.real,
     "faults_growth": faults.growing,
