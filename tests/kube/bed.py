@@ -1,6 +1,6 @@
 """A cluster of one node, inside what `inside.py` makes.
 
-    python tests/kube/bed.py start              start it; prints how to use it, and leaves it running
+    python tests/kube/bed.py start              start it, and leave it running
     python tests/kube/bed.py exec COMMAND...    run a command beside it (kubectl, pytest, sh ...)
     python tests/kube/bed.py stop               stop it: nothing is left
     python tests/kube/bed.py run COMMAND...     start it for one command
@@ -10,10 +10,8 @@ There is one that was started by hand for each user of /tmp: MOIETY_KUBE_NAME=x 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +74,8 @@ class Bed:
     ) -> int:
         """Start a program of the cluster, or any `command` under a new name; its process id."""
         assert self.pid(name) is None, f"{name} runs already"
+        if name == "kubelet":  # it ends when nobody answers; elsewhere systemd starts it again
+            self.wait_for_containerd()
         self.log(name).parent.mkdir(exist_ok=True)
         (self.folder / "pids").mkdir(exist_ok=True)
         full = list(command if command is not None else self.commands[name])
@@ -194,10 +194,19 @@ class Bed:
 
     def import_usual(self) -> None:
         """The images that all tests use."""
-        self.until(lambda: self.call("ctr", "version").returncode == 0, "containerd answers")
+        self.wait_for_containerd()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             for archive in images.write_usual(Path(folder)):
                 self.import_image(archive)
+
+    def wait_for_containerd(self) -> None:
+        """Until containerd answers."""
+
+        def answers() -> bool:
+            self.must_run("containerd")
+            return self.call("ctr", "version").returncode == 0
+
+        self.until(answers, "containerd answers")
 
     def wait_for_api(self) -> None:
         """Until the API server serves."""
@@ -291,8 +300,9 @@ def stop() -> int:
 
 def daemon() -> int:
     """What `start` leaves behind: outside, it waits for the end."""
-    inside.remove_stale()
-    scratch = inside.make_scratch()
+    place = Path(tempfile.gettempdir())
+    inside.remove_stale(place)
+    scratch, _ = inside.make_scratch(place)
     state().write_text(f"{os.getpid()} {inside.started_at(os.getpid())} {scratch}")
     return inside.run(own("hold"), scratch=scratch)
 
@@ -315,7 +325,7 @@ def execute(command: Sequence[str]) -> int:
     (init,) = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
     env = {**Bed(at[1]).env, inside.VARIABLE: str(at[1])}
     full = ["nsenter", "-t", init, "-m", "-n", "-p", "--wd=" + os.getcwd(), "--", *command]
-    os.execvpe("nsenter", full, env)
+    return subprocess.run(full, env=env, check=False).returncode
 
 
 def main(arguments: list[str]) -> int:

@@ -23,7 +23,7 @@ FOLDERS: Final = ("bin", "dev", "etc", "proc", "sys", "tmp")
 
 
 def layer(files: Mapping[str, Path | str | bytes]) -> bytes:
-    """A tar archive: by the path inside, a file or folder here, the target of a link, or content."""
+    """A tar archive: by the path inside, a file or folder here, a link's target, or content."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name in FOLDERS:

@@ -42,7 +42,7 @@ KERNEL: Final = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-"""What a kubelet sets for the whole machine. It reads that it is so, and the machine stays as is."""
+"""What a kubelet sets for the whole machine. Here it reads that all is set already."""
 PR_SET_PDEATHSIG: Final = 1
 SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFNETMASK = 0x8916, 0x8914, 0x891C
 IFF_UP: Final = 1
@@ -99,27 +99,32 @@ def remove(scratch: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def remove_stale() -> None:
-    """What runs that were killed left behind."""
-    for scratch in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+def remove_stale(place: Path) -> None:
+    """What runs that were killed left behind in this folder."""
+    for scratch in place.glob(f"{PREFIX}*"):
         try:
-            pid, began = (scratch / OWNER).read_text().split()
-        except (OSError, ValueError):
-            continue  # it is only being made
-        if started_at(int(pid)) != began:
+            owner = (scratch / OWNER).open()
+        except OSError:
+            continue  # it is only being made, or just being removed
+        with owner:
+            try:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # process ids would not do: each run sees its own only
             remove(scratch)
 
 
-def make_scratch() -> Path:
-    """A folder for a run, which says whose it is."""
-    scratch = Path(tempfile.mkdtemp(prefix=PREFIX))
+def make_scratch(place: Path) -> tuple[Path, int]:
+    """A folder for a run, and the descriptor that must stay open as long as it is needed."""
+    scratch = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     scratch.chmod(0o755)
     for name in FOLDERS:
         (scratch / name).mkdir()
     owner = scratch / f"{OWNER}.new"
-    owner.write_text(f"{os.getpid()} {started_at(os.getpid())}")
+    lock = os.open(owner, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     owner.rename(scratch / OWNER)
-    return scratch
+    return scratch, lock
 
 
 def request(name: str, payload: bytes) -> bytes:
@@ -181,15 +186,15 @@ def run(command: list[str], *, scratch: Path | None = None) -> int:
     if os.geteuid() != 0:
         print("only root can have namespaces with a kubelet in them", file=sys.stderr)
         return 77
-    remove_stale()
-    scratch = scratch or make_scratch()
+    if scratch is None:
+        remove_stale(Path(tempfile.gettempdir()))
+        scratch, _ = make_scratch(Path(tempfile.gettempdir()))
     make_cgroups(scratch.name)
     options = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     own = [sys.executable, str(Path(__file__).resolve()), "--init", str(scratch)]
     try:
-        process = subprocess.Popen(
-            ["unshare", *options, "--", *own, *command], preexec_fn=die_with_parent
-        )
+        guarded = ["setpriv", "--pdeathsig", "KILL", "unshare", *options]
+        process = subprocess.Popen([*guarded, "--", *own, *command])
         # Ctrl-C reaches the command itself; SIGTERM is handed on, and then we wait for its end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda number, _: stop(process.pid, number))

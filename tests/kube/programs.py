@@ -89,7 +89,6 @@ def network() -> dict[str, Any]:
 
 def kubelet_config(folder: Path) -> dict[str, Any]:
     """The kubelet's."""
-    never = {name: "0%" for name in ("nodefs.available", "nodefs.inodesFree", "imagefs.available")}
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -98,7 +97,8 @@ def kubelet_config(folder: Path) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{folder.name}",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD}",
-        "evictionHard": {"memory.available": "1Mi"} | never,
+        "clusterDNS": ["10.250.0.10"],  # nobody answers there
+        "evictionHard": {},
         "failCgroupV1": False,
         "failSwapOn": False,
         "fileCheckFrequency": "1s",
@@ -127,12 +127,43 @@ def scheduler_config(folder: Path) -> dict[str, Any]:
     }
 
 
+def stage(kind: str, name: str, key: str, template: str) -> dict[str, Any]:
+    """What kwok does to nodes or pods that lack `key` in their status."""
+    missing = {"key": key, "operator": "DoesNotExist"}
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": kind},
+            "selector": {"matchExpressions": [missing]},
+            "next": {"statusTemplate": template},
+        },
+    }
+
+
+def kwok_config() -> str:
+    """Nodes that are ready from the start, and pods that run as soon as they are placed."""
+    condition = "conditions: [{type: Ready, status: 'True', lastTransitionTime: {{ Quote Now }}}]"
+    stages = (
+        stage("Node", "node-is-ready", ".status.conditions", condition),
+        stage(
+            "Pod",
+            "pod-runs",
+            ".status.startTime",
+            f"phase: Running\nstartTime: {{{{ Quote Now }}}}\n{condition}",
+        ),
+    )
+    return "---\n".join(json.dumps(found, indent=2) + "\n" for found in stages)
+
+
 def files(folder: Path) -> dict[str, str]:
     """All settings, by the name of the file in `folder`."""
     found: dict[str, Any] = {f"{user}.kubeconfig": kubeconfig(folder, user) for user in USERS}
     found |= {"kubelet.json": kubelet_config(folder), "scheduler.json": scheduler_config(folder)}
     found |= {"cni/bed.conflist": network()}
     texts = {name: json.dumps(content, indent=2) + "\n" for name, content in found.items()}
+    texts["kwok.yaml"] = kwok_config()
     return texts | {"tokens.csv": tokens(), "containerd.toml": containerd_config(folder)}
 
 
@@ -194,10 +225,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "kwok": [
             binary("kwok"),
             f"--kubeconfig={folder}/kwok.kubeconfig",
+            f"--config={folder}/kwok.yaml",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         ],
     }
-
-
-

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,7 @@ DEBIAN: Final = {
     "busybox-static": "bin/busybox",
 }
 """Packages, and a file of each."""
-SYSTEM: Final = ("unshare", "nsenter", "openssl", "runc")
+SYSTEM: Final = ("unshare", "nsenter", "setpriv", "openssl", "runc")
 """Programs of this machine. All but runc are on any Debian, and runc needs libraries of it."""
 PLACES: Final = ("bin", "debian/usr/bin", "debian/bin")
 
@@ -197,7 +198,8 @@ def set_up() -> None:
     with (folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         builds = (build_kubernetes, build_containerd, build_kwok, install_runc)
-        for step in (*builds, *(partial(unpack, name) for name in DEBIAN)):
+        steps: list[Callable[[], None]] = [*builds, *(partial(unpack, name) for name in DEBIAN)]
+        for step in steps:
             try:
                 step()
             except (CannotBeHadError, subprocess.SubprocessError) as error:

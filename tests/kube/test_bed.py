@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+from pathlib import Path
 from typing import Any
 
 from tests.kube import inside
@@ -168,13 +168,18 @@ def test_nodes_that_are_not_there_take_pods(bed: Bed, namespace: str) -> None:
         bed.kill("kwok", signal.SIGTERM)
 
 
-def test_what_a_killed_run_leaves_is_removed_by_the_next() -> None:
-    scratch = inside.make_scratch()
-    (scratch / inside.OWNER).write_text(f"{os.getpid()} {time.time()}")  # not this process's
-    inside.make_cgroups(scratch.name)
-    made = list(inside.cgroups(scratch.name))
+def test_what_a_killed_run_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    mine, lock = inside.make_scratch(tmp_path)
+    killed, other = inside.make_scratch(tmp_path)
+    for scratch in (mine, killed):
+        inside.make_cgroups(scratch.name)
+    os.close(other)
 
-    inside.remove_stale()
+    inside.remove_stale(tmp_path)
 
-    assert not scratch.exists()
-    assert not any(folder.exists() for folder in made)
+    assert mine.exists()
+    assert not killed.exists()
+    assert any(folder.exists() for folder in inside.cgroups(mine.name))
+    assert not any(folder.exists() for folder in inside.cgroups(killed.name))
+    os.close(lock)
+    inside.remove(mine)
