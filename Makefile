@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-again test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,17 @@ test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba, JAX on a simulated 
 test-containers: $(WORK)/installed  ## podman and runc with shares of a simulated GPU; ARGS="-k musl" chooses
 	@$(PY) tests/containers/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m containers -rs tests/containers $(ARGS)
+
+# Kubernetes is built from Go's modules, into a cache that all checkouts share.
+kube-bed: $(WORK)/installed  ## build Kubernetes, containerd and kwok for test-kube: ten minutes, once
+	@$(PY) tests/kube/setup.py
+
+kube-warm: $(WORK)/installed
+	@$(PY) tests/kube/setup.py --if-warm
+
+# As root, in namespaces of their own: ports, mounts and processes are nobody else's.
+test-kube: kube-bed  ## pods with shares of a simulated GPU on a real control plane and node
+	@$(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m kube -rs tests/kube $(ARGS)
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
