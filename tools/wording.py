@@ -31,6 +31,11 @@ ALLOWED = {
     "events.k8s.io": "the group of events in Kubernetes",
     "resource.k8s.io": "the group of claims and slices in Kubernetes",
     "resource.kubernetes.io": "the prefix of standard attributes of devices",
+    "kubelet.config.k8s.io": "the group of the kubelet's settings",
+    "kubescheduler.config.k8s.io": "the group of the scheduler's settings",
+    "kwok.x-k8s.io": "the prefix of kwok's own names",
+    "github.com": "a part of the names of Go's modules",
+    "sigs.k8s.io": "a part of the names of Go's modules",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
     "cnvrg.io": "the prefix of MetaGPU's resources in Kubernetes",
@@ -38,6 +43,9 @@ ALLOWED = {
     "app.kubernetes.io": "the prefix of labels that say what belongs together",
     "kubectl.kubernetes.io": "the prefix of what kubectl heeds",
 }
+
+GO = (".go", ".mod", ".sum")
+"""Files that consist of names of Go's modules, which look like hosts."""
 
 
 def files() -> list[Path]:
@@ -62,7 +70,9 @@ def complaints(file: Path) -> list[str]:
         found += [
             f"{where}: names the host {host}"
             for host in _hosts(line)
-            if host.lower() not in ALLOWED and file.name != Path(__file__).name
+            if host.lower() not in ALLOWED
+            and file.name != Path(__file__).name
+            and file.suffix not in GO
         ]
         if NOTE.search(line):
             found.append(f"{where}: a note to oneself")

@@ -81,7 +81,8 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise BadArgument(
             f"{name!r} cannot name a share for containers: at most 32 small letters, digits and "
-            "any of . _ -, a letter first, a letter or digit last"
+            "any of . _ -, a letter first, a letter or digit last",
+            "--name half, say",
         )
     return name
 
