@@ -22,6 +22,7 @@ from bench import (
     overhead,
     policy_allocation,
     policy_fidelity,
+    policy_jct,
     policy_scenarios,
     policy_speed,
     pytorch,
@@ -49,6 +50,7 @@ SCRIPTS = {
     "policy_allocation": policy_allocation.measure,
     "policy_speed": policy_speed.measure,
     "policy_scenarios": policy_scenarios.measure,
+    "policy_jct": policy_jct.measure,
 }
 
 

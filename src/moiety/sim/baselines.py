@@ -122,9 +122,7 @@ class Las(_Plain):
                 if not run.is_running:
                     self._turn[run.number] = self._next()
         drops = [
-            run.since_s
-            + self.limits[self._step[run.number]] / run.gang.gpus
-            - run.attained_s
+            run.since_s + self.limits[self._step[run.number]] / run.gang.gpus - run.attained_s
             for run in pool.running.values()
             if self._step[run.number] < len(self.limits)
         ]

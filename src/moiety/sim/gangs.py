@@ -146,7 +146,8 @@ def _enough(gangs: list[Gang]) -> int:
     last = max(gang.submitted_s + gang.duration_s for gang in gangs)
     work = sum(gang.gpus * gang.duration_s for gang in gangs)
     mean = work / max(last - first, 1.0)
-    most = max(max(gang.gpus for gang in gangs), int(mean * 1.25) + 1)
+    largest = max(gang.gpus for gang in gangs)
+    most = max(largest, int(mean * 1.25) + 1)
     return -(-most // GPUS_PER_NODE) * GPUS_PER_NODE
 
 

@@ -77,6 +77,8 @@ class Pool:
         self.used = 0
         self.touched: set[str] = set()
         """queues in which something came, began, stopped or ended since the order last decided"""
+        self.has_news = False
+        """whether something came, ended or changed at this moment, and not only an order looks"""
         self._begun: list[Run] = []
 
     def start(self, run: Run, seats: Seats) -> None:
@@ -150,8 +152,10 @@ class Pool:
 
 
 class Order(Protocol):
-    """Who runs: starts and stops gangs of a pool. It does not look at what is left of them,
-    unless it is said to know that."""
+    """Who runs: starts and stops gangs of a pool.
+
+    It does not look at what is left of them, unless it is said to know that.
+    """
 
     name: str
 
@@ -193,7 +197,7 @@ Watch = Callable[[Pool], None]
 def replay(
     trace: GangTrace,
     order: Order,
-    cost: Cost = Cost(),  # noqa: B008 (it is frozen)
+    cost: Cost = Cost(),
     changes: Iterable[Change] = (),
     progress: Progress = lambda _: None,
     watch: Watch | None = None,
@@ -204,8 +208,9 @@ def replay(
     """
     nodes = Nodes(trace.nodes)
     pool = Pool(nodes, cost)
-    runs = [Run(gang, number, gang.duration_s) for number, gang in enumerate(trace.gangs)]
-    first = min((gang.submitted_s for gang in trace.gangs), default=0.0)
+    coming = sorted(trace.gangs, key=lambda gang: gang.submitted_s)
+    runs = [Run(gang, number, gang.duration_s) for number, gang in enumerate(coming)]
+    first = coming[0].submitted_s if coming else 0.0
     events: list[tuple[float, int, int, int, Run | Change | None]] = [
         (run.gang.submitted_s, COMES, run.number, 0, run) for run in runs
     ]
@@ -218,14 +223,15 @@ def replay(
         if not events:
             raise InternalError(f"{left} gangs wait, and {order.name} starts none of them")
         pool.now_s = now = events[0][0]
-        is_stale = True
+        is_stale, pool.has_news = True, False
         while events and events[0][0] <= now + SAME_S:
             _, kind, _, epoch, what = heapq.heappop(events)
             if isinstance(what, Change):
                 _change(pool, what)
             elif what is None:
-                if epoch != look:
-                    continue
+                if epoch == look:
+                    is_stale = False
+                continue
             elif kind == COMES:
                 pool.waiting[what.number] = what
                 pool.touched.add(what.gang.queue)
@@ -239,7 +245,7 @@ def replay(
                 left -= 1
                 progress(1)
                 order.ended(what, pool)
-            is_stale = False
+            is_stale, pool.has_news = False, True
         if is_stale:
             continue
         again = order.decide(pool)
