@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 2 --dist worksteal $(ARGS)
 
+# Whether a test failed only because of what ran beside it. More than a few are no coincidence.
+test-again: $(WORK)/installed  ## the tests that failed the last time, one by one, if there are no more than three
+	@$(PY) tools/failed.py $(WORK)/pytest 3
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest --last-failed --last-failed-no-failures none
+
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12
 test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba, JAX on a simulated GPU; CUDA=13, ARGS="-k moving" choose
@@ -52,6 +57,17 @@ test-frameworks: $(WORK)/installed  ## PyTorch, CuPy, Numba, JAX on a simulated 
 test-containers: $(WORK)/installed  ## podman and runc with shares of a simulated GPU; ARGS="-k musl" chooses
 	@$(PY) tests/containers/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m containers -rs tests/containers $(ARGS)
+
+# Kubernetes is built from Go's modules, into a cache that all checkouts share.
+kube-bed: $(WORK)/installed  ## build Kubernetes, containerd and kwok for test-kube: ten minutes, once
+	@$(PY) tests/kube/setup.py
+
+kube-warm: $(WORK)/installed
+	@$(PY) tests/kube/setup.py --if-warm
+
+# As root, in namespaces of their own: ports, mounts and processes are nobody else's.
+test-kube: kube-bed  ## pods with shares of a simulated GPU on a real control plane and node
+	@$(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m kube -rs tests/kube $(ARGS)
 
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
@@ -65,15 +81,16 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 # The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
-soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
-	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
-	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300), kept in bench/results/latest.json
+	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
 bench-policy: $(WORK)/installed  ## measure where tasks are placed, on published traces (MOIETY_DATA)
-	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_scenarios policy_jct
+	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios policy_jct
 
 gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
 	@$(PYTHON) tests/gpu/facts.py $(ARGS)

@@ -7,8 +7,7 @@ GPUs are alike) do not depend on which GPU is which.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +19,36 @@ from moiety.policy.workloads import Shape
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+UNBOUNDED: Final = 1 << 30
+"""tasks that ask for nothing have room everywhere"""
 SMALLEST_PADDING: Final = 1
 """a node without GPUs has one that is full: so no array is without columns"""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """A place by numbers: the node's position and those of its GPUs."""
 
     node: int
     gpus: tuple[int, ...]
     gpu_milli: int
     """of each GPU"""
+
+
+class Mask(NamedTuple):
+    """Where a task may run, of N nodes with at most G GPUs each."""
+
+    nodes: Bools
+    """[N]"""
+    gpus: Bools | None = None
+    """[N, G]; None: on all of a node's GPUs"""
+
+    def both(self, other: Mask) -> Mask:
+        """What both leave."""
+        if self.gpus is None or other.gpus is None:
+            gpus = self.gpus if other.gpus is None else other.gpus
+        else:
+            gpus = self.gpus & other.gpus
+        return Mask(self.nodes & other.nodes, gpus)
 
 
 class Cluster:
@@ -106,6 +123,56 @@ class Cluster:
                 fits &= models[self.model[nodes]]
         return fits
 
+    def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
+        """The same for all nodes, if only what the mask leaves may be used."""
+        fits = self.has_room(shape) & mask.nodes
+        if shape.gpus and mask.gpus is not None:
+            enough = self.left >= np.reshape(self.milli(shape), (-1, 1))
+            fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
+        return fits
+
+    def slots(self, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """[N]: at most so many tasks of this shape have room on each node, if so much is free."""
+        slots: Ints = np.full(len(self), UNBOUNDED, np.int64)
+        if shape.cpu_milli:
+            slots = np.minimum(slots, cpu // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = np.minimum(slots, memory // shape.memory_mib)
+        if shape.gpus:
+            milli = np.broadcast_to(self.milli(shape), len(self))[:, None]
+            on_gpus = left // np.maximum(milli, 1)
+            slots = np.minimum(slots, on_gpus.sum(axis=1) // shape.gpus)
+            slots[(left >= milli).sum(axis=1) < shape.gpus] = 0
+            models = self.acceptable(shape)
+            if models is not None:
+                slots = np.where(models[self.model], slots, 0)
+        return slots
+
+    def slots_of(self, shape: Shape, node: int) -> int:
+        """The same for what is free on one node now."""
+        slots = UNBOUNDED
+        if shape.cpu_milli:
+            slots = min(slots, int(self.free_cpu[node]) // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = min(slots, int(self.free_memory[node]) // shape.memory_mib)
+        if slots and shape.gpus:
+            on = self.nodes[node]
+            if shape.models and on.model not in shape.models:
+                return 0
+            milli = max(shape.milli_on(on.gpu_memory_mib), 1)
+            gpus = [left // milli for left in self.left[node].tolist() if left >= milli]
+            slots = min(slots, sum(gpus) // shape.gpus) if len(gpus) >= shape.gpus else 0
+        return slots
+
+    def slots_within(self, shape: Shape, mask: Mask, *, empty: bool = False) -> int:
+        """At most so many have room on what the mask leaves; `empty`: if nothing ran there."""
+        left = self.capacity if empty else self.left
+        cpu = self.cpu if empty else self.free_cpu
+        memory = self.memory if empty else self.free_memory
+        if mask.gpus is not None:
+            left = np.where(mask.gpus, left, 0)
+        return int(self.slots(shape, left, cpu, memory)[mask.nodes].sum())
+
     def could_ever(self, shape: Shape) -> Bools:
         """Which nodes could take it if nothing ran on them."""
         empty = self.copy()
@@ -120,6 +187,25 @@ class Cluster:
     def give_back(self, shape: Shape, seat: Seat) -> None:
         """It ends; exactly undoes `take`."""
         self._change(shape, seat, -1)
+
+    def take_all(self, taken: Sequence[tuple[Shape, Seat]]) -> None:
+        """Many tasks begin at once, as with `take`."""
+        at = np.array([seat.node for _, seat in taken], np.int64)
+        np.subtract.at(self.free_cpu, at, [shape.cpu_milli for shape, _ in taken])
+        np.subtract.at(self.free_memory, at, [shape.memory_mib for shape, _ in taken])
+        parts = [(seat.node, gpu, seat.gpu_milli) for _, seat in taken for gpu in seat.gpus]
+        if parts:
+            nodes, gpus, amounts = np.array(parts, np.int64).T
+            np.subtract.at(self.left, (nodes, gpus), amounts)
+        for node, gpu in np.argwhere(self.left < 0):
+            name = self.nodes[node].name
+            raise InternalError(f"GPU {gpu} of {name} has {self.left[node, gpu]} left")
+        for node in np.flatnonzero((self.free_cpu < 0) | (self.free_memory < 0)):
+            cpu, memory = self.free_cpu[node], self.free_memory[node]
+            raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        self.ordered = np.sort(self.left, axis=1)
+        self.left_total = self.left.sum(axis=1)
+        self.used_milli = self.gpu_milli_total - int(self.left_total.sum())
 
     def _change(self, shape: Shape, seat: Seat, sign: int) -> None:
         node = seat.node

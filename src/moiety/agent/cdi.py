@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent import containers
-from moiety.cli.loader import find_library
+from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, simgpu_dir, simgpu_state_dir
 from moiety.model.errors import BadArgument
 
@@ -81,7 +81,8 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise BadArgument(
             f"{name!r} cannot name a share for containers: at most 32 small letters, digits and "
-            "any of . _ -, a letter first, a letter or digit last"
+            "any of . _ -, a letter first, a letter or digit last",
+            "--name half, say",
         )
     return name
 
