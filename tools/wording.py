@@ -47,6 +47,9 @@ ALLOWED = {
 GO = (".go", ".mod", ".sum")
 """Files that consist of names of Go's modules, which look like hosts."""
 
+NAMES_OF_OBJECTS = (".k8s.io", ".kubernetes.io", ".moiety.dev")
+"""in Kubernetes, what looks like a host names an API or the system that something belongs to"""
+
 
 def files() -> list[Path]:
     """What is, or will be, in the repository."""
