@@ -24,6 +24,7 @@ from bench import (
     policy_allocation,
     policy_cycle,
     policy_fidelity,
+    policy_jct,
     policy_scenarios,
     policy_speed,
     pytorch,
@@ -52,6 +53,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "policy_speed": policy_speed.measure,
     "policy_cycle": policy_cycle.measure,
     "policy_scenarios": policy_scenarios.measure,
+    "policy_jct": policy_jct.measure,
 }
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,

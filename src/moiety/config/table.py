@@ -530,10 +530,10 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_CONFIG", "read this file alone, instead of the two usual ones", "both"),
     _environment(
         "MOIETY_DIR",
-        "the agent's directory",
+        "the agent's directory, with all of its files",
         "$XDG_RUNTIME_DIR/moiety, else /tmp/moiety-UID",
     ),
-    _environment("MOIETY_SYSTEM_DIR", "the directory of the agent of all users", "/run/moiety"),
+    _environment("MOIETY_SYSTEM_DIR", "the same of the agent of all users", "/run/moiety"),
     _environment("MOIETY_AGENT_ARGS", "flags for an agent that a command starts", "none"),
     _environment("MOIETY_DISABLE", "1: programs run as if moiety were not there", "they share"),
     _environment("MOIETY_TOOLS", "allow: also ncu, compute-sanitizer, cuda-gdb", "refused"),
