@@ -74,6 +74,7 @@ def complaints(file: Path) -> list[str]:
             f"{where}: names the host {host}"
             for host in _hosts(line)
             if host.lower() not in ALLOWED
+            and not host.lower().endswith(NAMES_OF_OBJECTS)
             and file.name != Path(__file__).name
             and file.suffix not in GO
         ]
