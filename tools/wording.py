@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 HOST = re.compile(
     r"(?<![\w./@-])(?:[a-z0-9-]+\.)+(?:ai|com|dev|io|net|org)(?![\w(.-])", re.IGNORECASE
 )
+OTHERS = ROOT / "src" / "moiety" / "kube" / "protocol"
+"""Kubernetes' definitions, and what is made of them: nothing in there is ours to word"""
 NOTE = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 ALLOWED = {
     "www.apache.org": "the licence's own text",
@@ -26,6 +28,7 @@ ALLOWED = {
     "resource.moiety.dev": "the group of our parameters of claims",
     "k8s.io": "the package of Kubernetes' protocols",
     "kubernetes.io": "the prefix of Kubernetes' own names",
+    "events.k8s.io": "the group of events in Kubernetes",
     "resource.k8s.io": "the group of claims and slices in Kubernetes",
     "resource.kubernetes.io": "the prefix of standard attributes of devices",
     "kubelet.config.k8s.io": "the group of the kubelet's settings",
@@ -51,7 +54,8 @@ def files() -> list[Path]:
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return [ROOT / name for name in sorted(set(listed.stdout.split("\0"))) if name]
+    found = [ROOT / name for name in sorted(set(listed.stdout.split("\0"))) if name]
+    return [file for file in found if OTHERS not in file.parents]
 
 
 def complaints(file: Path) -> list[str]:

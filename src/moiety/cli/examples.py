@@ -37,6 +37,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety trace", "three lines about where the time went"),
         ("moiety trace -o trace.json --follow 30s", "for Perfetto or Chrome's tracing page"),
     ),
+    "kube": (
+        ("moiety kube node --mode dra", "the DRA driver of this node, beside its agent"),
+        ("moiety kube node --mode plugin --units 10", "units of moiety.dev/gpu, ten a GPU"),
+    ),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
     "agent": (
         ("moiety agent start --capacity 40GiB", "share out less than all"),

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "events": "Tell what happened: refusals, evictions, warnings, and who was ended.",
     "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "container": "Give containers a share of the GPUs.",
+    "kube": "Give pods of Kubernetes a share of the GPUs.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "config": "Show what is set, and where; check a file of settings.",

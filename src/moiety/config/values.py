@@ -17,6 +17,9 @@ YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 AGENTS: Final = ("auto", "own", "system")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
+KUBE_MODES: Final = ("dra", "plugin", "both")
+UNITS_MOST: Final = 1000
+"""of one GPU: the kubelet is told each by name"""
 WHENS: Final = ("auto", "always", "never")
 
 
@@ -179,6 +182,20 @@ def parse_count(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text!r} is no number of things")
     return int(text)
+
+
+def parse_kube_mode(text: str) -> str:
+    """By what pods get shares."""
+    if text in KUBE_MODES:
+        return text
+    raise ValueError(f"{text!r} is none of {', '.join(KUBE_MODES)}")
+
+
+def parse_units(text: str) -> int:
+    """How many units a GPU has."""
+    if text.isdecimal() and 1 <= int(text) <= UNITS_MOST:
+        return int(text)
+    raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
 
 
 def parse_which_agent(text: str) -> str:

@@ -55,6 +55,7 @@
     │   ├── TraceInvalid                         121   a line of a trace makes no sense
     │   ├── TraceMissing                         122
     │   └── ScenarioInvalid                      124   a case that makes no sense
+    ├── ClusterRefusal                           113   no API server, or one that says no
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -684,6 +685,18 @@ class FileNotWritable(FileError):
         super().__init__(
             f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
         )
+
+
+# A cluster
+
+
+class ClusterRefusal(MoietyError):
+    """Kubernetes' API server is not known, does not answer, or says no."""
+
+    exit_code = 113
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what, hint or "kubectl auth can-i --list, with the same kubeconfig")
 
 
 # Settings
