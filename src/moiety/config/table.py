@@ -425,6 +425,14 @@ _KUBE: Final = (
         "units of moiety.dev/gpu that each GPU has (device plugin)",
         default="100",
     ),
+    _kube(
+        "resources",
+        "resources",
+        values.parse_resources,
+        "NAME=MODEL,...",
+        "resources of their own for units of some models: moiety.dev/a100=*A100*",
+        unset="all are moiety.dev/gpu",
+    ),
     _kube("kubelet-dir", "kubelet_dir", Path, "DIR", "the kubelet's", default="/var/lib/kubelet"),
     _kube("cdi-dir", "cdi_dir", Path, "DIR", "where CDI files go", default="/var/run/cdi"),
     _kube(
