@@ -102,9 +102,9 @@ def _unschedulable() -> Figure:
         device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
         samples=ROUNDS,
         baseline=249,
-        note=f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot be "
-        f"scheduled: on {GANG_NODES - GANG_TASKS + 1} nodes one job must not be ended; baseline: "
-        "KAI-Scheduler's own benchmark",
+        note=f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot "
+        f"be scheduled: on {GANG_NODES - GANG_TASKS + 1} nodes one job must not be ended; "
+        "baseline: KAI-Scheduler's own benchmark",
     )
 
 
