@@ -91,7 +91,8 @@ def weights_by_use(
     `used` is what each had in the mean, older use counting less (`decayed`). A queue's part p of
     all weights becomes p + strength * (p - u), where u is its part of all use, and never less than
     nothing. Use that adds up to less than a tenth of the `whole` that is divided counts as a part
-    of that tenth: so it fades when little is used for a while. Without any use, weights stay what they are.
+    of that tenth: so it fades when little is used for a while. Without any use, weights stay what
+    they are.
     """
     weight = sum(weights.values())
     total = sum(used.get(name, 0.0) for name in weights)
