@@ -11,14 +11,12 @@ import contextlib
 import dataclasses
 import os
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.directory import find
-from moiety.config.values import LogFormat
 from moiety.devices.cards import Card
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
@@ -29,6 +27,7 @@ from moiety.kube.client import CLAIMS, ApiError, Client
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
 from moiety.kube.inventory import Inventory
 from moiety.kube.ledger import Ledger, Mode
+from moiety.kube.logs import open_log
 from moiety.kube.options import Options
 from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN, Plugin, take_back_unused
 from moiety.kube.podresources import held
@@ -304,21 +303,3 @@ def _cards(log: Any) -> dict[str, Card]:
         return {card.uuid: card for card in nvml.cards()}
     finally:
         nvml.close()
-
-
-def open_log(form: LogFormat) -> Any:
-    """A structlog logger on stderr: lines of `key=value`, or JSON."""
-    import structlog
-
-    render: Any = structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"])
-    if form is LogFormat.JSON:
-        render = structlog.processors.JSONRenderer(default=str)
-    return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-    )
