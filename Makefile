@@ -81,15 +81,16 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 # The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
-soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
-	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
-	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300), kept in bench/results/latest.json
+	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
 bench-policy: $(WORK)/installed  ## measure where tasks are placed, on published traces (MOIETY_DATA)
-	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios
+	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios policy_jct
 
 gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
 	@$(PYTHON) tests/gpu/facts.py $(ARGS)

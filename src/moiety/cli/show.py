@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize
+from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize, InvalidValue
 from moiety.model.format import plain
 from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
@@ -21,73 +23,101 @@ from moiety.model.units import (
     parse_fraction,
 )
 
+FOLD_MIN = 20
+"""columns that a folded text needs, else it is not folded"""
 RIGHT = frozenset("0123456789")
 
 
-class Size(click.ParamType[int]):
+class Read(click.ParamType[Any]):
+    """A value that a parser of ours reads; what it refuses is said with the option's name."""
+
+    def read(self, text: str) -> Any:
+        """What the text means; raises InvalidValue."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What `read` makes of a text; anything else has been read."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.read(value)
+        except InvalidValue as error:
+            if param is not None and param.param_type_name == "option":
+                error.what = f"{max(param.opts, key=len)}: {error.what}"
+            raise
+
+
+class Size(Read):
     """An amount of memory, such as 20GiB."""
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def read(self, text: str) -> int:
         """Bytes; more than none."""
-        if isinstance(value, int):
-            return value
-        found = parse_bytes(value)
+        found = parse_bytes(text)
         if found <= 0:
-            raise InvalidSize(value, "is no memory at all")
+            raise InvalidSize(text, "is no memory at all")
         return found
 
 
-class Duration(click.ParamType[float]):
+class Duration(Read):
     """A length of time, such as 30s."""
 
     name = "time"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, text: str) -> float:
         """Seconds; more than none."""
-        if isinstance(value, float | int):
-            return float(value)
-        found = parse_duration(value)
+        found = parse_duration(text)
         if found <= 0:
-            raise InvalidDuration(value, "is no time at all")
+            raise InvalidDuration(text, "is no time at all")
         return found
 
 
-class Fraction(click.ParamType[float]):
+class Fraction(Read):
     """A part of a GPU's time, such as 0.3 or 30%."""
 
     name = "part"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, text: str) -> float:
         """Above 0, at most 1."""
-        return value if isinstance(value, float) else parse_fraction(value)
+        return parse_fraction(text)
 
 
-class PriorityName(click.ParamType[Priority]):
+class PriorityName(Read):
     """A class by its name."""
 
     name = "class"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Priority:
+    def read(self, text: str) -> Priority:
         """One that exists."""
-        return value if isinstance(value, Priority) else parse_priority(value)
+        return parse_priority(text)
 
 
-class ModeName(click.ParamType[Mode]):
+class ModeName(Read):
     """A mode by its name."""
 
     name = "mode"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mode:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """One that exists; a Mode is a text, too."""
+        return value if isinstance(value, Mode) else super().convert(value, param, ctx)
+
+    def read(self, text: str) -> Mode:
         """One that exists."""
-        return value if isinstance(value, Mode) else parse_mode(value)
+        return parse_mode(text)
+
+
+class Number(click.FloatRange):
+    """A number in a range; unlike click's, one that is a number."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """What `float` reads, unless it is in no range at all."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
 
 
 output_option = click.option(
@@ -104,20 +134,56 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
+    click.echo(msgspec.json.format(msgspec.json.encode(builtins(value)), indent=2).decode())
+
+
+def builtins(value: Any) -> Any:
+    """What an agent answered, as dicts and lists."""
+    import msgspec
+
     from moiety.agent.requests import ANSWER_TAG
 
-    plain = msgspec.to_builtins(value)
-    if isinstance(plain, dict):
-        plain.pop(ANSWER_TAG, None)
-    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+    found = msgspec.to_builtins(value)
+    if isinstance(found, dict):
+        found.pop(ANSWER_TAG, None)
+    return found
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles."""
+def terminal_width() -> int | None:
+    """The columns of the terminal; None if what is printed does not go to one."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def fold(text: str, indent: int = 0) -> str:
+    """A line as several on a terminal that is too narrow for it, all but the first indented."""
+    width = terminal_width()
+    if width is None or width <= indent + FOLD_MIN:
+        return text
+    import textwrap
+
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = ()) -> str:
+    """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles.
+
+    On a terminal that is too narrow columns are left out, in the order of `less`.
+    """
     rows = [[plain(cell) for cell in row] for row in rows]
     columns = list(zip(*([list(titles)] + [list(row) for row in rows]), strict=True))
-    lines = []
+    columns = _fitting(columns, terminal_width(), less)
+    titles, *rows = zip(*columns, strict=True)
     widths = [max(map(len, column)) for column in columns]
+    lines = []
     numeric = [bool(rows) and all(is_number(c) for c in column[1:]) for column in columns]
     for row in [titles, *rows]:
         cells = [
@@ -128,6 +194,19 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if colour_wanted() and lines:
         lines[0] = click.style(lines[0], bold=True)
     return "\n".join(lines)
+
+
+def _fitting(
+    columns: list[tuple[str, ...]], width: int | None, less: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The columns that fit into the width, as far as others may be left out; a title is first."""
+    left = list(columns)
+    for title in less:
+        taken = sum(max(map(len, column)) + 2 for column in left) - 2
+        if width is None or taken <= width:
+            break
+        left = [column for column in left if column[0] != title]
+    return left
 
 
 def is_number(cell: str) -> bool:

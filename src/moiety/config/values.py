@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,9 @@ SOCKET_MODES: Final = (0o600, 0o660, 0o666)
 KUBE_MODES: Final = ("dra", "plugin", "both")
 UNITS_MOST: Final = 1000
 """of one GPU: the kubelet is told each by name"""
+_RESOURCE: Final = re.compile(
+    r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
 WHENS: Final = ("auto", "always", "never")
 
 
@@ -63,7 +67,7 @@ def parse_address(text: str) -> Address:
         return Address(path=Path(text))
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is no address; write 9402, 127.0.0.1:9402 or a socket's path")
     import ipaddress  # seldom asked for, and not quick
 
@@ -81,15 +85,18 @@ def parse_address(text: str) -> Address:
 
 def parse_gpus(text: str) -> tuple[int, ...]:
     """0,2 as (0, 2)."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 5 for part in parts):
+        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def parse_factor(text: str) -> float:
     """A number that is not negative."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < float("inf"):
         raise ValueError(f"{text!r} must be a number from 0 on")
     return value
@@ -167,19 +174,21 @@ def parse_socket_mode(text: str) -> int:
 
 def parse_group(text: str) -> int:
     """The number of a group, by its name or number."""
-    if text.isdecimal():
-        return int(text)
+    if text.isascii() and text.isdecimal() and len(text) <= 10:
+        if int(text) < 0xFFFFFFFF:  # which would mean that nothing is changed
+            return int(text)
+        raise ValueError(f"there is no group {text!r}")
     import grp  # seldom asked for
 
     try:
         return grp.getgrnam(text).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):  # the latter for what no name can have in it
         raise ValueError(f"there is no group {text!r}") from None
 
 
 def parse_count(text: str) -> int:
     """A whole number, not negative."""
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         raise ValueError(f"{text!r} is no number of things")
     return int(text)
 
@@ -196,6 +205,17 @@ def parse_units(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= UNITS_MOST:
         return int(text)
     raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
+
+
+def parse_resources(text: str) -> dict[str, str]:
+    """Names of resources with the models that they are of: `moiety.dev/a100=*A100*`."""
+    found = {}
+    for part in text.split(","):
+        name, equals, model = (word.strip() for word in part.partition("="))
+        if not equals or not model or not _RESOURCE.fullmatch(name):
+            raise ValueError(f"{part!r} is no DOMAIN/NAME=MODEL")
+        found[name] = model
+    return found
 
 
 def parse_which_agent(text: str) -> str:

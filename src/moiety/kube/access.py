@@ -7,6 +7,7 @@ are read again when they change, because a cluster renews them.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import ssl
 import tempfile
@@ -84,17 +85,31 @@ def of_pod(environment: Mapping[str, str], folder: Path = IN_POD) -> Access:
 
 def of_file(path: Path) -> Access:
     """The server of a kubeconfig's current context; raises ClusterRefusal."""
-    import yaml  # what runs in a pod never needs it
-
     try:
-        read = yaml.safe_load(path.read_text()) or {}
+        read = _read(path)
         context = _named(read, "contexts", "context", read.get("current-context"))
         cluster = _named(read, "clusters", "cluster", context["cluster"])
         user = _named(read, "users", "user", context.get("user")) if context.get("user") else {}
         return _access(path.parent, cluster, user, context.get("namespace") or "default")
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, ssl.SSLError) as error:
+    except (OSError, KeyError, TypeError, ValueError, ssl.SSLError) as error:
         problem = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ClusterRefusal(f"kubeconfig {path}: {problem}", "kubectl config view") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is in a file of YAML, or of JSON, which is simpler; raises OSError or ValueError."""
+    text = path.read_text()
+    if text.lstrip().startswith("{"):
+        read: dict[str, Any] = json.loads(text)
+        return read
+    try:
+        import yaml  # what runs in a pod never needs it
+    except ImportError:
+        raise ValueError("PyYAML is not installed; `pip install 'moiety[kube]'`") from None
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is no YAML: {error}") from None
 
 
 def _named(read: Mapping[str, Any], group: str, kind: str, name: str | None) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from moiety.model import errors
 from moiety.model.errors import MoietyError, from_parts
 
 EXAMPLES = [
-    errors.InvalidValue("'x' makes no sense"),
-    errors.BadArgument("--gpus and --capacity do not go together"),
+    errors.InvalidValue("'x' makes no sense", "y"),
+    errors.BadArgument("--gpus and --capacity do not go together", "one of them"),
     errors.InvalidSize("banana"),
     errors.InvalidDuration("soon"),
     errors.InvalidFraction("half"),
