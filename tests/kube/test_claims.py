@@ -41,6 +41,7 @@ def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
     sharing.remove_pods(namespace)
 
 
+@pytest.mark.slow
 def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
@@ -151,6 +152,7 @@ def test_pods_go_on_without_the_api_server_and_new_ones_come_with_it(
         sharing.finish(namespace, name)
 
 
+@pytest.mark.slow
 def test_a_drained_node_has_nothing_left(bed: Bed, sharing: Sharing, namespace: str) -> None:
     contend(bed, sharing, namespace)
     try:

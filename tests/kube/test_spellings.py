@@ -40,7 +40,7 @@ def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "asked",
-    [HALF, {"limits": {"nvshare.com/gpu": "1"}}],
+    [HALF, pytest.param({"limits": {"nvshare.com/gpu": "1"}}, marks=pytest.mark.slow)],
     ids=["annotation", "nvshare"],
 )
 def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
