@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,7 +90,7 @@ bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
 bench-policy: $(WORK)/installed  ## measure where tasks are placed, on published traces (MOIETY_DATA)
-	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios
+	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios policy_jct
 
 gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
 	@$(PYTHON) tests/gpu/facts.py $(ARGS)
@@ -101,6 +101,9 @@ gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everythin
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+image: wheel  ## the container image, without docker or a registry, into dist/moiety-image.tar
+	@$(PY) tools/image.py "$$(ls -t dist/moiety-*.whl | head -n 1)" dist/moiety-image.tar
 
 # For a machine with a GPU and without a network: the wheel, and wheels of what it needs there.
 gpu-bundle: wheel  ## the wheel and all that it needs, for GPU_PYTHON (3.12), into dist/gpu/

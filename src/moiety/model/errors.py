@@ -55,6 +55,8 @@
     │   ├── TraceInvalid                         121   a line of a trace makes no sense
     │   ├── TraceMissing                         122
     │   └── ScenarioInvalid                      124   a case that makes no sense
+    ├── ClusterRefusal                           113   no API server, or one that says no
+    ├── PodRefusal                               114   a pod's share is not, or stays as it is
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -690,6 +692,27 @@ class FileNotWritable(FileError):
         super().__init__(
             f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
         )
+
+
+# A cluster
+
+
+class ClusterRefusal(MoietyError):
+    """Kubernetes' API server is not known, does not answer, or says no."""
+
+    exit_code = 113
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what, hint or "kubectl auth can-i --list, with the same kubeconfig")
+
+
+class PodRefusal(MoietyError):
+    """A pod has no share, or its share cannot be what was asked for."""
+
+    exit_code = 114
+
+    def __init__(self, pod: str, problem: str, hint: str = "") -> None:
+        super().__init__(f"pod {pod}: {problem}", hint or f"kubectl moiety explain {pod}")
 
 
 # Settings

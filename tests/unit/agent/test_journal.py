@@ -12,7 +12,9 @@ from moiety.agent.journal import REASONS, Journal, read
 
 
 def client(number: int = 7) -> Client:
-    plain: Any = SimpleNamespace(number=number, pid=42, program="train", workload="w", uid=0)
+    plain: Any = SimpleNamespace(
+        number=number, pid=42, program="train", workload="w", uid=0, labels={}
+    )
     return cast("Client", plain)
 
 

@@ -1,0 +1,73 @@
+"""`moiety kube`: what runs in a cluster of Kubernetes."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Final
+
+import click
+
+from moiety.cli.settings import setting_options, settled
+from moiety.model.errors import ClusterRefusal
+
+NEEDED: Final = ("aiohttp", "google.protobuf", "grpc")
+
+
+@click.group()
+def kube() -> None:
+    """Give pods of Kubernetes a share of the GPUs."""
+
+
+@kube.command()
+@setting_options("kube")
+def node(**given: Any) -> None:
+    """Serve this node: claims (DRA), units (device plugin), and the health of the GPUs.
+
+    It needs an agent on the same machine, and the rights of root. SIGTERM ends it; what pods have
+    stays theirs.
+    """
+    must_have(NEEDED)
+    from moiety.kube.ledger import Mode
+    from moiety.kube.node import main
+    from moiety.kube.options import Options
+
+    values = settled("kube", given)
+    values["mode"] = Mode(values["mode"])
+    main(Options(**{field: value for field, value in values.items() if value is not None}))
+
+
+def must_have(modules: tuple[str, ...]) -> None:
+    """Raise ClusterRefusal if what Kubernetes needs beyond moiety itself is not installed."""
+    for name in modules:
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:  # what it is in is not there either
+            found = None
+        if found is None:
+            raise ClusterRefusal(
+                f"{name}, which is needed beside Kubernetes, is not installed",
+                "`pip install 'moiety[kube]'`",
+            )
+
+
+@kube.command()
+@click.option("--host", default="0.0.0.0", metavar="ADDRESS", show_default=True, help="Its own.")
+@click.option("--port", default=9443, type=click.IntRange(0, 65535), help="Serve there (9443).")
+@click.option(
+    "--namespace", default="moiety-system", metavar="NAME", show_default=True, help="Its own."
+)
+@click.option("--kubeconfig", metavar="FILE", help="How the API server is reached.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", help="How it logs."
+)
+def webhook(host: str, port: int, namespace: str, kubeconfig: str | None, log_format: str) -> None:
+    """Read what new pods ask for, and write it as claims or units.
+
+    The API server asks it; its certificate it makes and renews itself. SIGTERM ends it.
+    """
+    must_have(("aiohttp", "cryptography"))
+    from moiety.config.values import LogFormat
+    from moiety.kube.logs import open_log
+    from moiety.kube.webhook.server import Options, main
+
+    main(Options(host, port, namespace, kubeconfig), open_log(LogFormat(log_format)))
