@@ -238,12 +238,12 @@ class Timeline:
         """A process was told to move memory out."""
         self._moving_out.setdefault((tenant, gpu), [self.now_s, 0, 0])[2] += 1
 
-    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> None:
-        """It did, in part; `is_last` ends one order."""
+    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> bool:
+        """It did, in part; `is_last` ends one order. Whether it was told to move nothing more."""
         self.catch_up()
         order = self._moving_out.get((tenant, gpu))
         if order is None:
-            return
+            return is_last
         order[1] += amount
         order[2] -= is_last
         if order[2] <= 0:
@@ -254,6 +254,7 @@ class Timeline:
             for part in self._divided(record):
                 self._append(part)
             self._count(tenant, "evicting")
+        return order[2] <= 0
 
     def waiting_for_more(self) -> list[SpanRecord]:
         """The holders that wait for more memory now."""
