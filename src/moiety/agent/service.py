@@ -94,6 +94,7 @@ class Service:
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
             fenced=[s.pid for s in survivors if s.fenced],
+            owners={s.pid: s.uid for s in survivors},
             journal=self._open_journal(),
             shared=self._directory.shared,
         )

@@ -63,6 +63,8 @@ class Survivor:
     workload: str
     pid: int
     gpus: frozenset[int]
+    uid: int
+    """of the user whose workload it belongs to"""
     fenced: bool = False
     """it was late, and had not answered when that agent ended"""
 
@@ -385,7 +387,7 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
             if folder.parent == directory.workloads:  # of others, containers have parts mounted
                 shutil.rmtree(folder, ignore_errors=True)
             continue
-        living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
+        living = [s for file in folder.glob("clients/*") if (s := _survivor(record, file))]
         if living or record.container or processes.is_alive(record.root_pid, record.root_started):
             records.append(record)
             found += living
@@ -394,7 +396,7 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
     return records, found
 
 
-def _survivor(workload: str, file: Path) -> Survivor | None:
+def _survivor(record: Record, file: Path) -> Survivor | None:
     try:
         pid = int(file.name)
         line, *more = file.read_text().splitlines()
@@ -405,7 +407,7 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(workload, pid, frozenset(gpus), FENCED in more)
+    return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
 
 
 def folder_of(directory: Directory, record: Record) -> Path:
