@@ -21,6 +21,7 @@ from bench import (
     makespan_big,
     overhead,
     policy_allocation,
+    policy_cycle,
     policy_fidelity,
     policy_scenarios,
     policy_speed,
@@ -48,6 +49,7 @@ SCRIPTS = {
     "policy_fidelity": policy_fidelity.measure,
     "policy_allocation": policy_allocation.measure,
     "policy_speed": policy_speed.measure,
+    "policy_cycle": policy_cycle.measure,
     "policy_scenarios": policy_scenarios.measure,
 }
 

@@ -22,6 +22,12 @@ ALLOWED = {
     "keepachangelog.com": "the form of the change log",
     "semver.org": "the meaning of the version numbers",
     "moiety.dev": "the vendor part of our device's name in CDI",
+    "gpu.moiety.dev": "our DRA driver and its device class",
+    "resource.moiety.dev": "the group of our parameters of claims",
+    "k8s.io": "the package of Kubernetes' protocols",
+    "kubernetes.io": "the prefix of Kubernetes' own names",
+    "resource.k8s.io": "the group of claims and slices in Kubernetes",
+    "resource.kubernetes.io": "the prefix of standard attributes of devices",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
 }

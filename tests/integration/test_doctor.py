@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.cli import driver
+from moiety.devices import driver
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 

@@ -63,7 +63,7 @@ def test_a_program_with_address_sanitizer_shares(
 
 
 def libraries(program: Path) -> list[str]:
-    from moiety.cli.elf import needed
+    from moiety.devices.elf import needed
 
     return needed(program)
 

@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import click
 
-from moiety.agent import requests
+from moiety.agent import cdi, requests
 from moiety.agent.caller import arguments_from_environment, call, call_or_start
 from moiety.agent.directory import find
 from moiety.agent.workloads import write_whole
-from moiety.cli import cdi
-from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.image import USUAL_PATH, Image, check
 from moiety.cli.show import (
     Duration,
@@ -28,6 +26,7 @@ from moiety.cli.show import (
     size,
     table,
 )
+from moiety.devices.driver import require_driver, require_shim
 from moiety.model import errors
 from moiety.model.share import Priority, Share
 

@@ -17,11 +17,11 @@ from moiety.agent import requests
 from moiety.agent.directory import find, prepare
 from moiety.agent.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.cli import findings_agents, findings_gpus, findings_host, findings_shares
-from moiety.cli.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
 from moiety.cli.finding import Finding
-from moiety.cli.loader import find_library
 from moiety.cli.show import count
 from moiety.cli.talk import talk
+from moiety.devices.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
+from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.devices.origins import user_name
 from moiety.model import errors

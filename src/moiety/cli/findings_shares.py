@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from moiety.agent import requests
+from moiety.agent import cdi, requests
 from moiety.agent.directory import find
-from moiety.cli import cdi
 from moiety.cli.finding import Finding
 from moiety.cli.show import count
 from moiety.cli.talk import talk

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import Elf, open_regular, read_elf
+from moiety.cli.beneath import is_file_beneath, open_beneath
+from moiety.devices.elf import Elf, elf_of
 from moiety.model import errors
 
 OLDEST_GLIBC: Final = (2, 17)
@@ -28,7 +29,6 @@ LIBC_DIRS: Final = (
 RELEASE: Final = re.compile(rb"GNU C Library [^\0]{0,60}?version (\d+)\.(\d+)")
 PRELOAD: Final = "etc/ld.so.preload"
 USUAL_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LINKS_MAX: Final = 40
 SCRIPTS_MAX: Final = 5
 LIBC_MOST: Final = 32 << 20
 """bytes of a C library that are read; it has 2 MiB, or 20 with all that a debugger wants"""
@@ -43,41 +43,14 @@ class Image:
 
     root: Path
 
-    def path(self, inside: str) -> Path:
-        """Where a path of the image lies here; links are followed as inside. Raises OSError."""
-        parts = [part for part in inside.split("/") if part]
-        at: list[str] = []
-        links = 0
-        while parts:
-            part = parts.pop(0)
-            if part in (".", ".."):
-                del at[len(at) - (part == "..") :]
-                continue
-            here = self.root.joinpath(*at, part)
-            if not here.is_symlink():
-                at.append(part)
-                continue
-            links += 1
-            if links > LINKS_MAX:
-                raise OSError(f"{inside}: too many links")
-            target = os.readlink(here)
-            if target.startswith("/"):
-                at = []
-            parts = [piece for piece in target.split("/") if piece] + parts
-        return self.root.joinpath(*at)
-
     def content(self, inside: str, most: int) -> bytes:
         """The beginning of a file, so many bytes at most; what may block raises OSError too."""
-        fd = open_regular(self.path(inside), os.O_NOFOLLOW)
-        with os.fdopen(fd, "rb") as file:
+        with os.fdopen(open_beneath(self.root, inside), "rb") as file:
             return file.read(most)
 
     def has(self, inside: str) -> bool:
         """Whether there is such a file."""
-        try:
-            return self.path(inside).is_file()
-        except OSError:
-            return False
+        return is_file_beneath(self.root, inside)
 
     def glibc(self) -> tuple[int, int] | None:
         """The version of its C library; None: it has none, or not glibc."""
@@ -165,7 +138,8 @@ def _judge(program: str, file: str, elf: Elf) -> list[str]:
 
 def _read(image: Image, inside: str) -> Elf | None:
     try:
-        return read_elf(image.path(inside))
+        with os.fdopen(open_beneath(image.root, inside), "rb") as file:
+            return elf_of(file.fileno())
     except OSError:
         return None
 

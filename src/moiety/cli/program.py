@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import Elf, read_elf
+from moiety.devices.elf import Elf, read_elf
 from moiety.model import errors
 
 SCRIPTS_MAX: Final = 5

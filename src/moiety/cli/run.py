@@ -13,12 +13,12 @@ import click
 from moiety.agent import requests
 from moiety.agent.caller import Call, arguments_from_environment, call_or_start
 from moiety.agent.directory import find as find_directory
-from moiety.cli.driver import require_driver, require_shim
 from moiety.cli.lazily import completed
 from moiety.cli.program import check, find
 from moiety.cli.settings import setting_options, settled
 from moiety.cli.show import Size
 from moiety.cli.tools import preloaded, refuse
+from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
 from moiety.model import errors
 from moiety.model.gang import of_options

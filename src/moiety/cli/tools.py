@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import needed
+from moiety.devices.elf import needed
 from moiety.model.errors import ToolRefused
 
 SANITIZER: Final = re.compile(r"lib(clang_rt\.)?(asan|tsan|lsan|msan|ubsan)[\w.-]*\.so[\d.]*")

@@ -7,8 +7,7 @@ GPUs are alike) do not depend on which GPU is which.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +23,22 @@ SMALLEST_PADDING: Final = 1
 """a node without GPUs has one that is full: so no array is without columns"""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """A place by numbers: the node's position and those of its GPUs."""
 
     node: int
     gpus: tuple[int, ...]
     gpu_milli: int
     """of each GPU"""
+
+
+class Mask(NamedTuple):
+    """Where a task may run, of N nodes with at most G GPUs each."""
+
+    nodes: Bools
+    """[N]"""
+    gpus: Bools | None = None
+    """[N, G]; None: on all of a node's GPUs"""
 
 
 class Cluster:
@@ -106,6 +113,14 @@ class Cluster:
                 fits &= models[self.model[nodes]]
         return fits
 
+    def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
+        """The same for all nodes, if only what the mask leaves may be used."""
+        fits = self.has_room(shape) & mask.nodes
+        if shape.gpus and mask.gpus is not None:
+            enough = self.left >= np.reshape(self.milli(shape), (-1, 1))
+            fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
+        return fits
+
     def could_ever(self, shape: Shape) -> Bools:
         """Which nodes could take it if nothing ran on them."""
         empty = self.copy()
@@ -120,6 +135,25 @@ class Cluster:
     def give_back(self, shape: Shape, seat: Seat) -> None:
         """It ends; exactly undoes `take`."""
         self._change(shape, seat, -1)
+
+    def take_all(self, taken: Sequence[tuple[Shape, Seat]]) -> None:
+        """Many tasks begin at once, as with `take`."""
+        at = np.array([seat.node for _, seat in taken], np.int64)
+        np.subtract.at(self.free_cpu, at, [shape.cpu_milli for shape, _ in taken])
+        np.subtract.at(self.free_memory, at, [shape.memory_mib for shape, _ in taken])
+        parts = [(seat.node, gpu, seat.gpu_milli) for _, seat in taken for gpu in seat.gpus]
+        if parts:
+            nodes, gpus, amounts = np.array(parts, np.int64).T
+            np.subtract.at(self.left, (nodes, gpus), amounts)
+        for node, gpu in np.argwhere(self.left < 0):
+            name = self.nodes[node].name
+            raise InternalError(f"GPU {gpu} of {name} has {self.left[node, gpu]} left")
+        for node in np.flatnonzero((self.free_cpu < 0) | (self.free_memory < 0)):
+            cpu, memory = self.free_cpu[node], self.free_memory[node]
+            raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        self.ordered = np.sort(self.left, axis=1)
+        self.left_total = self.left.sum(axis=1)
+        self.used_milli = self.gpu_milli_total - int(self.left_total.sum())
 
     def _change(self, shape: Shape, seat: Seat, sign: int) -> None:
         node = seat.node

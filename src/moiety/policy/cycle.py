@@ -7,7 +7,8 @@ important in the same queue. A gang that lost members and does not get them back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from moiety.policy import room
@@ -17,12 +18,12 @@ from moiety.policy.pending import Line, Piece, next_piece, waiting
 from moiety.policy.snapshot import Snapshot, Task
 from moiety.policy.standing import GPU_MILLI, Excess
 from moiety.policy.state import State
-from moiety.policy.typical import Typical, typical
-from moiety.policy.victims import Unit, units
-from moiety.policy.workloads import Shape, Workload
+from moiety.policy.typical import Typical, typical_of
+from moiety.policy.victims import Leavers, Unit
+from moiety.policy.workloads import Shape
 
 Plan = list[room.Ended]
-Making = Callable[[State, Piece, dict[str, list[Unit]]], Plan | None]
+Making = Callable[[State, Piece, Leavers], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def decide(
     They are one plan: all evictions and moves, then the placements. `known` is what comes to these
     pools; None: what is in the snapshot. Raises InvalidValue for a snapshot that makes no sense.
     """
-    cycle = _Cycle(State(snapshot, known or typical(_shapes(snapshot))), terms)
+    cycle = _Cycle(State(snapshot, known or typical_of(_shapes(snapshot))), terms)
     cycle.run()
     return cycle.decisions()
 
@@ -61,6 +62,7 @@ class _Cycle:
         """workloads that yielded in this cycle: they come back in a later one"""
         self.moves_left = terms.moves_max
         self.refusals: list[Decision] = []
+        self._leavers: Leavers | None = None
         state.standing.share_out(state.capacity, waiting(state), state.snapshot.used)
 
     def run(self) -> None:
@@ -73,11 +75,6 @@ class _Cycle:
             self._fill()
         self._explain()
         self._end_stale()
-
-    def _waiting(self) -> Iterable[Workload]:
-        return (
-            workload for name, workload in self.state.workloads.items() if name not in self.ended
-        )
 
     def _fill(self) -> None:
         """Everything begins that has room and may; what is alike is tried once."""
@@ -93,38 +90,37 @@ class _Cycle:
                 full.add(piece.likeness)
             return None
 
-        for _ in Line(state, self._waiting()).serve(attempt):
+        for _ in Line(state, self.ended).serve(attempt):
             pass
 
-    def _consolidate(self, state: State, piece: Piece, below: dict[str, list[Unit]]) -> Plan | None:
-        return room.consolidate(state, piece, below, self.moves_left)
+    def _consolidate(self, state: State, piece: Piece, leavers: Leavers) -> Plan | None:
+        return room.consolidate(state, piece, leavers, self.moves_left)
 
     def _make(self, making: Making, word: str) -> bool:
         """Make room for what waits, piece by piece; whether there was any."""
         state = self.state
         in_vain: set[tuple[object, ...]] = set()
-        below: dict[str, list[Unit]] | None = None
         made = False
 
         def attempt(piece: Piece) -> Piece | None:
-            nonlocal below, made
+            nonlocal made
             workload = piece.workload
             like = (workload.queue, workload.is_preemptible, workload.priority, piece.likeness)
             if like in in_vain or workload.name in self.ended or not self._may_ask(piece):
                 return None
-            if below is None:
-                below = units(state, self.terms.min_run_s)
-            plan = making(state, piece, _without(below, workload.name))
+            if self._leavers is None:
+                self._leavers = Leavers(state, self.terms.min_run_s)
+            plan = making(state, piece, self._leavers)
             if plan is None:
                 in_vain.add(like)
                 return None
             in_vain.clear()
-            below = None
             made = True
+            self._leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
             self._write_down(plan, piece, word)
             return next_piece(state, workload)
 
-        for _ in Line(state, self._waiting()).serve(attempt):
+        for _ in Line(state, self.ended).serve(attempt):
             pass
         return made
 
@@ -169,7 +165,9 @@ class _Cycle:
     def _end_stale(self) -> None:
         """End gangs that have lost members that nobody gives them back."""
         state = self.state
-        for name in sorted({task.workload for task in state.seated}):
+        for name in sorted(state.unmet):
+            if not state.tasks_of.get(name):
+                continue
             workload = state.workloads[name]
             for subgroup in workload.subgroups:
                 running = state.running[name, subgroup.name]
@@ -178,7 +176,7 @@ class _Cycle:
             else:
                 continue
             text = f"only {running} of at least {subgroup.tasks_min} tasks of the gang have places"
-            for task in [task for task in state.seated if task.workload == name]:
+            for task in list(state.tasks_of[name]):
                 state.stop(task)
                 self.why[task] = (text, None)
 
@@ -186,7 +184,7 @@ class _Cycle:
         """Say of each workload that waits why it does."""
         state = self.state
         known: dict[tuple[object, ...], Refusal] = {}
-        for name in sorted(state.workloads):
+        for name in sorted(state.unmet):
             piece = next_piece(state, state.workloads[name])
             if piece is None or name in self.ended:
                 continue
@@ -199,7 +197,9 @@ class _Cycle:
                     if refusal is None:
                         continue
                     known[piece.likeness] = refusal
-                text = f"{refusal.text}; {self._stands(piece.workload.queue)}"
+                text = refusal.text
+                if not refusal.is_final:
+                    text = f"{text}; {self._stands(piece.workload.queue)}"
                 refusal = replace(refusal, task=task, text=text)
             self.refusals.append(refusal)
 
@@ -233,28 +233,22 @@ class _Cycle:
         evictions: list[Decision] = []
         moves: list[Decision] = []
         placements: list[Decision] = []
-        for task, seated in state.first.items():
+        for task, before in state.changed():
             now = state.seated.get(task)
-            source = state.pools.spot(seated.place)
+            if now == before:
+                continue
+            if before is None:
+                assert now
+                placements.append(Placement(task, state.pools.spot(now.place)))
+                continue
+            source = state.pools.spot(before.place)
+            text, whom = self.why[task]
             if now is None:
-                text, whom = self.why[task]
                 evictions.append(Eviction(task, source, text, whom))
-            elif now != seated:
-                text, _ = self.why[task]
+            else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))
-        for task, seated in state.seated.items():
-            if task not in state.first:
-                placements.append(Placement(task, state.pools.spot(seated.place)))
         return [*evictions, *moves, *placements, *self.refusals]
-
-
-def _without(below: dict[str, list[Unit]], name: str) -> dict[str, list[Unit]]:
-    """Nobody yields to itself."""
-    return {
-        queue: [unit for unit in found if unit.workload.name != name]
-        for queue, found in below.items()
-    }
 
 
 def _refusal(piece: Piece, excess: Excess, reason: Reason, bound: str) -> Refusal:
@@ -273,7 +267,9 @@ def _gpus(milli: int) -> str:
     return f"{milli / WHOLE_GPU:g}"
 
 
-def _shapes(snapshot: Snapshot) -> Iterator[Shape]:
+def _shapes(snapshot: Snapshot) -> Counter[Shape]:
+    counts: Counter[Shape] = Counter()
     for workload in snapshot.workloads:
         for subgroup in workload.subgroups:
-            yield from [subgroup.shape] * subgroup.tasks
+            counts[subgroup.shape] += subgroup.tasks
+    return counts

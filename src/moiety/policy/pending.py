@@ -7,8 +7,10 @@ that it would also like, one at a time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from moiety.policy.snapshot import Task
 from moiety.policy.standing import Standing, Vector
@@ -23,6 +25,8 @@ class Piece:
     workload: Workload
     tasks: tuple[tuple[Task, Shape], ...]
     """the largest first"""
+    shapes: tuple[tuple[Shape, int], ...]
+    """how many tasks there are of each shape"""
     amounts: Vector
     is_extra: bool
     """whether the workload runs without them too"""
@@ -30,7 +34,7 @@ class Piece:
     @property
     def likeness(self) -> tuple[object, ...]:
         """Equal for pieces of which one has room exactly if the other has."""
-        return self.workload.pools, tuple(shape for _, shape in self.tasks)
+        return self.workload.pools, self.shapes
 
     @property
     def order(self) -> tuple[int, bool, float, str]:
@@ -41,35 +45,56 @@ class Piece:
 
 def next_piece(state: State, workload: Workload) -> Piece | None:
     """What it waits for next; None: everything runs."""
+    name = workload.name
+    if name not in state.unmet:
+        return None
+    kept = state.kept.get(name)
+    if isinstance(kept, Piece):
+        return kept
+    piece = _next_piece(state, workload)
+    state.kept[name] = piece
+    return piece
+
+
+def _next_piece(state: State, workload: Workload) -> Piece:
+    name = workload.name
     needed: list[tuple[Task, Shape]] = []
-    extra: list[tuple[Task, Shape]] = []
+    extra: tuple[Task, Shape] | None = None
     for subgroup in workload.subgroups:
-        running = state.running[workload.name, subgroup.name]
+        running = state.running[name, subgroup.name]
         if running >= subgroup.tasks:
             continue
-        tasks = (Task(workload.name, subgroup.name, index) for index in range(subgroup.tasks))
-        waiting = [(task, subgroup.shape) for task in tasks if task not in state.seated]
-        missing = max(subgroup.tasks_min - running, 0)
-        needed += waiting[:missing]
-        extra += waiting[missing:]
-    if not needed and not extra:
-        return None
-    chosen = needed or extra[:1]
-    chosen.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
-    amounts = state.amounts_of(shape for _, shape in chosen)
-    return Piece(workload, tuple(chosen), amounts, is_extra=not needed)
+        wanted = max(subgroup.tasks_min - running, 0)
+        if not wanted and (needed or extra):
+            continue
+        tasks = (Task(name, subgroup.name, index) for index in range(subgroup.tasks))
+        waiting = (task for task in tasks if task not in state.seated)
+        if wanted:
+            needed += [(task, subgroup.shape) for task in islice(waiting, wanted)]
+        else:
+            extra = next(waiting), subgroup.shape
+    if needed:
+        needed.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
+        counts = Counter(shape for _, shape in needed)
+        shapes = tuple(counts.items())
+        return Piece(workload, tuple(needed), shapes, state.amounts_of(shapes), is_extra=False)
+    assert extra
+    shapes = ((extra[1], 1),)
+    return Piece(workload, (extra,), shapes, state.amounts_of(shapes), is_extra=True)
 
 
 def waiting(state: State) -> dict[str, Vector]:
     """What each queue waits for in all."""
     total: dict[str, list[int]] = {}
-    for workload in state.workloads.values():
-        for subgroup in workload.subgroups:
-            count = subgroup.tasks - state.running[workload.name, subgroup.name]
-            if count:
-                sums = total.setdefault(workload.queue, [0, 0, 0, 0])
-                for at, amount in enumerate(state.amounts_of([subgroup.shape])):
-                    sums[at] += count * amount
+    for name in state.unmet:
+        workload = state.workloads[name]
+        lacking = [
+            (subgroup.shape, subgroup.tasks - state.running[name, subgroup.name])
+            for subgroup in workload.subgroups
+        ]
+        sums = total.setdefault(workload.queue, [0, 0, 0, 0])
+        for at, amount in enumerate(state.amounts_of(lacking)):
+            sums[at] += amount
     return {queue: tuple(sums) for queue, sums in total.items()}
 
 
@@ -81,10 +106,16 @@ class Line:
     what it should have, then the oldest.
     """
 
-    def __init__(self, state: State, workloads: Iterable[Workload]) -> None:
+    def __init__(self, state: State, without: Container[str] = ()) -> None:
         self._standing: Standing = state.standing
+        self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
+        """by queue and what its next piece takes; they hold until somebody has more or less"""
+        self._keys_of = state.standing.version
         self._pieces: dict[str, list[tuple[tuple[object, ...], Piece]]] = {}
-        for workload in workloads:
+        for name in state.unmet:
+            if name in without:
+                continue
+            workload = state.workloads[name]
             piece = next_piece(state, workload)
             if piece is not None:
                 self._pieces.setdefault(workload.queue, []).append((piece.order, piece))
@@ -117,9 +148,19 @@ class Line:
         if piece is None:
             return None
         standing = self._standing
-        level = standing.paths[name].index(name)
-        fits_quota = self._fits(name, level, piece, quota=True)
-        fits_share = fits_quota or self._fits(name, level, piece, quota=False)
+        if self._keys_of != standing.version:
+            self._keys_of = standing.version
+            self._keys.clear()
+        key = self._keys.get((name, piece.amounts))
+        if key is None:
+            key = self._key_of(name, piece)
+            self._keys[name, piece.amounts] = key
+        return key
+
+    def _key_of(self, name: str, piece: Piece) -> tuple[object, ...]:
+        standing = self._standing
+        fits_quota = self._fits(name, piece, quota=True)
+        fits_share = fits_quota or self._fits(name, piece, quota=False)
         queue = standing.tree.queues[name]
         return (
             0 if fits_quota else 1 if fits_share else 2,
@@ -130,7 +171,7 @@ class Line:
             name,
         )
 
-    def _fits(self, name: str, level: int, piece: Piece, *, quota: bool) -> bool:
+    def _fits(self, name: str, piece: Piece, *, quota: bool) -> bool:
         bounds = self._standing.quota[name] if quota else self._standing.fair[name]
         has = self._standing.has[name]
         return all(

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.arrays import Bools, Cluster, Ints, Seat
+from moiety.policy.arrays import Bools, Cluster, Ints, Mask, Seat
 from moiety.policy.cluster import WHOLE_GPU, Choosing, Placing
 from moiety.policy.fragments import LeastFragmentation
 from moiety.policy.published import PublishedFgd
@@ -62,14 +62,11 @@ class Placer:
         self._scores: Ints = np.full((ROWS_MIN, len(cluster)), NO_ROOM, np.int64)
         self._outdated: Bools = np.ones((ROWS_MIN, len(cluster)), np.bool_)
 
-    def find(self, shape: Shape, allowed: Bools | None = None) -> Seat | None:
-        """Where one task of this shape should run now; None: nowhere.
-
-        `allowed`, one for each node, restricts it to some of them.
-        """
+    def find(self, shape: Shape, mask: Mask | None = None) -> Seat | None:
+        """Where one task of this shape should run now; None: nowhere. `mask` restricts it."""
         scores = self._scored(shape)
-        if allowed is not None:
-            scores = np.where(allowed, scores, NO_ROOM)
+        if mask is not None:
+            scores = np.where(self.cluster.has_room_within(shape, mask), scores, NO_ROOM)
         if self.placing is Placing.RANDOM:
             fitting = np.flatnonzero(scores > NO_ROOM)
             node = int(self._random.choice(fitting)) if len(fitting) else 0
@@ -82,6 +79,11 @@ class Placer:
             return None
         milli = self.cluster.milli(shape, slice(node, node + 1))
         amount = milli if isinstance(milli, int) else int(milli[0])
+        if mask is not None and mask.gpus is not None and shape.gpus:
+            left = np.where(mask.gpus[node], self.cluster.left[node], 0).tolist()
+            on = self.cluster.nodes[node]
+            gpus = choose(on, left, shape.gpus, amount, self.choosing, self._random)
+            return Seat(node, gpus, amount)
         return Seat(node, self._gpus(shape, node, amount, LAST - (score & LAST)), amount)
 
     def take(self, shape: Shape, seat: Seat) -> None:

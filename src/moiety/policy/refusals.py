@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moiety.policy.arrays import Bools, Cluster
+from moiety.policy.arrays import Bools, Cluster, Mask
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.decisions import Reason, Refusal
 from moiety.policy.snapshot import Task
@@ -21,7 +21,7 @@ WORDS = {
 }
 
 
-def refuse(cluster: Cluster, shape: Shape, task: Task, allowed: Bools | None = None) -> Refusal:
+def refuse(cluster: Cluster, shape: Shape, task: Task, mask: Mask | None = None) -> Refusal:
     """Say why no node takes this task; only for a task for which `Placer.find` had none.
 
     Each node counts for the first thing that rules it out, in the order of `Reason`: so whoever
@@ -29,7 +29,7 @@ def refuse(cluster: Cluster, shape: Shape, task: Task, allowed: Bools | None = N
     """
     if not len(cluster):
         return Refusal(task, Reason.NO_NODES, "the pool has no nodes", is_final=True)
-    ruled_out = _ruled_out(cluster, shape, allowed)
+    ruled_out = _ruled_out(cluster, shape, mask)
     counts = {reason: int(nodes.sum()) for reason, nodes in ruled_out.items() if nodes.any()}
     waits = [reason for reason in counts if reason not in _FINAL]
     is_final = not waits
@@ -47,7 +47,7 @@ def refuse(cluster: Cluster, shape: Shape, task: Task, allowed: Bools | None = N
 _FINAL = frozenset({Reason.MODEL, Reason.GPU_SIZE, Reason.NODE_SIZE})
 
 
-def _ruled_out(cluster: Cluster, shape: Shape, allowed: Bools | None) -> dict[Reason, Bools]:
+def _ruled_out(cluster: Cluster, shape: Shape, mask: Mask | None) -> dict[Reason, Bools]:
     """For each reason, the nodes that it is the first to rule out."""
     open_: Bools = np.ones(len(cluster), np.bool_)
     found: dict[Reason, Bools] = {}
@@ -69,8 +69,8 @@ def _ruled_out(cluster: Cluster, shape: Shape, allowed: Bools | None) -> dict[Re
         rule_out(Reason.GPUS_FULL, ~_gpus_fit(cluster, shape))
     rule_out(Reason.CPU_FULL, cluster.free_cpu < shape.cpu_milli)
     rule_out(Reason.MEMORY_FULL, cluster.free_memory < shape.memory_mib)
-    if allowed is not None:
-        rule_out(Reason.NOT_ALLOWED, ~allowed)
+    if mask is not None:
+        rule_out(Reason.NOT_ALLOWED, ~cluster.has_room_within(shape, mask))
     return found
 
 

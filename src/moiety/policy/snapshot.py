@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.cluster import Node, Pool
@@ -11,20 +12,18 @@ from moiety.policy.queues import Queue
 from moiety.policy.workloads import Shape, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """One task of a workload."""
 
     workload: str
     subgroup: str
-    index: int
+    index: int  # type: ignore[assignment]  # nobody asks this tuple where in it something stands
 
     def __str__(self) -> str:
         return f"{self.workload}/{self.subgroup}/{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """A place: a node, and of its GPUs those that the task has."""
 
     node: str

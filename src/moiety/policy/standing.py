@@ -15,7 +15,7 @@ from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.fairness import Claim, divide, weights_by_use
 from moiety.policy.queues import RESOURCES, Amounts, Queue, QueueTree
 
-Vector = Sequence[int]
+Vector = tuple[int, ...]
 NOTHING: Final = (0,) * len(RESOURCES)
 GPU_MILLI: Final = 0
 """its position in a vector"""
@@ -50,6 +50,9 @@ class Standing:
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         """of that, what must not be taken away"""
         self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self._forks: dict[tuple[str, str], int] = {}
+        self.version = 0
+        """grows with each change"""
 
     def check(self, queue: str, workload: str) -> None:
         """Raises InvalidValue for a queue in which nothing can run."""
@@ -61,8 +64,9 @@ class Standing:
                 f"workload {workload} is in queue {queue}, which only has queues below it: {below}"
             )
 
-    def add(self, queue: str, amounts: Vector, sign: int, *, guaranteed: bool) -> None:
+    def add(self, queue: str, amounts: Sequence[int], sign: int, *, guaranteed: bool) -> None:
         """Something begins (sign 1) or ends (-1) in a queue."""
+        self.version += 1
         for name in self.paths[queue]:
             for at, amount in enumerate(amounts):
                 self.has[name][at] += sign * amount
@@ -72,7 +76,7 @@ class Standing:
     def share_out(
         self,
         capacity: Vector,
-        waiting: Mapping[str, Vector],
+        waiting: Mapping[str, Sequence[int]],
         used: Mapping[str, float] | None = None,
     ) -> None:
         """Fair shares of all queues: of `capacity`, by what they have and wait for.
@@ -90,12 +94,13 @@ class Standing:
                 for amount, most in zip(wanted[name], limit, strict=True)
             ]
         self._share_below(None, list(capacity), wanted, used or {})
+        self.version += 1
 
     def _share_below(
         self,
         parent: str | None,
-        total: Vector,
-        wanted: Mapping[str, Vector],
+        total: Sequence[int],
+        wanted: Mapping[str, Sequence[int]],
         used: Mapping[str, float],
     ) -> None:
         below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
@@ -129,7 +134,7 @@ class Standing:
         self,
         queue: str,
         amounts: Vector,
-        has: Mapping[str, Vector],
+        has: Mapping[str, Sequence[int]],
         bounds: Mapping[str, Sequence[int | None]],
     ) -> Excess | None:
         for name in reversed(self.paths[queue]):
@@ -194,8 +199,12 @@ class Standing:
 
     def fork(self, one: str, other: str) -> int:
         """The level on which the paths to two queues part; only for two different queues."""
-        pairs = zip(self.paths[one], self.paths[other], strict=False)
-        return sum(1 for mine, theirs in pairs if mine == theirs)
+        level = self._forks.get((one, other))
+        if level is None:
+            pairs = zip(self.paths[one], self.paths[other], strict=False)
+            level = sum(1 for mine, theirs in pairs if mine == theirs)
+            self._forks[one, other] = level
+        return level
 
 
 def quota_at(queue: Queue, since_monday_s: float) -> Amounts:

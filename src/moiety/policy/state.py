@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.engine import Place, Pools
+from moiety.policy.pools import Masks, Place, Pools
 from moiety.policy.queues import Amounts, Queue
 from moiety.policy.snapshot import Running, Snapshot, Task
 from moiety.policy.standing import Standing, Vector
 from moiety.policy.typical import Typical
-from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.policy.workloads import Shape, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Seated:
+class Seated(NamedTuple):
     """A task in its place."""
 
     shape: Shape
@@ -44,33 +43,57 @@ class State:
         self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
         for workload in snapshot.workloads:
             self.standing.check(workload.queue, workload.name)
+        self._sizes = {
+            (workload.name, subgroup.name): subgroup.tasks
+            for workload in snapshot.workloads
+            for subgroup in workload.subgroups
+        }
         self.began: dict[Task, Running] = {}
         for running in snapshot.running:
-            self._is_known(running.task)
-            if running.task in self.began:
-                raise InvalidValue(f"{running.task} runs twice")
+            self._check(running.task)
             self.began[running.task] = running
         self.pools = Pools(snapshot, known)
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
+        self._taken: dict[tuple[Shape, int, int], Vector] = {}
         self.seated: dict[Task, Seated] = {}
+        self.tasks_of: dict[str, list[Task]] = {}
+        """of each workload, those that run"""
         self.running: Counter[tuple[str, str]] = Counter()
         """how many tasks of a workload's subgroup run"""
         self._log: list[tuple[Task, Seated, int]] = []
-        for running in snapshot.running:
-            place = self.pools.place_of(running)
-            seated = Seated(running.shape, place, self._amounts(running.shape, place))
-            self._account(running.task, seated, 1)
-        self.first = dict(self.seated)
+        self._seat_all()
+        self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
+        """workloads of which not all tasks run"""
+        self.kept: dict[str, object] = {}
+        """by workload: what others have found of it, until it begins or loses tasks"""
 
-    def _is_known(self, task: Task) -> None:
-        workload = self.workloads.get(task.workload)
-        if workload is None:
+    def _check(self, task: Task) -> None:
+        if task.workload not in self.workloads:
             raise InvalidValue(f"{task} runs, but there is no workload {task.workload}")
-        for subgroup in workload.subgroups:
-            if subgroup.name == task.subgroup and task.index < subgroup.tasks:
-                return
-        raise InvalidValue(f"{task} runs, but {task.workload} has no such task")
+        if task.index >= self._sizes.get((task.workload, task.subgroup), 0):
+            raise InvalidValue(f"{task} runs, but {task.workload} has no such task")
+        if task in self.began:
+            raise InvalidValue(f"{task} runs twice")
+
+    def _seat_all(self) -> None:
+        """Everything that runs has its place: in sums, because there can be much of it."""
+        sums: dict[tuple[str, bool], list[int]] = {}
+        for running, place in zip(self.snapshot.running, self.pools.places, strict=True):
+            task = running.task
+            amounts = self._amounts(running.shape, place)
+            self.seated[task] = Seated(running.shape, place, amounts)
+            self.tasks_of.setdefault(task.workload, []).append(task)
+            self.running[task.workload, task.subgroup] += 1
+            workload = self.workloads[task.workload]
+            total = sums.setdefault((workload.queue, workload.is_preemptible), [0, 0, 0, 0])
+            for at, amount in enumerate(amounts):
+                total[at] += amount
+        for (queue, is_preemptible), total in sums.items():
+            self.standing.add(queue, total, 1, guaranteed=not is_preemptible)
+
+    def _lacks(self, name: str, subgroup: str) -> bool:
+        return self.running[name, subgroup] < self._sizes[name, subgroup]
 
     def _capacity(self) -> Vector:
         gpu = gpu_memory = 0
@@ -83,29 +106,30 @@ class State:
 
     def _amounts(self, shape: Shape, place: Place) -> Vector:
         cluster = self.pools.placers[place.pool].cluster
-        memory = int(cluster.gpu_memory[place.seat.node])
-        return self._taken(shape, place.seat.gpu_milli, memory)
+        return self._of(shape, place.seat.gpu_milli, cluster.nodes[place.seat.node].gpu_memory_mib)
 
-    def _taken(self, shape: Shape, milli: int, gpu_memory_mib: int) -> Vector:
-        memory = max(shape.gpu_memory_mib, milli * gpu_memory_mib // WHOLE_GPU)
-        return shape.gpus * milli, shape.gpus * memory, shape.cpu_milli, shape.memory_mib
+    def _of(self, shape: Shape, milli: int, gpu_memory_mib: int) -> Vector:
+        """What a task of a shape takes that has so much of each GPU of so much memory."""
+        key = shape, milli, gpu_memory_mib
+        found = self._taken.get(key)
+        if found is None:
+            memory = max(shape.gpu_memory_mib, milli * gpu_memory_mib // WHOLE_GPU)
+            gpus = shape.gpus
+            found = gpus * milli, gpus * memory, shape.cpu_milli, shape.memory_mib
+            self._taken[key] = found
+        return found
 
-    def amounts_of(self, shapes: Iterable[Shape]) -> Vector:
-        """What tasks of these shapes would take, as far as that is known before they have places.
+    def amounts_of(self, shapes: Iterable[tuple[Shape, int]]) -> Vector:
+        """What so many tasks of each shape would take, as far as that is known before they run.
 
         A part of a GPU that is asked for by memory counts as what it is of the largest GPU.
         """
         total = [0, 0, 0, 0]
-        for shape in shapes:
+        for shape, count in shapes:
             milli = min(shape.milli_on(self._largest_gpu), WHOLE_GPU) if shape.gpus else 0
-            for at, amount in enumerate(self._taken(shape, milli, self._largest_gpu)):
-                total[at] += amount
-        return total
-
-    def subgroup(self, task: Task) -> Subgroup:
-        """The one that it belongs to."""
-        workload = self.workloads[task.workload]
-        return next(each for each in workload.subgroups if each.name == task.subgroup)
+            for at, amount in enumerate(self._of(shape, milli, self._largest_gpu)):
+                total[at] += count * amount
+        return tuple(total)
 
     def start(self, task: Task, shape: Shape, place: Place) -> None:
         """It begins there; there is room."""
@@ -123,15 +147,22 @@ class State:
         return seated
 
     def _account(self, task: Task, seated: Seated, sign: int) -> None:
-        workload = self.workloads[task.workload]
+        name, subgroup, _ = task
+        workload = self.workloads[name]
+        self.kept.pop(name, None)
         self.standing.add(
             workload.queue, seated.amounts, sign, guaranteed=not workload.is_preemptible
         )
-        self.running[task.workload, task.subgroup] += sign
+        self.running[name, subgroup] += sign
         if sign > 0:
             self.seated[task] = seated
+            self.tasks_of.setdefault(name, []).append(task)
+            if not any(self._lacks(name, each.name) for each in workload.subgroups):
+                self.unmet.discard(name)
         else:
             del self.seated[task]
+            self.tasks_of[name].remove(task)
+            self.unmet.add(name)
 
     def mark(self) -> int:
         """A point to come back to."""
@@ -147,15 +178,24 @@ class State:
                 self.pools.take(seated.shape, seated.place)
             self._account(task, seated, -sign)
 
+    def changed(self) -> list[tuple[Task, Seated | None]]:
+        """The tasks that something was done about, in that order, and where each was before."""
+        before: dict[Task, Seated | None] = {}
+        for task, seated, sign in self._log:
+            before.setdefault(task, None if sign > 0 else seated)
+        return list(before.items())
+
     def may_start(self, workload: Workload, amounts: Vector) -> bool:
         """Whether no limit is in the way, and no quota of what must not be taken away."""
         if self.standing.over_limit(workload.queue, amounts):
             return False
         return workload.is_preemptible or not self.standing.over_quota(workload.queue, amounts)
 
-    def try_start(self, task: Task, shape: Shape, workload: Workload) -> bool:
+    def try_start(
+        self, task: Task, shape: Shape, workload: Workload, masks: Masks | None = None
+    ) -> bool:
         """Let it begin where the pool's rule wants it, if there is room and its queue may."""
-        place = self.pools.find(shape, workload)
+        place = self.pools.find(shape, workload, masks)
         if place is None or not self.may_start(workload, self._amounts(shape, place)):
             return False
         self.start(task, shape, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,12 +46,22 @@ def typical(
     `spelled` has each task's models as its trace writes them: what is written differently then
     counts apart, as in the published runs, where `A|B|B` is not `A|B`.
     """
-    tasks = list(tasks)
-    names = ["|".join(sorted(shape.models)) for shape in tasks] if spelled is None else spelled
+    if spelled is None:
+        return typical_of(Counter(tasks), covered_percent)
+    return _typical(Counter(zip(tasks, spelled, strict=True)), covered_percent)
+
+
+def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCENT) -> Typical:
+    """The same of so many tasks of each shape."""
+    found = {(shape, "|".join(sorted(shape.models))): count for shape, count in tasks.items()}
+    return _typical(found, covered_percent)
+
+
+def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Typical:
     counts: Counter[tuple[Shape, str]] = Counter()
     demand: Counter[frozenset[str]] = Counter()
     memory = 0
-    for (shape, name), count in Counter(zip(tasks, names, strict=True)).items():
+    for (shape, name), count in tasks.items():
         counts[replace(shape, memory_mib=0), name] += count
         if shape.gpus:
             demand[shape.models] += count * shape.total_milli

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
+import numpy as np
+
+from moiety.policy.arrays import Ints
 from moiety.policy.pending import Piece
 from moiety.policy.snapshot import Task
 from moiety.policy.standing import CLOSE
@@ -13,70 +18,147 @@ from moiety.policy.state import State
 from moiety.policy.workloads import Workload
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Backwards(str):
+    """A name in the opposite order: who is served first among equals yields last."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+    def __gt__(self, other: str) -> bool:
+        return str.__lt__(self, other)
+
+
+class Unit(NamedTuple):
     """Tasks that end together: one that its workload can do without, or all that it cannot."""
 
+    order: tuple[int, bool, float, float, Backwards, int]
+    """who yields first: low priority, what can be done without, the youngest"""
     workload: Workload
     tasks: tuple[Task, ...]
     is_extra: bool
-    since_s: float = 0.0
-    """when the last of them began: so much work is lost, if it keeps nothing"""
+
+
+class Leavers:
+    """All that could be ended, by queue, first who yields first. Nothing that is guaranteed.
+
+    Found when it is asked for, and kept: `changed` says what is not right any more.
+    """
+
+    def __init__(self, state: State, min_run_s: float = 0.0) -> None:
+        self._state = state
+        self._min_run_s = min_run_s
+        self._names: dict[str, set[str]] = {}
+        """of workloads by queue"""
+        for name, tasks in state.tasks_of.items():
+            workload = state.workloads[name]
+            if tasks and workload.is_preemptible:
+                self._names.setdefault(workload.queue, set()).add(name)
+        self._units: dict[str, list[Unit]] = {}
+        self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
 
     @property
-    def order(self) -> tuple[int, bool, float, float, str, int]:
-        """Who yields first: low priority, what can be done without, the youngest."""
-        workload = self.workload
-        return (
-            workload.priority,
-            not self.is_extra,
-            -self.since_s,
-            -workload.submitted_s,
-            _backwards(workload.name),
-            -self.tasks[0].index,
-        )
+    def queues(self) -> Iterable[str]:
+        """Those in which there is anything to end."""
+        return self._names.keys()
 
+    def of(self, queue: str) -> Sequence[Unit]:
+        """All of a queue's."""
+        found = self._units.get(queue)
+        if found is None:
+            found = [unit for name in self._names.get(queue, ()) for unit in self._of(name)]
+            found.sort(key=itemgetter(0))
+            self._units[queue] = found
+        return found
 
-def _backwards(name: str) -> str:
-    """Names in the opposite order: who is served first among equals yields last."""
-    return "".join(chr(0x10FFFF - ord(each)) for each in name)
-
-
-def units(state: State, min_run_s: float = 0.0) -> dict[str, list[Unit]]:
-    """All that could be ended, by queue, first who yields first. Nothing that is guaranteed."""
-    tasks: dict[tuple[str, str], list[Task]] = {}
-    for task in state.seated:
-        tasks.setdefault((task.workload, task.subgroup), []).append(task)
-    found: dict[str, list[Unit]] = {}
-    for name in {workload for workload, _ in tasks}:
-        workload = state.workloads[name]
-        if not workload.is_preemptible:
-            continue
+    def _of(self, name: str) -> list[Unit]:
+        state = self._state
+        workload, tasks = state.workloads[name], state.tasks_of[name]
+        since = max([self._since(task) for task in tasks])
+        if state.snapshot.now_s - since < self._min_run_s:
+            return []
+        rank = workload.priority, -workload.submitted_s, Backwards(name)
+        if len(tasks) == 1 and len(workload.subgroups) == 1 and workload.subgroups[0].tasks_min:
+            return [_unit(rank, workload, tuple(tasks), since, is_extra=False)]
         core: list[Task] = []
-        extra: list[Task] = []
+        units = []
         for subgroup in workload.subgroups:
-            own = sorted(tasks.get((name, subgroup.name), ()), key=lambda task: task.index)
+            own = sorted(task for task in tasks if task.subgroup == subgroup.name)
             core += own[: subgroup.tasks_min]
-            extra += own[subgroup.tasks_min :]
-        if min_run_s and not _ran_for(state, [*core, *extra], min_run_s):
-            continue
-        below = found.setdefault(workload.queue, [])
-        below += [Unit(workload, (task,), True, _since(state, [task])) for task in extra]
+            units += [
+                _unit(rank, workload, (task,), self._since(task), is_extra=True)
+                for task in own[subgroup.tasks_min :]
+            ]
         if core:
-            below.append(Unit(workload, tuple(core), False, _since(state, core)))
-    for below in found.values():
-        below.sort(key=lambda unit: unit.order)
-    return found
+            since = max(self._since(task) for task in core)
+            units.append(_unit(rank, workload, tuple(core), since, is_extra=False))
+        return units
+
+    def _since(self, task: Task) -> float:
+        """When it began; now, for what this cycle itself started."""
+        began = self._state.began.get(task)
+        return began.since_s if began else self._state.snapshot.now_s
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These workloads began or lost tasks."""
+        state = self._state
+        by_queue: dict[str, set[str]] = {}
+        for name in names:
+            workload = state.workloads[name]
+            if workload.is_preemptible:
+                by_queue.setdefault(workload.queue, set()).add(name)
+        for queue, own in by_queue.items():
+            here = {name for name in own if state.tasks_of.get(name)}
+            self._names[queue] = self._names.get(queue, set()) - own | here
+            if queue in self._units:
+                found = [unit for unit in self._units[queue] if unit.workload.name not in own]
+                found += [unit for name in here for unit in self._of(name)]
+                found.sort(key=itemgetter(0))
+                self._units[queue] = found
+
+    def emptied(self, pool: str) -> tuple[Ints, Ints, Ints]:
+        """What would be free at most if all of it ended: of GPUs [N, G], CPUs and memory [N].
+
+        Taken once: what begins later is not taken off, so it is never too little.
+        """
+        if not self._emptied:
+            self._empty_all()
+        return self._emptied[pool]
+
+    def _empty_all(self) -> None:
+        state = self._state
+        parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
+        nodes: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
+        for names in self._names.values():
+            for name in names:
+                for task in state.tasks_of[name]:
+                    shape, (pool, (node, gpus, milli)), _ = state.seated[task]
+                    parts[pool] += [(node, gpu, milli) for gpu in gpus]
+                    nodes[pool].append((node, shape.cpu_milli, shape.memory_mib))
+        for pool, placer in state.pools.placers.items():
+            cluster = placer.cluster
+            left = cluster.left.copy()
+            cpu, memory = cluster.free_cpu.copy(), cluster.free_memory.copy()
+            ended = np.array(nodes[pool], np.int64).reshape(-1, 3)
+            np.add.at(cpu, ended[:, 0], ended[:, 1])
+            np.add.at(memory, ended[:, 0], ended[:, 2])
+            freed = np.array(parts[pool], np.int64).reshape(-1, 3)
+            np.add.at(left, (freed[:, 0], freed[:, 1]), freed[:, 2])
+            self._emptied[pool] = left, cpu, memory
 
 
-def _since(state: State, tasks: Iterable[Task]) -> float:
-    """When the last of them began; now, for what this cycle itself started."""
-    now = state.snapshot.now_s
-    return max(state.began[task].since_s if task in state.began else now for task in tasks)
-
-
-def _ran_for(state: State, tasks: Iterable[Task], min_run_s: float) -> bool:
-    return state.snapshot.now_s - _since(state, tasks) >= min_run_s
+def _unit(
+    rank: tuple[int, float, Backwards],
+    workload: Workload,
+    tasks: tuple[Task, ...],
+    since_s: float,
+    *,
+    is_extra: bool,
+) -> Unit:
+    priority, age, name = rank
+    order = (priority, not is_extra, -since_s, age, name, -tasks[0].index)
+    return Unit(order, workload, tasks, is_extra)
 
 
 class Right:
@@ -92,6 +174,9 @@ class Right:
         self._standing = state.standing
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
+        self._may: dict[tuple[int, bool], bool] = {}
+        """whether the piece's side stays within its quota or fair share, from a level down"""
+        self._may_of = -1
         self._taken: dict[str, bool] = {}
         """of whom something was taken, and whether by fair share alone"""
 
@@ -101,22 +186,26 @@ class Right:
 
     def _by_quota(self, other: str) -> bool:
         level, _, theirs = self._side(other)
-        standing = self._standing
-        if not standing.is_over_quota(theirs):
-            return False
-        return standing.within(self._queue, level, self._amounts, quota=True)
+        return self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs)
+
+    def _may_ask(self, level: int, *, quota: bool) -> bool:
+        if self._may_of != self._standing.version:
+            self._may_of = self._standing.version
+            self._may.clear()
+        found = self._may.get((level, quota))
+        if found is None:
+            found = self._standing.within(self._queue, level, self._amounts, quota=quota)
+            self._may[level, quota] = found
+        return found
 
     def could(self, other: str) -> bool:
         """Whether anything may be taken from that queue now, before the piece has its place."""
         if other == self._queue:
             return False
-        if self._by_quota(other):
-            return True
         level, _, theirs = self._side(other)
-        standing = self._standing
-        if not standing.is_over_fair_share(theirs):
-            return False
-        return standing.within(self._queue, level, self._amounts, quota=False)
+        if self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs):
+            return True
+        return self._may_ask(level, quota=False) and self._standing.is_over_fair_share(theirs)
 
     def take(self, other: str) -> None:
         """Something is about to be taken from it."""
@@ -146,21 +235,31 @@ class Right:
 
 
 def by_right(
-    right: Right, below: dict[str, list[Unit]], only: set[Unit] | None = None
+    right: Right, queues: Iterable[str], of: Callable[[str], Sequence[Unit]], without: str
 ) -> Iterator[Unit]:
     """Units of other queues, one after the other, as long as the right to them lasts.
 
     Who yields next depends on what those before have left, so each has to end before the next is
-    asked for. `only` restricts them.
+    asked for. `of` has each queue's; nobody yields to itself (`without`, a workload).
     """
-    left = {
-        queue: deque(unit for unit in found if only is None or unit in only)
-        for queue, found in below.items()
-    }
+    left: dict[str, deque[Unit]] = {}
+
+    def first(queue: str) -> Unit | None:
+        if queue not in left:
+            left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
+        return left[queue][0] if left[queue] else None
+
+    others = list(queues)
     while True:
-        open_ = [queue for queue, found in left.items() if found and right.could(queue)]
-        if not open_:
+        open_ = [(right.order(queue), queue) for queue in others if right.could(queue)]
+        candidates: list[tuple[tuple[int, bool, float, float, Backwards, int], str]] = []
+        for _, found in groupby(sorted(open_), key=lambda each: each[0]):
+            heads = [(first(queue), queue) for _, queue in found]
+            candidates = [(unit.order, queue) for unit, queue in heads if unit]
+            if candidates:
+                break
+        if not candidates:
             return
-        queue = min(open_, key=lambda each: (*right.order(each), left[each][0].order))
+        _, queue = min(candidates)
         right.take(queue)
         yield left[queue].popleft()

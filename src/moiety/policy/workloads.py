@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from moiety.model.errors import InvalidValue
@@ -23,8 +23,22 @@ class Shape:
     """of each of them; a GPU's thousandths are then at least this part of its memory"""
     models: frozenset[str] = frozenset()
     """the GPU models that will do; none named: all"""
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+    """shapes are looked up all the time; the same in each process, so that it can be sent"""
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __post_init__(self) -> None:
+        numbers = (
+            self.cpu_milli,
+            self.memory_mib,
+            self.gpus,
+            self.gpu_milli,
+            self.gpu_memory_mib,
+            len(self.models),
+        )
+        object.__setattr__(self, "_hash", hash(numbers))
         for name in ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_memory_mib"):
             if getattr(self, name) < 0:
                 raise InvalidValue(f"{name} is negative: {getattr(self, name)}")

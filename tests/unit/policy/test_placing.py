@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moiety.model.errors import InternalError, InvalidValue
-from moiety.policy.arrays import Cluster, Seat
+from moiety.policy.arrays import Cluster, Mask, Seat
 from moiety.policy.cluster import Choosing, Gpu, Node, Placing, gpus
 from moiety.policy.placer import ROWS_MIN, Placer
 from moiety.policy.typical import Typical, typical
@@ -178,10 +178,10 @@ def test_gpus_that_are_not_healthy_are_full() -> None:
 def test_only_nodes_that_are_allowed_are_used() -> None:
     one = placer([node("a"), node("b")])
     allowed = np.array([False, True])
-    found = one.find(WHOLE, allowed)
+    found = one.find(WHOLE, Mask(allowed))
     assert found is not None
     assert found.node == 1
-    assert one.find(WHOLE, np.array([False, False])) is None
+    assert one.find(WHOLE, Mask(np.array([False, False]))) is None
 
 
 def test_among_equals_the_order_that_was_given_decides_and_else_the_name() -> None:

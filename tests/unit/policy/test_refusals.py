@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from moiety.policy.arrays import Cluster, Seat
+from moiety.policy.arrays import Cluster, Mask, Seat
 from moiety.policy.cluster import Node, gpus
 from moiety.policy.decisions import Reason
 from moiety.policy.refusals import refuse
@@ -64,7 +64,7 @@ def test_numbers_say_what_is_left_and_where_it_is_full() -> None:
 
 
 def test_nodes_that_may_not_be_used_are_not_called_full() -> None:
-    refusal = refuse(cluster(), WHOLE, TASK, np.zeros(3, np.bool_))
+    refusal = refuse(cluster(), WHOLE, TASK, Mask(np.zeros(3, np.bool_)))
     assert (refusal.reason, refusal.is_final) == (Reason.NOT_ALLOWED, False)
     assert refusal.numbers["not-allowed"] == 2
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent import containers
-from moiety.cli.loader import find_library
+from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, simgpu_dir, simgpu_state_dir
 from moiety.model.errors import BadArgument
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import InternalError, InvalidValue
 from moiety.policy.cluster import Node, Placing, Pool, gpus
+from moiety.policy.cycle import decide
 from moiety.policy.decisions import Decision, Placement, Reason, Refusal
-from moiety.policy.engine import decide
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.workloads import Shape, Subgroup, Workload, single
 
@@ -101,10 +101,10 @@ def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
         decide(Snapshot((node("a", pool="x"),)))
     lost = Running(Task("w", "main", 0), WHOLE, Spot("b", (0,), 1000))
     with pytest.raises(InvalidValue, match="runs on b, which is not there"):
-        decide(Snapshot((node("a"),), running=(lost,)))
-    twice = Running(Task("w", "main", 0), WHOLE, Spot("a", (0,), 1000))
+        decide(Snapshot((node("a"),), (gang("w", 2),), (lost,)))
+    both = [Running(Task("w", "main", at), WHOLE, Spot("a", (0,), 1000)) for at in range(2)]
     with pytest.raises(InternalError, match="GPU 0 of a"):
-        decide(Snapshot((node("a"),), running=(twice, twice)))
+        decide(Snapshot((node("a"),), (gang("w", 2),), tuple(both)))
 
 
 @given(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.elf import exported, read_elf
-from moiety.cli.loader import find_library
+from moiety.devices.elf import exported, read_elf
+from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, shim_path, simgpu_driver
 from moiety.model import errors
 

@@ -1,0 +1,171 @@
+"""How long a whole cycle takes: thousands of gangs, and room made on full clusters.
+
+The time of `decide` counts, from the snapshot to the decisions with all their reasons. Nodes have
+8 GPUs. What is full is full of jobs of one GPU each, of two queues, at random.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from random import Random
+
+from bench.figure import Figure
+from moiety.policy.cluster import Node, gpus
+from moiety.policy.cycle import decide
+from moiety.policy.decisions import Decision, Eviction, Placement, Refusal
+from moiety.policy.queues import Amounts, Queue
+from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.workloads import Shape, Subgroup, Workload
+
+ROUNDS = 5
+GPUS = 8
+ONE = Shape(4000, 16_384, 1, 1000)
+EIGHT = Shape(32_000, 131_072, 8, 1000)
+GANGS = 4000
+NODES = 1000
+GANG_NODES = 500
+GANG_TASKS = 250
+DEVICE = "CPU, one core"
+
+
+def measure() -> list[Figure]:
+    """Six figures."""
+    found = [_cycle()]
+    for nodes, bar, peer in ((100, 0.02, 0.21), (500, 0.1, 9.2), (1000, 0.2, 76.0)):
+        snapshot = full(nodes, (workload("wants", "poor", ONE, 1),))
+        took, decisions = timed(snapshot)
+        assert count(decisions, Eviction) == count(decisions, Placement) == 1
+        found.append(
+            Figure(
+                f"policy_reclaim_{nodes}_s",
+                took,
+                "s",
+                bar=bar,
+                better="lower",
+                device=f"{DEVICE}; {nodes} full nodes with {GPUS} GPUs each",
+                samples=ROUNDS,
+                baseline=peer,
+                note="one GPU is reclaimed; baseline: KAI-Scheduler's own benchmark",
+            )
+        )
+    return [*found, _gang(), _unschedulable()]
+
+
+def _cycle() -> Figure:
+    snapshot = gangs()
+    took, decisions = timed(snapshot)
+    return Figure(
+        "policy_cycle_4000_gangs_s",
+        took,
+        "s",
+        bar=1,
+        better="lower",
+        device=f"{DEVICE}; {NODES} nodes with {GPUS} GPUs each",
+        samples=ROUNDS,
+        baseline=398,
+        note=f"{count(decisions, Placement)} tasks placed, {count(decisions, Refusal)} gangs told "
+        "why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU",
+    )
+
+
+def _gang() -> Figure:
+    snapshot = full(GANG_NODES, (workload("wants", "poor", EIGHT, GANG_TASKS),))
+    took, decisions = timed(snapshot)
+    assert count(decisions, Placement) == GANG_TASKS
+    return Figure(
+        "policy_reclaim_gang_s",
+        took,
+        "s",
+        bar=1,
+        better="lower",
+        device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
+        samples=ROUNDS,
+        baseline=102,
+        note=f"{GANG_TASKS} tasks of {GPUS} GPUs, for which {count(decisions, Eviction)} jobs end; "
+        "baseline: KAI-Scheduler's own benchmark",
+    )
+
+
+def _unschedulable() -> Figure:
+    snapshot = full(GANG_NODES, (workload("wants", "poor", EIGHT, GANG_TASKS + 1),))
+    took, decisions = timed(snapshot)
+    assert count(decisions, Refusal) == len(decisions) == 1
+    return Figure(
+        "policy_unschedulable_gang_s",
+        took,
+        "s",
+        bar=1,
+        better="lower",
+        device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
+        samples=ROUNDS,
+        baseline=249,
+        note=f"one task more than its queue's quota allows; until a gang of {GANG_TASKS + 1} tasks "
+        "is told that it cannot be scheduled; baseline: KAI-Scheduler's own benchmark",
+    )
+
+
+def timed(snapshot: Snapshot) -> tuple[float, list[Decision]]:
+    """The median of some rounds in seconds, and what was decided."""
+    took = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        decisions = decide(snapshot)
+        took.append(time.perf_counter() - began)
+    return round(statistics.median(took), 4), decisions
+
+
+def count(decisions: list[Decision], kind: type) -> int:
+    """How many are of that kind."""
+    return sum(isinstance(each, kind) for each in decisions)
+
+
+def cluster(count_: int) -> tuple[Node, ...]:
+    """So many nodes with 8 GPUs."""
+    return tuple(
+        Node(f"n{at:04}", 128_000, 1_048_576, gpus(GPUS), "H100", 81_920) for at in range(count_)
+    )
+
+
+def workload(name: str, queue: str, shape: Shape, tasks: int, at_s: float = 0.0) -> Workload:
+    """A gang."""
+    return Workload(name, (Subgroup("main", shape, tasks, tasks),), queue, submitted_s=at_s)
+
+
+def full(nodes: int, wanting: tuple[Workload, ...]) -> Snapshot:
+    """Two queues have all GPUs, and the third, entitled to half of them, has none."""
+    whole = nodes * GPUS * 1000
+    random = Random(0)
+    places = [(node, gpu) for node in range(nodes) for gpu in range(GPUS)]
+    random.shuffle(places)
+    jobs, running = [], []
+    for at, (node, gpu) in enumerate(places):
+        job = workload(f"j{at:05}", f"rich{at % 2}", ONE, 1, float(at))
+        jobs.append(job)
+        spot = Spot(f"n{node:04}", (gpu,), 1000)
+        running.append(Running(Task(job.name, "main", 0), ONE, spot, float(at)))
+    queues = (
+        Queue("poor", quota=Amounts(gpu_milli=whole // 2)),
+        *(Queue(f"rich{at}", quota=Amounts(gpu_milli=whole // 5)) for at in range(2)),
+    )
+    return Snapshot(
+        cluster(nodes), (*jobs, *wanting), tuple(running), queues, now_s=float(len(jobs))
+    )
+
+
+def gangs() -> Snapshot:
+    """4,000 gangs of twenty projects wait, for more than there is."""
+    random = Random(0)
+    whole = NODES * GPUS * 1000
+    projects = [f"d{at % 4}p{at}" for at in range(20)]
+    queues = [Queue(f"d{at}", quota=Amounts(gpu_milli=whole // 4)) for at in range(4)]
+    queues += [Queue(name, name[:2], Amounts(gpu_milli=whole // 20)) for name in projects]
+    work = []
+    for at in range(GANGS):
+        parts = random.choice((1, 1, 2, 4))
+        whole_gpus = random.choice((1, 1, 1, 2, 4, 8))
+        shape = Shape(4000 * whole_gpus, 16_384 * whole_gpus, whole_gpus, 1000)
+        if random.random() < 0.25:
+            shape = Shape(2000, 8192, 1, random.choice((250, 500)))
+        work.append(workload(f"g{at:04}", random.choice(projects), shape, parts, float(at)))
+    return Snapshot(cluster(NODES), tuple(work), (), tuple(queues), now_s=float(GANGS))
