@@ -129,7 +129,8 @@ class Missing:
             )
         node.log.warning("missing", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
-        node.journal.note("Missing", text, pid=pid, program=program, uid=None if owner == NOBODY else owner)
+        uid = None if owner == NOBODY else owner
+        node.journal.note("Missing", text, pid=pid, program=program, uid=uid)
         node.loop.call_at(node.loop.time() + LOOK_S, self._look, ghost)
 
     def _allowed(self, gpu: int) -> int:

@@ -121,8 +121,8 @@ class Node:
         """`expected` are (pid, GPUs) of the processes that outlived the last agent.
 
         `fenced` are the pids of those of them that it had fenced, `owners` their users by pid. NVML
-        is asked in `beside`; None: in a thread of its own. `shared`: its programs are of several users, who must not hear each
-        other's names.
+        is asked in `beside`; None: in a thread of its own. `shared`: its programs are of several
+        users, who must not hear each other's names.
         """
         self.kernel = kernel
         self.shared = shared

@@ -96,6 +96,9 @@ class Timeline:
         self.catch_up()
         for who, gpu in [key for key in self._on if key[0] == tenant]:
             self.left(who, gpu)
+        for moves in (self._growing, self._moving_out, self._moving_in):
+            for key in [key for key in moves if key[0] == tenant]:  # where it had no context yet
+                del moves[key]
         self._looks.pop(tenant, None)
         self._shown.pop(tenant, None)
         self._counted.pop(tenant, None)

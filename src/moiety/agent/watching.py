@@ -406,6 +406,8 @@ class Watching:
     def _stayed(
         self, tenant: int, gpus: tuple[int, ...], state: State, begin_s: float, end_s: float
     ) -> None:
+        if self.policy.every_s <= 0:
+            return  # nobody ever looks, so old ones would stay
         self._neighbours.ended(Stay(tenant, gpus, state.value, begin_s, end_s))
 
     def _left(self, client: Client) -> None:
