@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 # Most tests wait for processes: two at a time take little longer than one. ARGS="-n 0" has one.
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 2 --dist worksteal $(ARGS)
+
+# Whether a test failed only because of what ran beside it. More than a few are no coincidence.
+test-again: $(WORK)/installed  ## the tests that failed the last time, one by one, if there are no more than three
+	@$(PY) tools/failed.py $(WORK)/pytest 3
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest --last-failed --last-failed-no-failures none
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12

@@ -30,6 +30,10 @@ ALLOWED = {
     "resource.kubernetes.io": "the prefix of standard attributes of devices",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
+    "cnvrg.io": "the prefix of MetaGPU's resources in Kubernetes",
+    "gpu.nvidia.com": "the name of NVIDIA's driver in Kubernetes",
+    "app.kubernetes.io": "the prefix of labels that say what belongs together",
+    "kubectl.kubernetes.io": "the prefix of what kubectl heeds",
 }
 
 

@@ -68,13 +68,21 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=DEADLINE_S)
 
-    def run(self, cell: str) -> dict[str, str]:
-        """What a cell wrote, by stream; raises AssertionError if it failed."""
+    def run(self, cell: str, once_told: Callable[[], object] = lambda: None) -> dict[str, str]:
+        """What a cell wrote, by stream; raises AssertionError if it failed.
+
+        `once_told` is called while the cell goes on, when its stderr has its first line.
+        """
         said = {"stdout": "", "stderr": ""}
 
         def heard(message: dict[str, Any]) -> None:
-            if message["msg_type"] == "stream":
-                said[message["content"]["name"]] += message["content"]["text"]
+            if message["msg_type"] != "stream":
+                return
+            stream, text = message["content"]["name"], message["content"]["text"]
+            first = stream == "stderr" and "\n" in text and "\n" not in said[stream]
+            said[stream] += text
+            if first:
+                once_told()
 
         reply = self.client.execute_interactive(cell, timeout=DEADLINE_S, output_hook=heard)
         assert reply["content"]["status"] == "ok", reply["content"]
@@ -109,12 +117,16 @@ def of_kernel(node: Node) -> dict[str, Any]:
     return found
 
 
+def state_of(node: Node, name: str) -> str:
+    return str(next(row["state"] for row in node.json("ps") if row["program"] == name))
+
+
 @pytest.mark.slow
 def test_a_kernel_leaves_while_no_cell_runs_and_comes_back_for_the_next(
     node: Node, kernel: Callable[[str], Kernel], programs: Path, kernels: Path
 ) -> None:
     needs_jupyter()
-    node.start_agent("--say-after", "100ms", "--quantum", "2s")
+    node.start_agent("--say-after", "1ms")
     assert node.cli("jupyter", "install").returncode == 0
     notebook = kernel("moiety")
     notebook.run(CUDA)
@@ -125,11 +137,15 @@ def test_a_kernel_leaves_while_no_cell_runs_and_comes_back_for_the_next(
     node.until(lambda: of_kernel(node)["resident_bytes"] < 100 * MIB, "the kernel's memory is out")
     assert of_kernel(node)["state"] == "out"
 
-    # And while the other one goes on, a cell brings it back, with what it had.
-    said = notebook.run(READ)
+    # A cell waits for a turn that has no end, and brings the memory back when turns end again.
+    assert node.cli("set", "--agent", "--idle-min", "1h", "--idle-free", "1h").returncode == 0
+    assert node.cli("set", "other", "--quantum", "1h").returncode == 0
+    node.until(lambda: state_of(node, "other") == "holding", "the other one has the GPU")
+    said = notebook.run(READ, lambda: node.cli("set", "other", "--quantum", "100ms"))
     assert said["stdout"] == "True\n"
     assert said["stderr"].startswith("moiety: waiting for GPU 0, "), said
     assert "held by other (pid " in said["stderr"]
+    assert other.poll() is None
     other.terminate()
     finish(other)
     assert notebook.run(READ)["stdout"] == "True\n"

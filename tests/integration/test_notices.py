@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import DEADLINE_S, Node, finish, until_read
+from moiety.testing.node import DEADLINE_S, Lines, Node, finish
 
 MIB = 1 << 20
 MakeNode = Callable[[str], Node]
@@ -23,7 +23,9 @@ ALWAYS = {"MOIETY_SAY": "always"}
 @pytest.fixture
 def node(make_node: MakeNode) -> Node:
     node = make_node("T4:memory=256MiB,residue=1MiB")
-    node.start_agent("--say-after", "100ms", "--quantum", "2s")
+    # Who has the GPU keeps it until it ends: no turn is over, and no silence counts.
+    kept = ("--quantum", "1h", "--idle-min", "1h")
+    node.start_agent("--say-after", "1ms", *kept)
     return node
 
 
@@ -43,13 +45,13 @@ def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
     holder = node.run(work(10**6), "--name", "hol\x1bder")
     node.until(lambda: holds(node), "one program holds")
     waiter = node.run(work(10**6), env=ALWAYS)
-    assert waiter.stderr is not None
-    line = until_read(waiter.stderr.fileno(), "\n")
+    told = Lines(waiter.stderr)
+    line = told.next()
     assert line.startswith("moiety: waiting for GPU 0, ")
     assert f"; held by hol?der (pid {holder.pid}) for " in line
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
-    assert until_read(waiter.stderr.fileno(), "\n").startswith("moiety: it goes on, after ")
+    assert told.next().startswith("moiety: it goes on, after ")
     waiter.send_signal(signal.SIGUSR1)
     code, _, err = finish(waiter)
     assert code == 0
@@ -68,8 +70,7 @@ def test_nothing_is_said_where_nobody_wants_to_know(
     node.until(lambda: holds(node), "one program holds")
     waiter = node.run(work(1), env=environment)
     told = node.run(work(1), env=ALWAYS)
-    assert told.stderr is not None
-    until_read(told.stderr.fileno(), "waiting for GPU 0")
+    assert "waiting for GPU 0" in Lines(told.stderr).next()
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
     assert finish(waiter)[::2] == (0, "")
@@ -96,7 +97,7 @@ def test_a_terminal_is_told_and_one_that_is_stopped_holds_nobody_up(
         command, env=node.env, stderr=terminal, stdout=subprocess.PIPE, text=True
     )
     node.started.append(waiter)
-    assert "moiety: waiting for GPU 0" in until_read(screen, "\n")
+    assert "moiety: waiting for GPU 0" in Lines(screen).next()
     os.write(screen, b"\x13")  # Ctrl-S: whoever writes there now, waits
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
@@ -121,8 +122,7 @@ def test_a_pipe_that_nobody_empties_holds_nobody_up(
     )
     node.started.append(full)
     told = node.run(work(1), env=ALWAYS)
-    assert told.stderr is not None
-    until_read(told.stderr.fileno(), "waiting for GPU 0")
+    assert "waiting for GPU 0" in Lines(told.stderr).next()
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
     assert full.wait(DEADLINE_S) == 0

@@ -83,24 +83,15 @@ def test_programs_that_fit_together_are_not_serialised(
     node = make_node(GPU)
     node.start_agent()
     running = [
-        node.run([programs / "worker", kernels, str(20 << 20), "30", "5", "0", str(seed)])
+        node.run([programs / "worker", kernels, str(20 << 20), FOREVER, "5", "0", str(seed)])
         for seed in range(3)
     ]
-    most = 0
-    handed: dict[int, int] = {}
-
-    def all_ended() -> bool:
-        nonlocal most
-        rows = node.json("ps")
-        most = max(most, sum(row["state"] == "holding" for row in rows))
-        handed.update({row["tenant"]: row["handoffs"] for row in rows})
-        return all(process.poll() is not None for process in running)
-
-    node.until(all_ended, "all three have ended")
-    for process in running:
-        assert_right(finish(process))
-    assert most >= 2
-    assert all(count <= 1 for count in handed.values())
+    node.until(
+        lambda: [row["state"] for row in node.json("ps")] == ["holding"] * 3,
+        "all three hold the GPU at one time",
+    )
+    assert list(turns(node).values()) == [1] * 3
+    assert_right_once_stopped(running)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
 from moiety.devices.native import simgpu_dir
-from moiety.testing.node import DEADLINE_S, Node, finish, kill, until_read
+from moiety.testing.node import DEADLINE_S, Lines, Node, finish, kill
 
 MIB = 1 << 20
 SMALL = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -170,8 +170,7 @@ def test_memory_above_the_limit_is_found_and_the_program_is_told(
     assert event.pid == process.pid
     assert event.tenant is not None
     assert "has 86 MiB on GPU 0 as the driver counts; it may have 16 MiB" in event.message
-    assert process.stderr is not None
-    line = until_read(process.stderr.fileno(), "\n")
+    line = Lines(process.stderr).next()
     assert "moiety: this program has 86 MiB on GPU 0" in line
     assert "it is ended in 1 h unless that stops" in line
     tell(process, "end")

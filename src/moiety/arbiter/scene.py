@@ -246,6 +246,10 @@ class Scene:
         move_bytes = self.move_bytes(waiting) if waiting else 0
         if self.now_s >= self.idle_at_s(tenant, move_bytes):
             return True
+        if waiting is not None and block_each_other(tenant, waiting):
+            silent = all(mate.silent_since_s is not None for mate in mates(tenant) if mate.holds)
+            if silent and waiting.rank >= tenant.rank:
+                return True
         if waiting is not None and waiting.rank != tenant.rank:
             return waiting.rank > tenant.rank
         if self.now_s < self.turn_ends_s(tenant, waiting):
@@ -336,7 +340,9 @@ class Scene:
             if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
                 self.wake_at(idle_at_s)
             return
-        tell_s = self.turns.tell_s(0 if is_over else move_bytes)  # then any pause will do
+        # one whose turn is over, or who waits for memory as the other does: any pause will do
+        any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
+        tell_s = self.turns.tell_s(0 if any_pause else move_bytes)
         if not holder.watched_s or tell_s < holder.watched_s / 2:
             holder.watched_s = tell_s
             self.out.append(do.Watch(holder.number, tell_s))
@@ -404,6 +410,14 @@ def are_rivals(one: Tenant, other: Tenant) -> bool:
         and not (one.is_beyond or other.is_beyond)
         and not one.gpus.keys().isdisjoint(other.gpus.keys())
     )
+
+
+def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
+    """Whether both hold and neither goes on before it has more memory.
+
+    Then the one that is behind does nothing with its turn, however long that still lasts.
+    """
+    return waiting.is_growing and any(mate.is_growing for mate in mates(holder))
 
 
 def movable_bytes(tenant: Tenant, on: OnGpu) -> int:

@@ -19,6 +19,8 @@ from moiety.policy.workloads import Shape
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+UNBOUNDED: Final = 1 << 30
+"""tasks that ask for nothing have room everywhere"""
 SMALLEST_PADDING: Final = 1
 """a node without GPUs has one that is full: so no array is without columns"""
 
@@ -39,6 +41,14 @@ class Mask(NamedTuple):
     """[N]"""
     gpus: Bools | None = None
     """[N, G]; None: on all of a node's GPUs"""
+
+    def both(self, other: Mask) -> Mask:
+        """What both leave."""
+        if self.gpus is None or other.gpus is None:
+            gpus = self.gpus if other.gpus is None else other.gpus
+        else:
+            gpus = self.gpus & other.gpus
+        return Mask(self.nodes & other.nodes, gpus)
 
 
 class Cluster:
@@ -120,6 +130,48 @@ class Cluster:
             enough = self.left >= np.reshape(self.milli(shape), (-1, 1))
             fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
         return fits
+
+    def slots(self, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """[N]: at most so many tasks of this shape have room on each node, if so much is free."""
+        slots: Ints = np.full(len(self), UNBOUNDED, np.int64)
+        if shape.cpu_milli:
+            slots = np.minimum(slots, cpu // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = np.minimum(slots, memory // shape.memory_mib)
+        if shape.gpus:
+            milli = np.broadcast_to(self.milli(shape), len(self))[:, None]
+            on_gpus = left // np.maximum(milli, 1)
+            slots = np.minimum(slots, on_gpus.sum(axis=1) // shape.gpus)
+            slots[(left >= milli).sum(axis=1) < shape.gpus] = 0
+            models = self.acceptable(shape)
+            if models is not None:
+                slots = np.where(models[self.model], slots, 0)
+        return slots
+
+    def slots_of(self, shape: Shape, node: int) -> int:
+        """The same for what is free on one node now."""
+        slots = UNBOUNDED
+        if shape.cpu_milli:
+            slots = min(slots, int(self.free_cpu[node]) // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = min(slots, int(self.free_memory[node]) // shape.memory_mib)
+        if slots and shape.gpus:
+            on = self.nodes[node]
+            if shape.models and on.model not in shape.models:
+                return 0
+            milli = max(shape.milli_on(on.gpu_memory_mib), 1)
+            gpus = [left // milli for left in self.left[node].tolist() if left >= milli]
+            slots = min(slots, sum(gpus) // shape.gpus) if len(gpus) >= shape.gpus else 0
+        return slots
+
+    def slots_within(self, shape: Shape, mask: Mask, *, empty: bool = False) -> int:
+        """At most so many have room on what the mask leaves; `empty`: if nothing ran there."""
+        left = self.capacity if empty else self.left
+        cpu = self.cpu if empty else self.free_cpu
+        memory = self.memory if empty else self.free_memory
+        if mask.gpus is not None:
+            left = np.where(mask.gpus, left, 0)
+        return int(self.slots(shape, left, cpu, memory)[mask.nodes].sum())
 
     def could_ever(self, shape: Shape) -> Bools:
         """Which nodes could take it if nothing ran on them."""

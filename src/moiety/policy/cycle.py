@@ -9,89 +9,208 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from moiety.policy import room
+from moiety.policy.budget import Budget
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.decisions import Decision, Eviction, Move, Placement
+from moiety.policy.defragment import defragment
 from moiety.policy.pending import Line, Piece, next_piece, waiting
+from moiety.policy.pools import Masks, both
+from moiety.policy.reasons import Reasons, stands
+from moiety.policy.reserve import Reservation, reserve
+from moiety.policy.runtimes import Runtimes, takes_at_most, unknown
 from moiety.policy.snapshot import Snapshot, Task
-from moiety.policy.standing import GPU_MILLI, Excess
+from moiety.policy.standing import GPU_MILLI
 from moiety.policy.state import State
+from moiety.policy.together import start_piece
 from moiety.policy.typical import Typical, typical_of
 from moiety.policy.victims import Leavers, Unit
 from moiety.policy.workloads import Shape
 
+Attempt = Callable[[Piece], Piece | None]
 Plan = list[room.Ended]
 Making = Callable[[State, Piece, Leavers], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How far a cycle may go to make room."""
+    """How far a cycle may go to make room, and for whom it is kept."""
 
     min_run_s: float = 0.0
     """what has run for less is neither ended nor moved for others"""
     moves_max: int = 64
-    """tasks that may be moved in one cycle"""
+    """tasks that may be moved in one cycle to make room"""
+    defragment_moves: int = 0
+    """tasks that may be moved in a cycle in which nothing else moves or ends, so that what is free
+    is of more use"""
+    reservations: int = 1
+    """for so many of those who wait for several GPUs room is kept"""
+    reserve_after_s: float = 600.0
+    """for who has waited for so long"""
+    runtimes: Runtimes = unknown
 
 
 USUAL = Terms()
 
 
 def decide(
-    snapshot: Snapshot, known: Typical | None = None, terms: Terms = USUAL
+    snapshot: Snapshot,
+    known: Typical | None = None,
+    terms: Terms = USUAL,
+    budget: Budget | None = None,
 ) -> list[Decision]:
     """What should happen now: evictions, moves, placements, and why the others wait.
 
     They are one plan: all evictions and moves, then the placements. `known` is what comes to these
-    pools; None: what is in the snapshot. Raises InvalidValue for a snapshot that makes no sense.
+    pools; None: what is in the snapshot. With a `budget` the answer is the best that was found
+    within it. Raises InvalidValue for a snapshot that makes no sense.
     """
-    cycle = _Cycle(State(snapshot, known or typical_of(_shapes(snapshot))), terms)
+    cycle = Cycle(snapshot, known, terms, budget)
     cycle.run()
     return cycle.decisions()
 
 
-class _Cycle:
-    def __init__(self, state: State, terms: Terms) -> None:
-        self.state = state
+class Cycle:
+    """One cycle; `state` is what it leaves."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        known: Typical | None = None,
+        terms: Terms = USUAL,
+        budget: Budget | None = None,
+    ) -> None:
+        self.known = known or typical_of(_shapes(snapshot))
+        self.state = State(snapshot, self.known, budget)
         self.terms = terms
         self.why: dict[Task, tuple[str, str | None]] = {}
         """for what was ended or moved: the reason, and for whom"""
         self.ended: set[str] = set()
         """workloads that yielded in this cycle: they come back in a later one"""
+        self.overdue: set[str] = set()
+        """workloads that have run for as long as they may"""
+        self.reserved: list[Reservation] = []
         self.moves_left = terms.moves_max
         self.refusals: list[Decision] = []
         self._leavers: Leavers | None = None
-        state.standing.share_out(state.capacity, waiting(state), state.snapshot.used)
+        self.state.standing.share_out(
+            self.state.capacity, waiting(self.state), self.state.snapshot.used
+        )
 
     def run(self) -> None:
         """Everything, in the order in which it does harm."""
+        self._end_overdue()
         self._fill()
-        made = self._make(self._consolidate, "moved")
+        made = self._make(room.displace, "displaced")
+        made = self._make(self._consolidate, "moved") or made
         made = self._make(room.reclaim, "reclaimed") or made
         made = self._make(room.preempt, "preempted") or made
         if made:
             self._fill()
+        self._fill(opportunistic=True)
+        if self.terms.defragment_moves and not self.why:
+            self._defragment()
         self._explain()
         self._end_stale()
+        if not self.state.budget.is_used_up():
+            self.state.budget.tried.clear()
 
-    def _fill(self) -> None:
+    def _end_overdue(self) -> None:
+        state = self.state
+        for name in sorted(state.tasks_of):
+            workload = state.workloads[name]
+            if workload.max_run_s is None:
+                continue
+            since = min(state.began[task].since_s for task in state.tasks_of[name])
+            ran = state.snapshot.now_s - since
+            if ran < workload.max_run_s:
+                continue
+            text = f"it has run for {ran:.0f} s, and may for {workload.max_run_s:.0f}"
+            for task in list(state.tasks_of[name]):
+                state.stop(task)
+                self.why[task] = (text, None)
+            self.ended.add(name)
+            self.overdue.add(name)
+
+    def _serve(self, what: str, attempt: Attempt, *, opportunistic: bool = False) -> None:
+        """Try each piece in its turn, those first that were not tried in vain of late."""
+        budget = self.state.budget
+
+        def within(piece: Piece) -> Piece | None:
+            key = what, piece.workload.name
+            if key in budget.tried:
+                return None
+            budget.next_try()
+            following = attempt(piece)
+            if following is None:
+                budget.tried.add(key)
+            return following
+
+        if budget.is_used_up():
+            return
+        for _ in Line(self.state, self.ended, opportunistic=opportunistic).serve(within):
+            if budget.is_used_up():
+                return
+
+    def _fill(self, *, opportunistic: bool = False) -> None:
         """Everything begins that has room and may; what is alike is tried once."""
         state = self.state
         full: set[tuple[object, ...]] = set()
+        if not opportunistic:
+            self.reserved.clear()
 
         def attempt(piece: Piece) -> Piece | None:
             if piece.likeness in full:
                 return None
-            if room.start_piece(state, piece):
+            masks = self._left_to(piece)
+            state.budget.spend(len(piece.tasks))
+            if start_piece(state, piece, masks):
                 return next_piece(state, piece.workload)
-            if state.may_start(piece.workload, piece.amounts):
+            if masks is None and state.may_start(piece.workload, piece.amounts):
                 full.add(piece.likeness)
+                self._reserve(piece)
             return None
 
-        for _ in Line(state, self.ended).serve(attempt):
-            pass
+        self._serve(
+            "opportunistic" if opportunistic else "fill", attempt, opportunistic=opportunistic
+        )
+
+    def _reserve(self, piece: Piece) -> None:
+        """Keep room for who has waited for long, if it is for much, and its due."""
+        state, terms, workload = self.state, self.terms, piece.workload
+        waited = state.snapshot.now_s - workload.submitted_s
+        if len(self.reserved) >= terms.reservations or waited < terms.reserve_after_s:
+            return
+        if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
+            return
+        if not state.standing.within(workload.queue, 0, piece.amounts, quota=False):
+            return
+        kept = reserve(state, piece, terms.runtimes)
+        if kept is not None:
+            self.reserved.append(kept)
+
+    def _left_to(self, piece: Piece) -> Masks | None:
+        """Where it may begin without being in the way of those for whom room is kept."""
+        masks: Masks | None = None
+        takes = takes_at_most(piece.workload, self.terms.runtimes) if self.reserved else None
+        for kept in self.reserved:
+            if takes is None or self.state.snapshot.now_s + takes > kept.start_s:
+                masks = both(masks, kept.others)
+        return masks
+
+    def _defragment(self) -> None:
+        state = self.state
+        moved = defragment(state, self._who_leaves(), self.known, self.terms.defragment_moves)
+        for each in moved:
+            text = "moved so that what is free is of more use"
+            self.why[each.unit.tasks[0]] = (text, None)
+
+    def _who_leaves(self) -> Leavers:
+        if self._leavers is None:
+            self._leavers = Leavers(self.state, self.terms.min_run_s)
+        return self._leavers
 
     def _consolidate(self, state: State, piece: Piece, leavers: Leavers) -> Plan | None:
         return room.consolidate(state, piece, leavers, self.moves_left)
@@ -108,20 +227,19 @@ class _Cycle:
             like = (workload.queue, workload.is_preemptible, workload.priority, piece.likeness)
             if like in in_vain or workload.name in self.ended or not self._may_ask(piece):
                 return None
-            if self._leavers is None:
-                self._leavers = Leavers(state, self.terms.min_run_s)
-            plan = making(state, piece, self._leavers)
+            leavers = self._who_leaves()
+            state.budget.spend()
+            plan = making(state, piece, leavers)
             if plan is None:
                 in_vain.add(like)
                 return None
             in_vain.clear()
             made = True
-            self._leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
+            leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
             self._write_down(plan, piece, word)
             return next_piece(state, workload)
 
-        for _ in Line(state, self.ended).serve(attempt):
-            pass
+        self._serve(word, attempt)
         return made
 
     def _may_ask(self, piece: Piece) -> bool:
@@ -148,19 +266,15 @@ class _Cycle:
 
     def _reason(self, unit: Unit, piece: Piece, word: str) -> str:
         theirs, mine = unit.workload, piece.workload
-        if word == "preempted":
+        if word == "preempted" and not theirs.is_opportunistic:
             return (
                 f"preempted: {mine.name} has priority {mine.priority}, "
                 f"{theirs.name} {theirs.priority}"
             )
-        return f"{word}: {self._stands(theirs.queue)}; {self._stands(mine.queue)} with {mine.name}"
-
-    def _stands(self, queue: str) -> str:
-        standing = self.state.standing
-        has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
-        quota = standing.quota[queue][GPU_MILLI]
-        own = "" if quota is None else f", its quota is {_gpus(quota)}"
-        return f"queue {queue} has {_gpus(has)} of a fair share of {_gpus(fair)} GPUs{own}"
+        if theirs.is_opportunistic:
+            return f"displaced: {theirs.name} is opportunistic, and {mine.name} wants the room"
+        ours = stands(self.state, mine.queue)
+        return f"{word}: {stands(self.state, theirs.queue)}; {ours} with {mine.name}"
 
     def _end_stale(self) -> None:
         """End gangs that have lost members that nobody gives them back."""
@@ -183,49 +297,11 @@ class _Cycle:
     def _explain(self) -> None:
         """Say of each workload that waits why it does."""
         state = self.state
-        known: dict[tuple[object, ...], Refusal] = {}
+        reasons = Reasons(state, self.reserved)
         for name in sorted(state.unmet):
             piece = next_piece(state, state.workloads[name])
-            if piece is None or name in self.ended:
-                continue
-            task, _ = piece.tasks[0]
-            refusal = self._by_queue(piece)
-            if refusal is None:
-                refusal = known.get(piece.likeness)
-                if refusal is None:
-                    refusal = self._by_room(piece)
-                    if refusal is None:
-                        continue
-                    known[piece.likeness] = refusal
-                text = refusal.text
-                if not refusal.is_final:
-                    text = f"{text}; {self._stands(piece.workload.queue)}"
-                refusal = replace(refusal, task=task, text=text)
-            self.refusals.append(refusal)
-
-    def _by_queue(self, piece: Piece) -> Refusal | None:
-        standing, workload = self.state.standing, piece.workload
-        excess = standing.over_limit(workload.queue, piece.amounts)
-        if excess is not None:
-            return _refusal(piece, excess, Reason.QUEUE_LIMIT, "limit")
-        if not workload.is_preemptible:
-            excess = standing.over_quota(workload.queue, piece.amounts)
-            if excess is not None:
-                return _refusal(piece, excess, Reason.QUEUE_QUOTA, "quota")
-        return None
-
-    def _by_room(self, piece: Piece) -> Refusal | None:
-        """Place what can be placed, and ask about the first task that cannot."""
-        state = self.state
-        mark = state.mark()
-        refusal = None
-        for task, shape in piece.tasks:
-            if not state.try_start(task, shape, piece.workload):
-                if state.pools.find(shape, piece.workload) is None:
-                    refusal = state.pools.refuse(shape, task, piece.workload)
-                break
-        state.back(mark)
-        return refusal
+            if piece is not None and name not in self.ended:
+                self.refusals.append(reasons.of(piece))
 
     def decisions(self) -> list[Decision]:
         """The difference that the cycle has made, and the refusals."""
@@ -244,27 +320,12 @@ class _Cycle:
             source = state.pools.spot(before.place)
             text, whom = self.why[task]
             if now is None:
-                evictions.append(Eviction(task, source, text, whom))
+                is_final = task.workload in self.overdue
+                evictions.append(Eviction(task, source, text, whom, is_final))
             else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))
         return [*evictions, *moves, *placements, *self.refusals]
-
-
-def _refusal(piece: Piece, excess: Excess, reason: Reason, bound: str) -> Refusal:
-    task, _ = piece.tasks[0]
-    of = excess.resource
-    wanted, most = f"{excess.wanted} {of}", f"{excess.bound}"
-    if of == "gpu_milli":
-        wanted, most = f"{_gpus(excess.wanted)} GPUs", _gpus(excess.bound)
-    own = " that must not be taken away" if reason is Reason.QUEUE_QUOTA else ""
-    text = f"queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
-    numbers = {f"wanted_{of}": excess.wanted, f"{bound}_{of}": excess.bound}
-    return Refusal(task, reason, text, numbers=numbers)
-
-
-def _gpus(milli: int) -> str:
-    return f"{milli / WHOLE_GPU:g}"
 
 
 def _shapes(snapshot: Snapshot) -> Counter[Shape]:

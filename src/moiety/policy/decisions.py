@@ -26,6 +26,12 @@ class Reason(StrEnum):
     MEMORY_FULL = "memory-full"
     NOT_ALLOWED = "not-allowed"
     """the nodes that have room are not among those that may be used"""
+    TOPOLOGY = "topology"
+    """no one rack (or node, or set of linked GPUs) has room for all that belong together"""
+    NOT_YET = "not-yet"
+    """the cycle ended before it came to it, or it is next"""
+    RESERVED = "reserved"
+    """the room that there is is kept for who waits for more"""
     QUEUE_LIMIT = "queue-limit"
     """its queue, or one above, would have more than it ever may"""
     QUEUE_QUOTA = "queue-quota"
@@ -49,6 +55,8 @@ class Eviction:
     reason: str
     for_workload: str | None = None
     """who gets the room"""
+    is_final: bool = False
+    """whether its workload has had its time, and does not wait to run again"""
 
 
 @dataclass(frozen=True, slots=True)

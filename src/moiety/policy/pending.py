@@ -30,11 +30,15 @@ class Piece:
     amounts: Vector
     is_extra: bool
     """whether the workload runs without them too"""
+    is_tied: bool = False
+    """whether it asks for domains of the topology"""
+    ties: tuple[object, ...] = ()
+    """what it asks for beside room: equal ties are equally hard"""
 
     @property
     def likeness(self) -> tuple[object, ...]:
         """Equal for pieces of which one has room exactly if the other has."""
-        return self.workload.pools, self.shapes
+        return self.workload.pools, self.shapes, self.ties
 
     @property
     def order(self) -> tuple[int, bool, float, str]:
@@ -75,12 +79,29 @@ def _next_piece(state: State, workload: Workload) -> Piece:
             extra = next(waiting), subgroup.shape
     if needed:
         needed.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
-        counts = Counter(shape for _, shape in needed)
-        shapes = tuple(counts.items())
-        return Piece(workload, tuple(needed), shapes, state.amounts_of(shapes), is_extra=False)
+        return _piece(state, workload, needed, is_extra=False)
     assert extra
-    shapes = ((extra[1], 1),)
-    return Piece(workload, (extra,), shapes, state.amounts_of(shapes), is_extra=True)
+    return _piece(state, workload, [extra], is_extra=True)
+
+
+def _piece(
+    state: State, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
+) -> Piece:
+    shapes = tuple(Counter(shape for _, shape in tasks).items())
+    names = {task.subgroup for task, _ in tasks}
+    own = [subgroup for subgroup in workload.subgroups if subgroup.name in names]
+    is_tied = bool(workload.domain) or any(subgroup.domain for subgroup in own)
+    ties: tuple[object, ...] = ()
+    if is_tied or state.companies:
+        counts = Counter(task.subgroup for task, _ in tasks)
+        ties = (
+            workload.domain,
+            *((each.domain, each.company, each.shape, counts[each.name]) for each in own),
+        )
+        if is_tied and state.tasks_of.get(workload.name):
+            ties = *ties, workload.name  # it has to go where the rest of it is
+    amounts = state.amounts_of(shapes)
+    return Piece(workload, tuple(tasks), shapes, amounts, is_extra, is_tied, ties)
 
 
 def waiting(state: State) -> dict[str, Vector]:
@@ -88,6 +109,8 @@ def waiting(state: State) -> dict[str, Vector]:
     total: dict[str, list[int]] = {}
     for name in state.unmet:
         workload = state.workloads[name]
+        if workload.is_opportunistic:
+            continue
         lacking = [
             (subgroup.shape, subgroup.tasks - state.running[name, subgroup.name])
             for subgroup in workload.subgroups
@@ -106,7 +129,9 @@ class Line:
     what it should have, then the oldest.
     """
 
-    def __init__(self, state: State, without: Container[str] = ()) -> None:
+    def __init__(
+        self, state: State, without: Container[str] = (), *, opportunistic: bool = False
+    ) -> None:
         self._standing: Standing = state.standing
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
         """by queue and what its next piece takes; they hold until somebody has more or less"""
@@ -116,6 +141,8 @@ class Line:
             if name in without:
                 continue
             workload = state.workloads[name]
+            if workload.is_opportunistic is not opportunistic:
+                continue
             piece = next_piece(state, workload)
             if piece is not None:
                 self._pieces.setdefault(workload.queue, []).append((piece.order, piece))

@@ -18,6 +18,13 @@ Masks = Mapping[str, Mask]
 """by pool; each pool has one"""
 
 
+def both(one: Masks | None, other: Masks | None) -> Masks | None:
+    """What both leave; None: everything."""
+    if one is None or other is None:
+        return one if other is None else other
+    return {pool: mask.both(other[pool]) for pool, mask in one.items()}
+
+
 class Place(NamedTuple):
     """A seat in a pool."""
 

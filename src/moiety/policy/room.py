@@ -8,26 +8,27 @@ left is the plan; if it does not hold, everything is undone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from moiety.policy.arrays import Cluster, Ints
 from moiety.policy.pending import Piece
+from moiety.policy.pools import Masks
 from moiety.policy.snapshot import Task
 from moiety.policy.state import Seated, State
-from moiety.policy.victims import Leavers, Right, Unit, by_right
+from moiety.policy.together import candidates, required, start_piece, stay
+from moiety.policy.victims import OPPORTUNISTS, Leavers, Right, Unit, by_right
 from moiety.policy.workloads import Shape
 
 TRIES_MAX: Final = 64
 """how often one plan is tried out before it is given up"""
 NODES_TRIED_MAX: Final = 32
+AREAS_MAX: Final = 8
+"""domains of the topology in which room is made"""
 IN_ORDER_MAX: Final = 64
 """units that end in their order before it is tried node by node"""
-UNBOUNDED: Final = 1 << 30
 
 Node = tuple[str, int]
 """a pool and the position of one of its nodes"""
@@ -39,16 +40,6 @@ class Ended:
 
     unit: Unit
     seated: tuple[Seated, ...]
-
-
-def start_piece(state: State, piece: Piece) -> bool:
-    """All of its tasks begin, or none."""
-    mark = state.mark()
-    for task, shape in piece.tasks:
-        if not state.try_start(task, shape, piece.workload):
-            state.back(mark)
-            return False
-    return True
 
 
 class Bound:
@@ -67,7 +58,7 @@ class Bound:
             for pool in state.pools.open_to(piece.workload):
                 cluster = state.pools.placers[pool].cluster
                 free = cluster.left, cluster.free_cpu, cluster.free_memory
-                slots = _slots(cluster, shape, *free)
+                slots = cluster.slots(shape, *free)
                 self._slots[pool, shape] = slots
                 total += int(slots.sum())
             self._sums[shape] = total
@@ -79,7 +70,7 @@ class Bound:
                 slots = self._slots.get((pool, shape))
                 if slots is None:
                     break
-                now = _slots_of(self._state.pools.placers[pool].cluster, shape, node)
+                now = self._state.pools.placers[pool].cluster.slots_of(shape, node)
                 self._sums[shape] += now - int(slots[node])
                 slots[node] = now
 
@@ -88,51 +79,42 @@ class Bound:
         return all(self._sums[shape] >= count for shape, count in self._wanted)
 
 
-def _slots(cluster: Cluster, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:
-    """[N]: at most so many tasks of this shape have room on each node, if so much is free."""
-    slots: Ints = np.full(len(cluster), UNBOUNDED, np.int64)
-    if shape.cpu_milli:
-        slots = np.minimum(slots, cpu // shape.cpu_milli)
-    if shape.memory_mib:
-        slots = np.minimum(slots, memory // shape.memory_mib)
-    if shape.gpus:
-        milli = np.broadcast_to(cluster.milli(shape), len(cluster))
-        on_gpus = (left // np.maximum(milli, 1)[:, None]).sum(axis=1)
-        slots = np.minimum(slots, on_gpus // shape.gpus)
-        slots[(left >= milli[:, None]).sum(axis=1) < shape.gpus] = 0
-        models = cluster.acceptable(shape)
-        if models is not None:
-            slots = np.where(models[cluster.model], slots, 0)
-    return slots
+def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]:
+    """Where it could have room if all ended that may: one for each domain that would do.
+
+    None in the list: anywhere. None at all: it could not, for certain.
+    """
+    domain = required(piece)
+    pools = list(state.pools.open_to(piece.workload))
+    slots = {
+        (pool, shape): state.pools.placers[pool].cluster.slots(shape, *leavers.emptied(pool))
+        for pool in pools
+        for shape, _ in piece.shapes
+    }
+    if domain is None:
+        if all(
+            sum(int(slots[pool, shape].sum()) for pool in pools) >= count
+            for shape, count in piece.shapes
+        ):
+            return [None]
+        return []
+    found: list[Masks | None] = [
+        area.masks
+        for area in candidates(state, piece, domain)
+        if all(
+            sum(int(slots[pool, shape][area.masks[pool].nodes].sum()) for pool in pools) >= count
+            for shape, count in piece.shapes
+        )
+    ]
+    return found[:AREAS_MAX]
 
 
-def _slots_of(cluster: Cluster, shape: Shape, node: int) -> int:
-    """The same for what is free on one node now."""
-    slots = UNBOUNDED
-    if shape.cpu_milli:
-        slots = min(slots, int(cluster.free_cpu[node]) // shape.cpu_milli)
-    if shape.memory_mib:
-        slots = min(slots, int(cluster.free_memory[node]) // shape.memory_mib)
-    if slots and shape.gpus:
-        models = shape.models
-        if models and cluster.nodes[node].model not in models:
-            return 0
-        milli = max(shape.milli_on(cluster.nodes[node].gpu_memory_mib), 1)
-        on = [left // milli for left in cluster.left[node].tolist() if left >= milli]
-        slots = min(slots, sum(on) // shape.gpus) if len(on) >= shape.gpus else 0
-    return slots
-
-
-def possible(state: State, piece: Piece, leavers: Leavers) -> bool:
-    """Whether it could have room if all ended that may: False is certain, True is not."""
-    for shape, count in piece.shapes:
-        slots = 0
-        for pool in state.pools.open_to(piece.workload):
-            cluster = state.pools.placers[pool].cluster
-            slots += int(_slots(cluster, shape, *leavers.emptied(pool)).sum())
-        if slots < count:
-            return False
-    return True
+def _touches(state: State, unit: Unit, masks: Masks | None) -> bool:
+    """Whether any of it is there."""
+    if masks is None:
+        return True
+    places = [state.seated[task].place for task in unit.tasks if task in state.seated]
+    return any(masks[place.pool].nodes[place.seat.node] for place in places)
 
 
 def _clear(
@@ -149,6 +131,9 @@ def _clear(
     ended: list[Ended] = []
     tries = 0
     for unit in picked:
+        if state.budget.stops_plan():
+            break
+        state.budget.spend(len(unit.tasks))
         seated = tuple(state.stop(task) for task in unit.tasks)
         ended.append(Ended(unit, seated))
         bound.freed({(each.place.pool, each.place.seat.node) for each in seated})
@@ -185,14 +170,16 @@ def _return(state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]])
     """`full` has the shapes for which no pool has room any more."""
     mark = state.mark()
     workload = ended.unit.workload
+    is_tied = bool(workload.domain) or any(each.domain for each in workload.subgroups)
     elsewhere: list[tuple[Task, Seated]] = []
     for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
         if not state.try_return(task, seated):
             elsewhere.append((task, seated))
     for task, seated in elsewhere:
         like = seated.shape, workload.pools
-        if like in full or not state.try_start(task, seated.shape, workload):
-            if len(elsewhere) == len(ended.unit.tasks) == 1:
+        masks = stay(state, task, seated.place) if is_tied else None
+        if like in full or not state.try_start(task, seated.shape, workload, masks):
+            if len(elsewhere) == len(ended.unit.tasks) == 1 and not (is_tied or state.companies):
                 full.add(like)
             state.back(mark)
             return False
@@ -222,32 +209,92 @@ def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) ->
     return None
 
 
+def displace(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+    """Make room by ending what is there only as long as nobody else wants the room."""
+    return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS))
+
+
+def preempt(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+    """Make room by ending what has a lower priority in the same queue, and who counts for none."""
+    workload = piece.workload
+    lower = [
+        unit
+        for unit in leavers.of(workload.queue)
+        if unit.workload.priority < workload.priority and unit.workload.name != workload.name
+    ]
+    if not lower:
+        return None
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower])
+
+
+def _by_end(
+    state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit]
+) -> list[Ended] | None:
+    if not units:
+        return None
+    for masks in openings(state, piece, leavers):
+        here = [unit for unit in units if _touches(state, unit, masks)]
+        plan = _clear(state, piece, iter(here), lambda: True, all_return=False)
+        if plan is None and len(piece.tasks) > 1:
+            nodes = _by_node(state, piece, here, leavers)
+            seen = dict.fromkeys(unit for _, found in nodes for unit in found)
+            plan = _clear(state, piece, iter(seen), lambda: True, all_return=False)
+        if plan is not None:
+            return plan
+    return None
+
+
 def reclaim(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
     """Make room by taking back from other queues what they have too much of."""
     right = Right(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
     if not any(right.could(queue) for queue in others):
         return None
-    is_gang = len(piece.tasks) > 1
-    if is_gang and not possible(state, piece, leavers):
-        return None
-    name = piece.workload.name
-    picked = by_right(right, others, leavers.of, name)
-    if not is_gang or piece.tasks[0][1].gpus > 1:
+    if len(piece.tasks) == 1 and not piece.is_tied:
+        plan = _in_order(state, piece, leavers, others, None)
+        if plan is not None:
+            return plan
+    for masks in openings(state, piece, leavers):
+        plan = None
+        if len(piece.tasks) > 1 or piece.is_tied:
+            plan = _in_order(state, piece, leavers, others, masks)
+        plan = plan or _in_nodes(state, piece, leavers, others, masks)
+        if plan is not None:
+            return plan
+    return None
+
+
+def _in_order(
+    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+) -> list[Ended] | None:
+    """Who yields first ends first, wherever it is."""
+
+    def of(queue: str) -> Sequence[Unit]:
+        found = leavers.of(queue)
+        return found if masks is None else [u for u in found if _touches(state, u, masks)]
+
+    right = Right(state, piece)
+    picked: Iterator[Unit] = chain(
+        of(OPPORTUNISTS), by_right(right, others, of, piece.workload.name)
+    )
+    if len(piece.tasks) == 1 or piece.tasks[0][1].gpus > 1:
         picked = islice(picked, IN_ORDER_MAX)
-    plan = _clear(state, piece, picked, right.holds, all_return=False)
-    if plan is not None or not (is_gang or possible(state, piece, leavers)):
-        return plan
+    return _clear(state, piece, picked, right.holds, all_return=False)
+
+
+def _in_nodes(
+    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+) -> list[Ended] | None:
+    """The same node by node: for a gang on one after the other, for one task on each alone."""
     everyone = [unit for queue in others for unit in leavers.of(queue)]
-    everyone.sort(key=lambda unit: unit.order)
-    nodes = _by_node(state, piece, everyone, leavers)
-    if is_gang:
+    everyone += leavers.of(OPPORTUNISTS)
+    everyone = [unit for unit in everyone if _touches(state, unit, masks)]
+    everyone.sort(key=lambda unit: (not unit.workload.is_opportunistic, unit.order))
+    nodes = [units for _, units in _by_node(state, piece, everyone, leavers)]
+    tries = [nodes] if len(piece.tasks) > 1 else [[units] for units in nodes[:NODES_TRIED_MAX]]
+    for some in tries:
         right = Right(state, piece)
-        picked = _node_after_node(right, [units for _, units in nodes], name)
-        return _clear(state, piece, picked, right.holds, all_return=False)
-    for _, units in nodes[:NODES_TRIED_MAX]:
-        right = Right(state, piece)
-        picked = _node_after_node(right, [units], name)
+        picked = _node_after_node(right, some, piece.workload.name)
         plan = _clear(state, piece, picked, right.holds, all_return=False)
         if plan is not None:
             return plan
@@ -260,29 +307,16 @@ def _node_after_node(right: Right, nodes: list[list[Unit]], without: str) -> Ite
     for units in nodes:
         by_queue: dict[str, list[Unit]] = {}
         for unit in units:
-            if unit.tasks not in gone:
+            if unit.tasks in gone:
+                continue
+            if unit.workload.is_opportunistic:
+                gone.add(unit.tasks)
+                yield unit
+            else:
                 by_queue.setdefault(unit.workload.queue, []).append(unit)
         for unit in by_right(right, by_queue, by_queue.__getitem__, without):
             gone.add(unit.tasks)
             yield unit
-
-
-def preempt(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
-    """Make room by ending what has a lower priority in the same queue."""
-    workload = piece.workload
-    lower = [
-        unit
-        for unit in leavers.of(workload.queue)
-        if unit.workload.priority < workload.priority and unit.workload.name != workload.name
-    ]
-    if not lower or not possible(state, piece, leavers):
-        return None
-    plan = _clear(state, piece, iter(lower), lambda: True, all_return=False)
-    if plan is not None or len(piece.tasks) == 1:
-        return plan
-    nodes = _by_node(state, piece, lower, leavers)
-    seen = dict.fromkeys(unit for _, units in nodes for unit in units)
-    return _clear(state, piece, iter(seen), lambda: True, all_return=False)
 
 
 def _bytes(state: State, unit: Unit) -> int:
@@ -322,7 +356,7 @@ def _by_node(
     could: dict[str, list[int]] = {}
     for pool in state.pools.open_to(piece.workload):
         cluster = state.pools.placers[pool].cluster
-        could[pool] = _slots(cluster, shape, *leavers.emptied(pool)).tolist()
+        could[pool] = cluster.slots(shape, *leavers.emptied(pool)).tolist()
     on: dict[Node, list[tuple[int, Unit, Seated]]] = {}
     for rank, unit in enumerate(units):
         for task in unit.tasks:

@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
+from moiety.policy.budget import Budget
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.pools import Masks, Place, Pools
+from moiety.policy.company import Companies
+from moiety.policy.domains import Domains
+from moiety.policy.pools import Masks, Place, Pools, both
 from moiety.policy.queues import Amounts, Queue
 from moiety.policy.snapshot import Running, Snapshot, Task
 from moiety.policy.standing import Standing, Vector
 from moiety.policy.typical import Typical
-from moiety.policy.workloads import Shape, Workload
+from moiety.policy.workloads import Company, Shape, Workload
 
 
 class Seated(NamedTuple):
@@ -36,8 +39,10 @@ class State:
     that runs twice, a loop of queues.
     """
 
-    def __init__(self, snapshot: Snapshot, known: Typical) -> None:
+    def __init__(self, snapshot: Snapshot, known: Typical, budget: Budget | None = None) -> None:
         self.snapshot = snapshot
+        self.budget = budget or Budget()
+        self.budget.begin()
         self.workloads = {workload.name: workload for workload in snapshot.workloads}
         queues = snapshot.queues or _one_for_each(snapshot.workloads)
         self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
@@ -53,6 +58,10 @@ class State:
             self._check(running.task)
             self.began[running.task] = running
         self.pools = Pools(snapshot, known)
+        self.domains = Domains(self.pools)
+        self.companies = (
+            Companies(self.pools) if Companies.are_asked_for(snapshot.workloads) else None
+        )
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
         self._taken: dict[tuple[Shape, int, int], Vector] = {}
@@ -86,11 +95,19 @@ class State:
             self.tasks_of.setdefault(task.workload, []).append(task)
             self.running[task.workload, task.subgroup] += 1
             workload = self.workloads[task.workload]
+            if self.companies:
+                self.companies.change(self._company(task), place, 1)
+            if workload.is_opportunistic:
+                continue
             total = sums.setdefault((workload.queue, workload.is_preemptible), [0, 0, 0, 0])
             for at, amount in enumerate(amounts):
                 total[at] += amount
         for (queue, is_preemptible), total in sums.items():
             self.standing.add(queue, total, 1, guaranteed=not is_preemptible)
+
+    def _company(self, task: Task) -> Company:
+        workload = self.workloads[task.workload]
+        return next(each.company for each in workload.subgroups if each.name == task.subgroup)
 
     def _lacks(self, name: str, subgroup: str) -> bool:
         return self.running[name, subgroup] < self._sizes[name, subgroup]
@@ -150,9 +167,12 @@ class State:
         name, subgroup, _ = task
         workload = self.workloads[name]
         self.kept.pop(name, None)
-        self.standing.add(
-            workload.queue, seated.amounts, sign, guaranteed=not workload.is_preemptible
-        )
+        if self.companies:
+            self.companies.change(self._company(task), seated.place, sign)
+        if not workload.is_opportunistic:
+            self.standing.add(
+                workload.queue, seated.amounts, sign, guaranteed=not workload.is_preemptible
+            )
         self.running[name, subgroup] += sign
         if sign > 0:
             self.seated[task] = seated
@@ -187,15 +207,23 @@ class State:
 
     def may_start(self, workload: Workload, amounts: Vector) -> bool:
         """Whether no limit is in the way, and no quota of what must not be taken away."""
+        if workload.is_opportunistic:
+            return True
         if self.standing.over_limit(workload.queue, amounts):
             return False
         return workload.is_preemptible or not self.standing.over_quota(workload.queue, amounts)
+
+    def masks(self, task: Task, masks: Masks | None = None) -> Masks | None:
+        """Where it may be, for those on whose GPUs it would be; None: anywhere."""
+        if not self.companies:
+            return masks
+        return both(masks, self.companies.masks(self._company(task)))
 
     def try_start(
         self, task: Task, shape: Shape, workload: Workload, masks: Masks | None = None
     ) -> bool:
         """Let it begin where the pool's rule wants it, if there is room and its queue may."""
-        place = self.pools.find(shape, workload, masks)
+        place = self.pools.find(shape, workload, self.masks(task, masks))
         if place is None or not self.may_start(workload, self._amounts(shape, place)):
             return False
         self.start(task, shape, place)
@@ -205,7 +233,12 @@ class State:
         """Let it go back to where it was, if that is still free."""
         if not self.pools.is_free(seated.shape, seated.place):
             return False
-        if self.standing.over_limit(self.workloads[task.workload].queue, seated.amounts):
+        if self.companies and not self.companies.allow(self._company(task), seated.place):
+            return False
+        workload = self.workloads[task.workload]
+        if not workload.is_opportunistic and self.standing.over_limit(
+            workload.queue, seated.amounts
+        ):
             return False
         self.start(task, seated.shape, seated.place)
         return True

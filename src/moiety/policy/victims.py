@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from moiety.policy.snapshot import Task
 from moiety.policy.standing import CLOSE
 from moiety.policy.state import State
 from moiety.policy.workloads import Workload
+
+OPPORTUNISTS: Final = "\0"
+"""instead of a queue: those who count for none"""
 
 
 class Backwards(str):
@@ -54,14 +57,14 @@ class Leavers:
         for name, tasks in state.tasks_of.items():
             workload = state.workloads[name]
             if tasks and workload.is_preemptible:
-                self._names.setdefault(workload.queue, set()).add(name)
+                self._names.setdefault(_queue(workload), set()).add(name)
         self._units: dict[str, list[Unit]] = {}
         self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
 
     @property
     def queues(self) -> Iterable[str]:
         """Those in which there is anything to end."""
-        return self._names.keys()
+        return [queue for queue in self._names if queue != OPPORTUNISTS]
 
     def of(self, queue: str) -> Sequence[Unit]:
         """All of a queue's."""
@@ -107,7 +110,7 @@ class Leavers:
         for name in names:
             workload = state.workloads[name]
             if workload.is_preemptible:
-                by_queue.setdefault(workload.queue, set()).add(name)
+                by_queue.setdefault(_queue(workload), set()).add(name)
         for queue, own in by_queue.items():
             here = {name for name in own if state.tasks_of.get(name)}
             self._names[queue] = self._names.get(queue, set()) - own | here
@@ -146,6 +149,10 @@ class Leavers:
             freed = np.array(parts[pool], np.int64).reshape(-1, 3)
             np.add.at(left, (freed[:, 0], freed[:, 1]), freed[:, 2])
             self._emptied[pool] = left, cpu, memory
+
+
+def _queue(workload: Workload) -> str:
+    return OPPORTUNISTS if workload.is_opportunistic else workload.queue
 
 
 def _unit(

@@ -143,6 +143,8 @@ class Workload:
     user: str = ""
     priority: int = 0
     is_preemptible: bool = True
+    is_opportunistic: bool = False
+    """runs on what nobody else wants, ends for anybody, and counts for no queue"""
     submitted_s: float = 0.0
     max_run_s: float | None = None
     domain: Domain | None = None
@@ -154,6 +156,10 @@ class Workload:
         names = [subgroup.name for subgroup in self.subgroups]
         if len(set(names)) < len(names):
             raise InvalidValue(f"workload {self.name} has two subgroups of one name")
+        if self.is_opportunistic and not self.is_preemptible:
+            raise InvalidValue(
+                f"workload {self.name} is opportunistic, so it cannot be kept from ending"
+            )
 
     @property
     def tasks(self) -> int:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from moiety.devices.native import simgpu_dir
 
@@ -182,19 +182,29 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def until_read(stream: int, text: str) -> str:
-    """What can be read from a descriptor up to this text; nothing that came has been read before.
+class Lines:
+    """What comes out of a descriptor, line by line: what was read too much waits for its turn."""
 
-    Raises:
-        AssertionError: it did not come.
-    """
-    found = ""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while text not in found:
-        assert time.monotonic() < deadline_s, found
-        if select.select([stream], [], [], 0.1)[0]:
-            found += os.read(stream, 4096).decode()
-    return found
+    def __init__(self, stream: int | IO[str] | None) -> None:
+        assert stream is not None
+        self._stream = stream if isinstance(stream, int) else stream.fileno()
+        self._ahead = ""
+
+    def next(self) -> str:
+        """The next line, with its end.
+
+        Raises:
+            AssertionError: it did not come.
+        """
+        deadline_s = time.monotonic() + DEADLINE_S
+        while "\n" not in self._ahead:
+            assert time.monotonic() < deadline_s, f"a line never ended: {self._ahead!r}"
+            if select.select([self._stream], [], [], 0.1)[0]:
+                piece = os.read(self._stream, 4096).decode()
+                assert piece, f"it ended within a line: {self._ahead!r}"
+                self._ahead += piece
+        line, _, self._ahead = self._ahead.partition("\n")
+        return line + "\n"
 
 
 def kill(process: subprocess.Popen[str]) -> None:

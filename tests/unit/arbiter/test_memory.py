@@ -118,6 +118,23 @@ def test_a_holder_that_grows_waits_for_the_turns_of_others(node: SimulatedNode) 
     assert grower.is_open
 
 
+def test_two_who_hold_and_both_wait_for_memory_do_not_wait_for_a_turn_to_end(
+    node: SimulatedNode,
+) -> None:
+    """Neither does anything before it has more, so the one behind gives way as it falls silent."""
+    one = node.start({0: [40]})
+    other = node.start({0: [40]})
+    blocks = {each.number: each.allocate(0, [40]) for each in (one, other)}
+    node.settle()
+    assert not any(block.admitted for block in blocks.values())
+    began_s = node.now_s
+    for each in (one, other):
+        each.fall_idle()
+    node.settle()
+    assert node.now_s == began_s
+    assert all(block.admitted for block in blocks.values())
+
+
 def test_one_that_always_grows_starves_nobody(node: SimulatedNode) -> None:
     other = node.start({0: [60]})
     grower = node.start({0: [1]})

@@ -1,0 +1,161 @@
+"""What an ask is in the API: a ResourceClaimTemplate (by claims), or units of a resource. Pure.
+
+A template's name is a hash of what it says: two pods that ask for the same have the same one, it is
+never changed, and whoever finds it there need not read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from typing import Any, Final
+
+import msgspec
+
+from moiety.kube import fleet, names, quantity, share_config
+from moiety.kube.fleet import Fleet
+from moiety.kube.spellings.ask import Ask, Refused
+from moiety.model.errors import MoietyError
+from moiety.model.share import Share
+
+REQUEST: Final = "gpu"
+WHOLE: Final = 100
+NAME_PREFIX: Final = "moiety-"
+SIZES_MOST: Final = 8
+"""alternatives that a request may have"""
+UUID: Final = f"{share_config.DRIVER}/uuid"
+LABELS: Final = {names.MANAGED_BY: "moiety"}
+
+
+def percent(share: Share) -> int:
+    """Of a GPU's time, what a share consumes of it: whole percent, never less than it says."""
+    return 0 if share.gpu is None else math.ceil(round(share.gpu * WHOLE, 6))
+
+
+def template(ask: Ask, cluster: Fleet) -> dict[str, Any]:
+    """The ResourceClaimTemplate of an ask, without a namespace. Raises Refused."""
+    cluster.check(ask)
+    spec = _spec(ask, cluster)
+    digest = hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:12]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": f"{NAME_PREFIX}{digest}", "labels": LABELS},
+        "spec": {"metadata": {"labels": LABELS}, "spec": spec},
+    }
+
+
+def shares(ask: Ask, cluster: Fleet) -> list[tuple[int, Share]]:
+    """What an ask is on GPUs of each size that it could be given: (bytes of the GPU, share)."""
+    if ask.memory_part is None:
+        return [(0, ask.share)]
+    return [(size, _of_size(ask, size)) for size in cluster.sizes(ask)[:SIZES_MOST]]
+
+
+def units(ask: Ask, per_gpu: int, memory_bytes: int = 0) -> int:
+    """How many units of a GPU an ask is, `per_gpu` being all of it. Raises Refused.
+
+    `memory_bytes` is what a GPU of this cluster has: 0 where the settings do not say.
+    """
+    share = ask.share
+    part = share.gpu or 0.0
+    if ask.memory_part is not None:
+        part = max(part, float(ask.memory_part))
+    elif share.memory_bytes:
+        if memory_bytes:
+            part = max(part, share.memory_bytes / memory_bytes)
+        elif not part:
+            raise Refused(
+                "this cluster gives GPUs in units, and the pod says only how much memory; "
+                f"{names.GPU} says how large a part of a GPU that is (or gpu-memory in the "
+                "settings of the cluster, how much memory a GPU has)"
+            )
+    if part > 1:
+        raise Refused(f"{ask}: more memory than a GPU of this cluster has")
+    if ask.models:
+        raise Refused(
+            "this cluster gives GPUs in units, which do not say of which model; a resource of that "
+            "model among the container's limits does"
+        )
+    if ask.gpus > 1 and part < 1:
+        raise Refused("this cluster gives GPUs in units, and those of several GPUs are whole ones")
+    return max(1, math.ceil(round(part * per_gpu, 6))) * ask.gpus
+
+
+def _of_size(ask: Ask, size: int) -> Share:
+    """The share of a GPU with so much memory, where the ask says a part of it."""
+    assert ask.memory_part is not None
+    kept = int(size * ask.memory_part)
+    try:
+        return dataclasses.replace(ask.share, memory_bytes=kept, memory_limit_bytes=kept)
+    except MoietyError as error:
+        raise Refused(error.what) from None
+
+
+def _spec(ask: Ask, cluster: Fleet) -> dict[str, Any]:
+    found = shares(ask, cluster)
+    request: dict[str, Any] = {"name": REQUEST}
+    if len(found) == 1:
+        request["exactly"] = _exactly(ask, found[0][1], cluster)
+        configs = [_config(REQUEST, found[0][1])]
+    else:
+        request["firstAvailable"] = [
+            {"name": f"size-{number}", **_exactly(ask, share, cluster, size)}
+            for number, (size, share) in enumerate(found)
+        ]
+        configs = [
+            _config(f"{REQUEST}/size-{number}", share) for number, (_, share) in enumerate(found)
+        ]
+    devices: dict[str, Any] = {"requests": [request], "config": configs}
+    if ask.gpus > 1:  # devices that many may have could else be one device, many times
+        devices["constraints"] = [{"requests": [REQUEST], "distinctAttribute": UUID}]
+    return {"devices": devices}
+
+
+def _exactly(ask: Ask, share: Share, cluster: Fleet, size: int = 0) -> dict[str, Any]:
+    selectors = []
+    if ask.models:
+        known = fleet.models(ask, cluster)
+        selectors.append(_cel_models(known) if known else _cel_words(ask.models))
+    if size:
+        selectors.append(
+            f'device.capacity["{share_config.DRIVER}"].memory.compareTo(quantity("{size}")) == 0'
+        )
+    found: dict[str, Any] = {
+        "deviceClassName": share_config.DRIVER,
+        "allocationMode": "ExactCount",
+        "count": ask.gpus,
+        "capacity": {
+            "requests": {
+                "compute": str(percent(share)),
+                "memory": quantity.format_bytes(share.memory_bytes),
+            }
+        },
+    }
+    if selectors:
+        found["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    return found
+
+
+def _cel_models(known: list[str]) -> str:
+    quoted = ", ".join(_quoted(each) for each in known)
+    return f'device.attributes["{share_config.DRIVER}"].productName in [{quoted}]'
+
+
+def _cel_words(words: tuple[str, ...]) -> str:
+    """Where no GPU is known yet: by the words themselves, and nodes say what they mean."""
+    name = f'device.attributes["{share_config.DRIVER}"].productName.lowerAscii()'
+    return " || ".join(f"{name}.contains({_quoted(each.lower())})" for each in words)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _config(request: str, share: Share) -> dict[str, Any]:
+    parameters = share_config.encode(share)
+    return {
+        "requests": [request],
+        "opaque": {"driver": share_config.DRIVER, "parameters": parameters},
+    }

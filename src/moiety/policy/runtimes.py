@@ -1,0 +1,58 @@
+"""How long what runs will still run, as far as anybody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.policy.snapshot import Running
+from moiety.policy.workloads import Workload
+
+Runtimes = Callable[[Workload], float | None]
+"""the run time that is expected of a workload in seconds, in all; None: nothing is known"""
+
+SHORTEST_S: Final = 60.0
+"""of what has just begun, and of what has run for longer than was expected"""
+UNSURE: Final = 3.0
+"""what nothing is known of runs between a third and three times as long again as it has run, with
+even odds (of run times without a scale, as those of jobs nearly are)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Seconds until something ends: as expected, and within which bounds half of the time."""
+
+    expected_s: float
+    least_s: float
+    most_s: float
+
+
+def unknown(_: Workload) -> None:
+    """Nothing is known of anybody."""
+
+
+def remaining(workload: Workload, running: Running, now_s: float, runtimes: Runtimes) -> Remaining:
+    """Of a task that runs: what is expected less what it has run, never beyond its maximum.
+
+    Of what nobody knows anything of, as long again as it has run.
+    """
+    ran = max(now_s - running.since_s, 0.0)
+    known = runtimes(workload)
+    if known is not None and known > ran:
+        found = (known - ran, (known - ran) / 2, (known - ran) * 2)
+    else:
+        left = max(ran, SHORTEST_S)
+        found = (left, left / UNSURE, left * UNSURE)
+    if workload.max_run_s is not None:
+        most = max(workload.max_run_s - ran, 0.0)
+        found = (min(found[0], most), min(found[1], most), min(found[2], most))
+    return Remaining(*found)
+
+
+def takes_at_most(workload: Workload, runtimes: Runtimes) -> float | None:
+    """How long one that begins now will run; None: nobody knows."""
+    known = runtimes(workload)
+    if known is None:
+        return workload.max_run_s
+    return known if workload.max_run_s is None else min(known, workload.max_run_s)
