@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-again test-containers test-frameworks check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,17 @@ test-containers: $(WORK)/installed  ## podman and runc with shares of a simulate
 	@$(PY) tests/containers/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m containers -rs tests/containers $(ARGS)
 
+# Kubernetes is built from Go's modules, into a cache that all checkouts share.
+kube-bed: $(WORK)/installed  ## build Kubernetes, containerd and kwok for test-kube: ten minutes, once
+	@$(PY) tests/kube/setup.py
+
+kube-warm: $(WORK)/installed
+	@$(PY) tests/kube/setup.py --if-warm
+
+# As root, in namespaces of their own: ports, mounts and processes are nobody else's.
+test-kube: kube-bed  ## pods with shares of a simulated GPU on a real control plane and node
+	@$(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m kube -rs tests/kube $(ARGS)
+
 check: $(WORK)/installed $(WORK)/tools-check  ## lint, types, layers, formats, wording
 	@NATIVE=$(WORK)/native $(PY) tools/check.py $(ARGS)
 
@@ -70,15 +81,16 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 # The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days.
-soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300); prints how many there were
-	@MOIETY_SOAK_S=$(or $(SECONDS),300) $(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
-	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/unit/agent/test_schedules.py $(ARGS)
+soak: $(WORK)/installed  ## faults and fuzzing for SECONDS (300), kept in bench/results/latest.json
+	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
+	  tests/integration/test_faults.py tests/native/test_fuzz.py $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
 bench-policy: $(WORK)/installed  ## measure where tasks are placed, on published traces (MOIETY_DATA)
-	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios
+	@$(PY) bench/run.py policy_fidelity policy_allocation policy_speed policy_cycle policy_scenarios policy_jct
 
 gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
 	@$(PYTHON) tests/gpu/facts.py $(ARGS)

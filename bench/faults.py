@@ -1,7 +1,8 @@
-"""What goes wrong, and what it costs: faults injected, and losses.
+"""What goes wrong, and what it costs: faults injected, losses, and what tenants leave in the agent.
 
-Counts are those of this run: `MOIETY_SOAK_S` makes it longer (make soak). Processes, agent and shim
-are real, on simgpu; the schedules are the agent's node with simulated processes in virtual time.
+Processes, agent and shim are real, on simgpu; the schedules are the agent's node with simulated
+processes in virtual time. Counts are those of this run, and `bench/soak.py` has larger ones. Each
+part of it can be measured by itself: `bench/run.py faults_virtual`, `faults_real`.
 """
 
 from __future__ import annotations
@@ -11,83 +12,123 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from bench.figure import Figure
 from moiety.testing.fuzz import built, count
 from moiety.testing.native import compile_c, native_dir
-from moiety.testing.ordeal import GPU, Ordeal, cases
+from moiety.testing.ordeal import GPU, Case, Ordeal, cases
 from moiety.testing.schedules import live
+from moiety.testing.world import no_descriptor_stays
 
 ROOT = Path(__file__).resolve().parents[1]
-SOAK_S = float(os.environ.get("MOIETY_SOAK_S", "30"))
-SCHEDULES = int(os.environ.get("MOIETY_SCHEDULES", "500"))
+REAL_S = 30.0
+FUZZ_S = 8
+SCHEDULES = 500
+AT_A_TIME = 25
+"""schedules that a process lives before it tells of them"""
 
 
 def measure() -> list[Figure]:
     """All of it."""
-    native = native_dir()
-    if native is None:
-        raise FileNotFoundError("the native libraries are not built")
-    return [*virtual(), *real(native)]
+    return [*virtual(), *real()]
 
 
-def virtual() -> list[Figure]:
-    """Days in virtual time."""
-    faults: Counter[str] = Counter()
-    messages = lost = 0
-    for seed in range(SCHEDULES):
+@dataclass
+class Lived:
+    """What became of some schedules."""
+
+    faults: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+    lost: list[str] = field(default_factory=list)
+    """what did not hold, by seed"""
+
+
+def lived(seeds: range) -> Lived:
+    """Some schedules, one after the other."""
+    found = Lived()
+    for seed in seeds:
         try:
-            fate = live(seed)
-        except AssertionError as error:
-            lost += 1
-            print(f"seed {seed}: {error}")
+            with no_descriptor_stays():
+                fate = live(seed)
+        except Exception as error:  # whatever the agent raises would have ended it
+            found.lost.append(f"seed {seed}: {error!r}")
         else:
-            faults += fate.faults
-            messages += fate.messages
+            found.faults += fate.faults
+            found.messages += fate.messages
+    return found
+
+
+def virtual(schedules: int = SCHEDULES, bar: int | None = None) -> list[Figure]:
+    """Days in virtual time, in as many processes as there are processors; and fuzzing."""
+    all_ = Lived()
+    pieces = [
+        range(first, min(first + AT_A_TIME, schedules)) for first in range(0, schedules, AT_A_TIME)
+    ]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as several:
+        for part in several.map(lived, pieces):
+            all_.faults += part.faults
+            all_.messages += part.messages
+            all_.lost += part.lost
+            for each in part.lost:
+                print(each, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        program = built(Path(folder), ROOT)
-        how = [str(program), "1", str(max(5, int(SOAK_S / 4)))]
+        how = [str(built(Path(folder), ROOT)), "1", str(FUZZ_S)]
         done = subprocess.run(how, capture_output=True, text=True, check=True)
     sent = count(done.stdout)
-    note = f"seeds 0 to {SCHEDULES - 1}; {faults.total()} faults in them, {lost} schedules lost"
+    seeds = f"seeds 0 to {schedules - 1}"
+    note = f"{seeds}; {all_.faults.total()} faults in them"
+    told = f"{all_.messages} to the agent in those schedules, {sent} to the shim's connection"
+    lost = f"of them; {seeds}"
     return [
-        Figure("virtual_schedules", SCHEDULES, "", None, "higher", "none", 1, None, note),
-        Figure(
-            "fuzz_messages",
-            messages + sent,
-            "",
-            None,
-            "higher",
-            "none",
-            1,
-            None,
-            f"{messages} to the agent in those schedules, {sent} to the shim's connection",
-        ),
+        Figure("virtual_schedules", schedules, "", bar, "higher", "none", 1, None, note),
+        Figure("virtual_schedules_lost", len(all_.lost), "", 0, "lower", "none", 1, None, lost),
+        Figure("fuzz_messages", all_.messages + sent, "", None, "higher", "none", 1, None, told),
     ]
 
 
-def real(native: Path) -> list[Figure]:
-    """Real processes, struck at every step of their hand-offs."""
-    lost = 0
+def real(seconds: float = REAL_S) -> list[Figure]:
+    """Real processes, struck at every step of their hand-offs, for about so long."""
+    native = existing()
+    struck = lost = 0
     with tempfile.TemporaryDirectory(prefix="mty") as name:
         folder = Path(name)
         flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-ldl")
         worker = compile_c([ROOT / "demo" / "worker.c"], folder / "worker", flags=flags)
-        with Ordeal(folder, native, worker) as ordeal:
-            end_s = time.monotonic() + SOAK_S
-            for case in cases(Random(1)):
+        left = until(time.monotonic() + seconds, cases(Random(1)))
+        while case := next(left, None):
+            here = Path(tempfile.mkdtemp(dir=folder))
+            with Ordeal(here, native, worker) as ordeal:  # a new one after each loss
                 try:
-                    ordeal.suffer(case)
+                    while case:
+                        ordeal.suffer(case)
+                        case = next(left, None)
                 except AssertionError as error:
                     lost += 1
-                    print(error)
-                if time.monotonic() > end_s:
-                    break
-            struck = ordeal.struck
+                    print(error, flush=True)
+                struck += ordeal.struck
     note = f"SIGKILL and SIGSTOP of holder, waiter and agent, at every step; {GPU}"
     return [
         Figure("faults_injected", struck, "", None, "higher", "simgpu", 1, None, note),
         Figure("faults_with_loss", lost, "", 0, "lower", "simgpu", 1, None, note),
     ]
+
+
+def until(end_s: float, every: Iterator[Case]) -> Iterator[Case]:
+    """One after the other until then, and one at least."""
+    for case in every:
+        yield case
+        if time.monotonic() > end_s:
+            return
+
+
+def existing() -> Path:
+    """Where the native libraries are; raises FileNotFoundError if they are not built."""
+    native = native_dir()
+    if native is None:
+        raise FileNotFoundError("the native libraries are not built")
+    return native

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,15 +25,16 @@ from bench import (
     policy_allocation,
     policy_cycle,
     policy_fidelity,
+    policy_jct,
     policy_scenarios,
     policy_speed,
     pytorch,
     shares,
     swap,
 )
-from bench.figure import RESULTS, save, table
+from bench.figure import RESULTS, Figure, save, table
 
-SCRIPTS = {
+SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "agent": agent.measure,
     "overhead": overhead.measure,
     "makespan": makespan.measure,
@@ -53,18 +55,24 @@ SCRIPTS = {
     "policy_speed": policy_speed.measure,
     "policy_cycle": policy_cycle.measure,
     "policy_scenarios": policy_scenarios.measure,
+    "policy_jct": policy_jct.measure,
 }
+PARTS: dict[str, Callable[[], list[Figure]]] = {
+    "faults_virtual": faults.virtual,
+    "faults_real": faults.real,
+}
+"""of scripts that take long, to be measured by themselves"""
 
 
 def main() -> int:
     """Run all scripts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, []], metavar="SCRIPT")
+    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, *PARTS, []], metavar="SCRIPT")
     chosen = parser.parse_args().scripts or list(SCRIPTS)
     figures = []
     for name in chosen:
         print(f"bench: {name} ...", flush=True)
-        found = SCRIPTS[name]()
+        found = {**SCRIPTS, **PARTS}[name]()
         save(found)  # at once: what comes after it may fail
         figures += found
     print(table(figures))

@@ -14,7 +14,7 @@ settings.register_profile(
 settings.register_profile("soak", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("MOIETY_TEST_PROFILE", "moiety"))
 
-KEPT = {"MOIETY_NATIVE", "MOIETY_TEST_PROFILE", "MOIETY_TEST_CUDA"}
+KEPT = {"MOIETY_KUBE_BED", "MOIETY_NATIVE", "MOIETY_TEST_PROFILE", "MOIETY_TEST_CUDA"}
 
 
 @pytest.fixture(autouse=True, scope="session")

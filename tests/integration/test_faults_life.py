@@ -15,10 +15,10 @@ import pytest
 
 from moiety.agent import requests
 from moiety.agent.caller import Call
-from moiety.testing.node import Node, finish
-from moiety.testing.ordeal import GPU, Ordeal
+from moiety.testing.node import finish
+from moiety.testing.ordeal import DEADLINE_S, ENDLESS, Ordeal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Build = Callable[[str], Path]
 LEFT = {
     "early": 2,
@@ -32,86 +32,94 @@ LEFT = {
 """how many tenants a program has been by its end: each that leaves is told of"""
 
 
-@pytest.fixture
-def ordeal(tmp_path: Path, native: Path, programs: Path) -> Iterator[Ordeal]:
-    with Ordeal(tmp_path, native, programs / "worker") as made:
+@pytest.fixture(scope="module")
+def beside(
+    tmp_path_factory: pytest.TempPathFactory, native: Path, programs: Path
+) -> Iterator[Ordeal]:
+    """A node on which somebody computes all the time, and is right in the end."""
+    with Ordeal(tmp_path_factory.mktemp("beside"), native, programs / "worker") as made:
+        neighbour = made.start_worker(ENDLESS, round_ms=20)
+        made.until(lambda: made.turns() > 0, "the neighbour computes")
         yield made
+        made.finish([neighbour])
 
 
-def events(ordeal: Ordeal, reason: str) -> list[requests.Event]:
-    with Call(ordeal.directory) as call:
-        happened = call.ask(requests.Events(0), requests.Happened).events
-    return [event for event in happened if event.reason == reason]
+def events(ordeal: Ordeal, *reasons: str, after: int = 0) -> list[requests.Event]:
+    found: list[requests.Event] = []
+    with Call(ordeal.directory, DEADLINE_S) as call:
+        more = True
+        while more:
+            last = found[-1].number if found else after
+            page = call.ask(requests.Events(last), requests.Happened)
+            found += page.events
+            more = page.more
+    return [event for event in found if not reasons or event.reason in reasons]
 
 
 @pytest.mark.parametrize("how", LEFT)
-def test_a_life_beside_a_neighbour(ordeal: Ordeal, build: Build, how: str) -> None:
-    neighbour = ordeal.start_worker(100_000)
-    ordeal.until(lambda: ordeal.tenants() == 1, "the neighbour is there")
-    code, _, said = finish(ordeal.start([str(build("lives")), how]))
+def test_a_life_beside_a_neighbour(beside: Ordeal, build: Build, how: str) -> None:
+    before, turns = events(beside)[-1].number, beside.turns()
+    code, _, said = finish(beside.start([str(build("lives")), how]))
     assert (code, said) == (0, ""), said
-    ordeal.until(lambda: len(events(ordeal, "Left")) == LEFT[how], "who is told of")
-    turns = ordeal.turns()
-    ordeal.finish([neighbour])
-    assert turns > 1
+    beside.until(lambda: len(events(beside, "Left", after=before)) == LEFT[how], "who is told of")
+    assert beside.tenants() == 1
+    beside.until(lambda: beside.turns() > turns, "the neighbour made room, and goes on")
 
 
-def test_who_dies_leaves_nothing_although_its_child_lives(ordeal: Ordeal, build: Build) -> None:
-    neighbour = ordeal.start_worker(100_000)
-    parent = ordeal.start([str(build("lives")), "orphan"])
-    code, said, _ = finish(parent)
-    child = int(said)
-    try:
-        assert code == 0
-        ordeal.until(lambda: ordeal.tenants() == 1, "only the neighbour is there")
-        os.kill(child, 0)  # while the child lives
-        ordeal.finish([neighbour])
-    finally:
-        os.kill(child, signal.SIGKILL)
+def strict(tmp_path: Path, native: Path, *options: str) -> Ordeal:
+    """A node whose agent does not wait long for who does not answer."""
+    return Ordeal(tmp_path, native, tmp_path, "--revoke-deadline", "500ms", *options)
 
 
-@pytest.mark.parametrize("policy", ["fence", "kill"])
+def test_who_dies_leaves_nothing_although_its_child_lives(
+    tmp_path: Path, native: Path, programs: Path, build: Build
+) -> None:
+    with Ordeal(tmp_path, native, programs / "worker") as ordeal:
+        neighbour = ordeal.start_worker(ENDLESS)
+        ordeal.until(lambda: ordeal.tenants() == 1, "the neighbour is there")
+        code, said, _ = finish(ordeal.start([str(build("lives")), "orphan"]))
+        child = int(said)
+        try:
+            assert code == 0
+            ordeal.until(lambda: ordeal.tenants() == 1, "only the neighbour is there")
+            os.kill(child, 0)  # while the child lives
+            ordeal.finish([neighbour])
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("fence", "Fenced"), ("kill", "Killed")])
 def test_a_kernel_that_hangs(
-    make_node: Callable[[str], Node], build: Build, kernels: Path, policy: str
+    tmp_path: Path, native: Path, build: Build, policy: str, reason: str
 ) -> None:
-    node = make_node(GPU)
-    node.start_agent("--turn-min", "5ms", "--revoke-deadline", "500ms", "--overdue", policy)
-    env = {"KERNELS": str(kernels)}
-    hung = node.run([build("lives"), "hang"], env=env)
-    assert hung.stdout is not None
-    assert hung.stdout.readline() == "ready\n"
-    neighbour = node.run([build("lives"), "plain"], env=env)
-    if policy == "kill":
+    lives = str(build("lives"))
+    with strict(tmp_path, native, "--overdue", policy) as ordeal:
+        hung = ordeal.start([lives, "hang"])
+        assert hung.stdout is not None
+        assert hung.stdout.readline() == "hangs\n"
+        neighbour = ordeal.start([lives, "plain"])
+        ordeal.until(lambda: bool(events(ordeal, reason)), "it is told of")
+        if policy == "fence":
+            assert (hung.poll(), neighbour.poll()) == (None, None), "nobody dies"
+            hung.kill()
         assert finish(neighbour)[0] == 0
-        assert hung.wait(60) == -signal.SIGKILL
-    else:
+        assert hung.wait(DEADLINE_S) == -signal.SIGKILL
+        assert {event.pid for event in events(ordeal, reason)} == {hung.pid}
+        ordeal.until(lambda: ordeal.tenants() == 0, "nobody is left")
+        ordeal.finish([])
 
-        def is_told() -> bool:
-            return str(hung.pid) in node.cli("events", "--reason", "Fenced").stdout
 
-        node.until(is_told, "it is told of")
-        assert (hung.poll(), neighbour.poll()) == (None, None), "nobody dies"
+def test_no_host_memory_to_evict_to(tmp_path: Path, native: Path, build: Build) -> None:
+    lives = str(build("lives"))
+    with strict(tmp_path, native, "--arena", "8MiB") as ordeal:
+        hung = ordeal.start([lives, "hang"])
+        assert hung.stdout is not None
+        assert hung.stdout.readline() == "hangs\n"
+        code, _, said = finish(ordeal.start([lives, "plain"]))
+        assert code == 1, "it is refused, and does not wait in vain"
+        assert "host memory for evicted data (0 B) are full" in said
+        ordeal.until(lambda: bool(events(ordeal, "Refused")), "it is told of")
+        assert hung.poll() is None
         hung.kill()
-        assert finish(neighbour)[0] == 0
-    reason = {"kill": "Killed", "fence": "Fenced"}[policy]
-    assert str(hung.pid) in node.cli("events", "--reason", reason).stdout
-    node.until(lambda: node.json("ps") == [], "the ledger is empty")
-
-
-def test_no_host_memory_to_evict_to(
-    make_node: Callable[[str], Node], build: Build, kernels: Path
-) -> None:
-    node = make_node(GPU)
-    node.start_agent("--turn-min", "5ms", "--revoke-deadline", "500ms", "--arena", "8MiB")
-    env = {"KERNELS": str(kernels)}
-    hung = node.run([build("lives"), "hang"], env=env)
-    assert hung.stdout is not None
-    assert hung.stdout.readline() == "ready\n"
-    late = node.run([build("lives"), "plain"], env=env)
-    code, _, said = finish(late)
-    assert code == 1, "it is refused, and does not wait in vain"
-    assert "host memory for evicted data (0 B) are full" in said
-    assert str(late.pid) in node.cli("events", "--reason", "Refused").stdout
-    assert hung.poll() is None
-    hung.kill()
-    assert finish(node.run([build("lives"), "plain"], env=env))[0] == 0
+        ordeal.until(lambda: ordeal.tenants() == 0, "what it had is free")
+        assert finish(ordeal.start([lives, "plain"]))[0] == 0

@@ -194,7 +194,8 @@ def arguments_from_environment() -> list[str]:
     try:
         return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
     except ValueError as error:
-        raise errors.BadArgument(f"MOIETY_AGENT_ARGS: {error}") from None
+        problem = f"MOIETY_AGENT_ARGS: {error}"
+        raise errors.BadArgument(problem, "what a shell would take apart") from None
 
 
 def start(directory: Directory, arguments: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from moiety.agent import containers
 from moiety.devices.loader import find_library
-from moiety.devices.native import is_simulated, simgpu_dir, simgpu_state_dir
+from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.model.errors import BadArgument
 
 VERSION: Final = "0.3.0"
@@ -81,7 +81,8 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise BadArgument(
             f"{name!r} cannot name a share for containers: at most 32 small letters, digits and "
-            "any of . _ -, a letter first, a letter or digit last"
+            "any of . _ -, a letter first, a letter or digit last",
+            "--name half, say",
         )
     return name
 
@@ -94,8 +95,11 @@ def default_dir() -> Path:
     return Path(config) / "cdi"
 
 
-def edits(folder: Path, shim: Path, driver: Path) -> Edits:
-    """What puts the share whose files are in `folder` into a container."""
+def edits(folder: Path, shim: Path, driver: Path, *, alone: bool = False) -> Edits:
+    """What puts the share whose files are in `folder` into a container.
+
+    `alone`: no other device is asked for beside it, so that it brings the driver in any case.
+    """
     mounts = [
         Mount(str(shim), containers.SHIM_INSIDE),
         Mount(str(folder / containers.PRELOAD), containers.PRELOAD_INSIDE),
@@ -103,13 +107,13 @@ def edits(folder: Path, shim: Path, driver: Path) -> Edits:
     ]
     environment = {"MOIETY_SOCKET": f"{containers.SOCKETS_INSIDE}/shim.sock"}
     if is_simulated():
-        stand_in = simgpu_dir() or driver.parent
+        stand_in = driver.parent
         environment["MOIETY_SIMGPU"] = os.environ["MOIETY_SIMGPU"]
         environment["MOIETY_SIMGPU_STATE"] = STATE_INSIDE
         mounts += _libraries(stand_in / "libcuda.so.1", stand_in / "libnvidia-ml.so.1")
         mounts.append(Mount(str(simgpu_state_dir().absolute()), STATE_INSIDE, writable=True))
         return Edits(mounts, environment)
-    if nvidia_specified():
+    if not alone and nvidia_specified():
         return Edits(mounts, environment, beside="nvidia.com/gpu=all")
     mounts += _libraries(*driver_files(driver))
     return Edits(mounts, environment, nvidia_nodes())

@@ -40,6 +40,10 @@ class Client:
     """what this process is promised of that"""
     mode: Mode = Mode.SWAP
     """in which it was told to allocate"""
+    labels: dict[str, str] = field(default_factory=dict)
+    """of its share, for metrics and events"""
+    may_use: frozenset[bytes] = frozenset()
+    """the GPUs that its share is of, by UUID; empty: of any"""
     resumed: bool = False
     fenced: bool = False
     """it has not answered since it was"""

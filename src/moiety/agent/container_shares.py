@@ -43,10 +43,17 @@ class ContainerShares:
             raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
         if own is not None:
             self._must_own(own, peer)
-        self.sharing.check(asked.share, own.record.uid if own else peer.uid, own)
+        self.sharing.check(asked.share, own.record.uid if own else peer.uid, own, asked.gpus)
         if own is not None:
             spec = asked.spec or own.record.spec
-            record = msgspec.structs.replace(own.record, share=asked.share, spec=spec)
+            record = msgspec.structs.replace(
+                own.record,
+                share=asked.share,
+                spec=spec,
+                gpus=asked.gpus,
+                pods=asked.pods,
+                labels=asked.labels,
+            )
             self.workloads.rewrite(own, record)
         else:
             record = Record(
@@ -60,6 +67,9 @@ class ContainerShares:
                 share=asked.share,
                 container=asked.name,
                 spec=asked.spec,
+                gpus=asked.gpus,
+                pods=asked.pods,
+                labels=asked.labels,
             )
             own = self.workloads.create_container(record, peer)
         self.node.log.info("share for containers", name=asked.name, share=str(asked.share))
@@ -98,6 +108,9 @@ class ContainerShares:
             folder=str(workload.folder),
             pids=sorted(client.pid for client in clients),
             containers=sorted(inside - {""}),
+            gpus=workload.record.gpus,
+            pods=workload.record.pods,
+            labels=workload.record.labels,
         )
 
     def _must_own(self, workload: Workload, peer: processes.Peer) -> None:

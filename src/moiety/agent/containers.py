@@ -74,6 +74,19 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
     return found
 
 
+def keeps_out(pods: list[str], pid: int, proc: Path = Path("/proc")) -> str:
+    """Why a process may not use a share that these pods have; empty: it may."""
+    if not pods:
+        return ""
+    try:
+        found = parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
+    except OSError:
+        return f"pid {pid} has ended"
+    if found.replace("-", "") in (pod.replace("-", "") for pod in pods):
+        return ""
+    return f"pid {pid} is in {f'pod {found}' if found else 'no pod'}, and it is another pod's"
+
+
 def container_of(pid: int, proc: Path = Path("/proc")) -> str:
     """The short id of the container that a process runs in, as its runtime shows it; "": none.
 

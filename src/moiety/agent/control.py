@@ -256,7 +256,7 @@ class Control:
         try:
             found = changed.over(as_started)
         except ValueError as error:
-            raise BadArgument(problem=str(error)) from None
+            raise BadArgument.of(error, "moiety set --help") from None
         kept.write(self.directory, changed, self.options)
         self.changed = changed
         self.node.set_settings(found)
@@ -285,7 +285,7 @@ class Control:
             self.node.journal.note("ReloadRefused", f"{error}; what was read before still counts")
             if isinstance(error, MoietyError):
                 raise
-            raise BadArgument(problem=str(error)) from None
+            raise BadArgument.of(error, "moiety config check") from None
         waits = later(before, after)
         self.options = dataclasses.replace(
             before,

@@ -70,6 +70,8 @@ class Conversation:
         name: str | None = None,
         gang: Gang | None = None,
         owner: int | None = None,
+        gpus: frozenset[bytes] = frozenset(),
+        labels: dict[str, str] | None = None,
     ) -> None:
         """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
 
@@ -82,6 +84,8 @@ class Conversation:
         self._share = share
         self._name = name
         self._gang = gang
+        self._gpus = gpus
+        self._labels = labels or {}
         self._pidfd = node.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
         self._loop = loop
@@ -161,6 +165,8 @@ class Conversation:
             share=self._share,
             part=self._share,
             mode=self._share.mode,
+            labels=self._labels,
+            may_use=self._gpus,
             resumed=resumed,
             fenced=fenced,
             pinned="before the agent started" if pinned else "",
@@ -277,11 +283,18 @@ def _gpu_of(node: Node, client: Client, message: Attach) -> int | None:
         text = "this agent does not manage that GPU; see moiety status"
         refused = Refused(serial=message.serial, code=Refusal.GPU, text=text)
         client.connection.send(refused.encode())
-    elif why := node.lost.get(gpu):
+    elif why := node.lost.get(gpu) or _not_its(client, message.uuid, gpu):
         refused = Refused(serial=message.serial, code=Refusal.GPU, text=why)
         client.connection.send(refused.encode())
         return None
     return gpu
+
+
+def _not_its(client: Client, uuid: bytes, gpu: int) -> str:
+    """Why this GPU is not one of its share's; empty: it is."""
+    if not client.may_use or uuid in client.may_use or gpu in client.unspoken:
+        return ""
+    return f"its share is not of GPU {gpu}"
 
 
 def _attach(node: Node, client: Client, message: Attach) -> None:

@@ -184,6 +184,7 @@ class Journal:
             workload=client.workload if client else "",
             gpu=gpu,
             uid=client.uid if client else uid,
+            labels=client.labels if client else {},
         )
         self.next += 1
         self.ring.append(event)

@@ -119,10 +119,7 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
     watch: dict[str, Any] = {}
     filed: set[str] = set()
     for flag in FLAGS:
-        try:
-            found = config.value(flag)
-        except ValueError as error:
-            raise ValueError(f"{flag.flag}: {error}") from None
+        found = config.value(flag)
         if found.source is Source.DEFAULT:
             continue
         part = watch if flag.section == "watch" else settings if flag.of_arbiter else own

@@ -33,6 +33,7 @@ def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
                 utilisation=usage.utilisation if usage else None,
                 holders=list(view.holders),
                 waiting=list(view.waiting),
+                lost=node.lost.get(view.gpu, ""),
             )
         )
     return rows
@@ -100,6 +101,7 @@ def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list
                 cost=str(cost) if cost else "",
                 user=name_of(client.uid),
                 pod=origin.pod if origin else "",
+                labels=client.labels,
             )
         )
     return rows

@@ -73,6 +73,12 @@ class CreateContainer(Request, frozen=True, tag="create_container"):
     """where its CDI specification is written"""
     capacity_bytes: int | None = None
     """as of CreateWorkload"""
+    gpus: list[str] = []
+    """UUIDs of those that it is of; empty: of any"""
+    pods: list[str] = []
+    """UIDs of Kubernetes' pods whose processes may use it; empty: whoever sees its socket"""
+    labels: dict[str, str] = {}
+    """what is said of its processes in metrics and events: namespace, pod, container"""
 
 
 class RemoveContainer(Request, frozen=True, tag="remove_container"):
@@ -212,6 +218,10 @@ class ContainerRow(msgspec.Struct, frozen=True):
     """of the processes that use GPUs with it, as this machine counts them"""
     containers: list[str] = []
     """the short ids of the containers they run in"""
+    gpus: list[str] = []
+    pods: list[str] = []
+    labels: dict[str, str] = {}
+    """as of CreateContainer"""
 
 
 class Contained(Answer, frozen=True, tag="contained"):
@@ -252,6 +262,8 @@ class GpuRow(msgspec.Struct, frozen=True):
     utilisation: float | None
     holders: list[int]
     waiting: list[int]
+    lost: str = ""
+    """why nobody can use it any more"""
 
 
 class NodeStatus(Answer, frozen=True, tag="status"):
@@ -341,6 +353,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """the same in words"""
     user: str = ""
     pod: str = ""
+    labels: dict[str, str] = {}
+    """of its share: namespace, pod, container"""
 
 
 class StrangerRow(msgspec.Struct, frozen=True):
@@ -496,6 +510,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu: int | None = None
     uid: int | None = None
     """of the user whom it is about"""
+    labels: dict[str, str] = {}
+    """of its share: namespace, pod, container"""
 
 
 class Happened(Answer, frozen=True, tag="happened"):

@@ -71,19 +71,20 @@ class Scrapes:
     async def _respond(self, head: bytes) -> bytes:
         method, path, *_ = [*head.split(b"\r\n", 1)[0].split(), b"", b""]
         if method not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", b"only GET\n", "text/plain")
+            return response("405 Method Not Allowed", b"only GET\n", "text/plain")
         if path.split(b"?")[0] != b"/metrics":
-            return _response("404 Not Found", b"/metrics is what there is\n", "text/plain")
+            return response("404 Not Found", b"/metrics is what there is\n", "text/plain")
         try:
             body = await self._answer()
         except Exception as error:
             self._log.exception("metrics failed")
             text = f"the agent failed on it: {error}\n".encode()
-            return _response("500 Internal Server Error", text, "text/plain")
-        return _response("200 OK", body, TEXT, without_body=method == b"HEAD")
+            return response("500 Internal Server Error", text, "text/plain")
+        return response("200 OK", body, TEXT, without_body=method == b"HEAD")
 
 
-def _response(status: str, body: bytes, kind: str, *, without_body: bool = False) -> bytes:
+def response(status: str, body: bytes, kind: str, *, without_body: bool = False) -> bytes:
+    """An answer to HTTP, whole."""
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         "Connection: close\r\n\r\n"

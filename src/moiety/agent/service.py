@@ -278,7 +278,11 @@ def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     try:
         options, entitlements = configured(arguments)
     except (ValueError, ConfigError) as error:
-        refusal = error if isinstance(error, ConfigError) else BadArgument(problem=str(error))
+        refusal = (
+            error
+            if isinstance(error, ConfigError)
+            else BadArgument.of(error, "moiety agent start --help")
+        )
         if len(arguments) > 1 and arguments[0] == "--ready-fd":
             tell_ready(int(arguments[1]), failed(refusal))
         raise refusal from None

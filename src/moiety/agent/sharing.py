@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from moiety.agent.users import name_of
 from moiety.agent.workloads import Workload, Workloads
 from moiety.arbiter.promises import Promised
 from moiety.devices.budget import GRANULE_BYTES
+from moiety.devices.seam import uuid_bytes
 from moiety.model.errors import (
+    BadRequest,
     LimitAboveCapacity,
     LimitTooSmall,
     NotAllowed,
@@ -37,16 +40,25 @@ class Sharing:
     workloads: Workloads
     warden: Warden | None = None
 
-    def check(self, share: Share, uid: int, own: Workload | None = None) -> None:
+    def check(
+        self,
+        share: Share,
+        uid: int,
+        own: Workload | None = None,
+        gpus: Collection[str] = (),
+    ) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
         UserLimit if this user may not have it. `own` is the workload that has it instead of its
         present one. Without a process on a GPU
-        yet, it is enough that some GPU here could take it.
+        yet, it is enough that some GPU here could take it; with `gpus` (UUIDs, of which BadRequest
+        is raised if they are not here) each of these must.
         """
+        among = {self._gpu(uuid) for uuid in gpus}
         if self.warden:
             self.warden.check(uid, share, own)
-        possible = max(gpu.budget.capacity_bytes for gpu in self.node.gpus.values())
+        sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.node.gpus.items()}
+        possible = min(sizes[gpu] for gpu in among) if among else max(sizes.values())
         limit = share.memory_limit_bytes
         if limit is not None and limit > possible:
             raise LimitAboveCapacity(limit=limit, possible=possible)
@@ -57,11 +69,11 @@ class Sharing:
         clients = [self.node.clients[n] for n in own.clients] if own else []
         used = {gpu for client in clients for gpu in client.gpus}
         refusals = []
-        for gpu in sorted(used or self.node.gpus):
+        for gpu in sorted(used | among or self.node.gpus):
             refusal = self.node.arbiter.refuse_share(
-                gpu, share, self._coming(own), [client.number for client in clients]
+                gpu, share, self._coming(own, gpu), [client.number for client in clients]
             )
-            if refusal is None and not used:
+            if refusal is None and not used and not among:
                 return
             if refusal is not None:
                 refusals.append(refusal)
@@ -108,18 +120,25 @@ class Sharing:
             default=0,
         )
 
-    def _coming(self, own: Workload | None) -> Promised:
-        """What was promised to workloads that use no GPU yet.
+    def _gpu(self, uuid: str) -> int:
+        with contextlib.suppress(ValueError):
+            if (found := self.node.by_uuid.get(uuid_bytes(uuid))) is not None:
+                return found
+        raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
-        Where there are several GPUs it is not known which one they will take: their processes are
-        asked again when they do.
+    def _coming(self, own: Workload | None, gpu: int) -> Promised:
+        """What was promised to workloads that use no GPU yet, and will use this one.
+
+        Where there are several GPUs it is not always known which one they will take: their
+        processes are asked again when they do.
         """
-        if len(self.node.gpus) > 1:
-            return Promised()
+        uuid = self.node.gpus[gpu].device.uuid
+        alone = len(self.node.gpus) == 1
         shares = [
             workload.record.share
             for workload in self.workloads.by_id.values()
             if workload is not own
+            and (alone or uuid in workload.record.gpus)
             and not any(self.node.clients[number].gpus for number in workload.clients)
         ]
         return Promised(

@@ -51,11 +51,12 @@ def tried(policy: Policy, said: dict[str, str]) -> Policy:
     changes = {}
     for key, text in said.items():
         if key not in known:
-            raise BadArgument(f"the watch has no setting {key!r}")
+            raise BadArgument(f"the watch has no setting {key!r}", "moiety watch --help")
         try:
             changes[known[key].field] = known[key].parse(text)
         except ValueError as error:
-            raise BadArgument(f"{key}: {error}") from None
+            hint = getattr(error, "hint", "") or "moiety watch --help"
+            raise BadArgument(f"--{key}: {error}", hint) from None
     return dataclasses.replace(policy, **changes)
 
 

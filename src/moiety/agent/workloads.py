@@ -23,6 +23,7 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path, prepare
 from moiety.agent.node import SETTLE_S, Node
+from moiety.devices.seam import uuid_bytes
 from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
@@ -54,6 +55,12 @@ class Record(msgspec.Struct, frozen=True):
     """the name of its share in `moiety container ls`: it has no first process, and stays"""
     spec: str = ""
     """the CDI specification with which containers get it"""
+    gpus: list[str] = []
+    """UUIDs of those that it is of; empty: of any"""
+    pods: list[str] = []
+    """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
+    labels: dict[str, str] = {}
+    """said of its processes in metrics and events"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +292,12 @@ class Workloads:
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
             sock.close()
             return
+        if no := containers.keeps_out(workload.record.pods, peer.pid):
+            text = f"share {workload.record.id}: {no}"
+            self._node.log.warning("stranger turned away", pid=peer.pid, reason=no)
+            self._node.journal.often(workload.record.id, "Refused", text)
+            sock.close()
+            return
         own = os.getuid()  # root in a user's container has what that user has
         is_admin = processes.may_use(peer, own) and workload.record.uid in (0, own)
         if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
@@ -302,6 +315,8 @@ class Workloads:
                 name=workload.record.name,
                 gang=workload.record.gang,
                 owner=workload.record.uid,
+                gpus=frozenset(map(uuid_bytes, workload.record.gpus)),
+                labels=workload.record.labels,
             )
         except OSError:  # it died between connect and now
             sock.close()

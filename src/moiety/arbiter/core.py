@@ -473,8 +473,8 @@ class Arbiter:
         entry.orders[0] = max(0, entry.orders[0] - event.bytes)
         if event.last:
             entry.orders.pop(0)
-            if not entry.orders:  # what was left of its room is void
-                tenant.charge(event.gpu, event.resident_bytes)
+            # What was left of its room is void, and it gets no new one before the last order ends.
+            tenant.charge(event.gpu, event.resident_bytes)
         self._answered(tenant)
         if event.failed:
             tenant.stuck_until_s = self._now_s + self._settings.revoke_deadline_s

@@ -52,7 +52,8 @@ system_option = click.option("--system", is_flag=True, help="The agent of all us
 @click.option("--foreground", is_flag=True, help="Stay in this terminal; Ctrl-C ends it.")
 @system_option
 @agent_options
-def start(foreground: bool, system: bool, **given: str | None) -> None:
+@output_option
+def start(foreground: bool, system: bool, output: str, **given: str | None) -> None:
     """Start the agent of this user, in the background unless told otherwise.
 
     With --system it serves all users of this machine, in /run/moiety.
@@ -67,7 +68,7 @@ def start(foreground: bool, system: bool, **given: str | None) -> None:
     try:
         parse(arguments)
     except ValueError as error:
-        raise errors.BadArgument(problem=str(error)) from None
+        raise errors.BadArgument.of(error, "moiety agent start --help") from None
     if foreground:
         from moiety.agent.service import main
 
@@ -83,6 +84,9 @@ def start(foreground: bool, system: bool, **given: str | None) -> None:
     start_agent(directory, arguments)
     with Call(directory) as running:
         here = running.agent
+    if output == "json":
+        emit_json({"pid": here.pid, "version": here.product, "directory": str(directory.path)})
+    else:
         click.echo(f"agent {here.product} runs as pid {here.pid}, {directory.path}")
 
 
@@ -99,7 +103,7 @@ def unit(user: str | None, **given: str | None) -> None:
     try:
         parse(arguments)
     except ValueError as error:
-        raise errors.BadArgument(problem=str(error)) from None
+        raise errors.BadArgument.of(error, "moiety agent unit --help") from None
     named = ("MOIETY_CONFIG", "MOIETY_SIMGPU", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "PYTHONPATH")
     environment = [(name, os.environ[name]) for name in named if os.environ.get(name)]
     click.echo(text_of(arguments, user=user, environment=environment), nl=False)
@@ -108,7 +112,8 @@ def unit(user: str | None, **given: str | None) -> None:
 @agent.command()
 @click.option("--force", is_flag=True, help="Even if programs are connected; they keep running.")
 @system_option
-def stop(force: bool, system: bool) -> None:
+@output_option
+def stop(force: bool, system: bool, output: str) -> None:
     """Stop the agent; refused while programs share the GPUs, unless forced."""
     directory = find("system" if system else None)
     try:
@@ -116,20 +121,32 @@ def stop(force: bool, system: bool) -> None:
             pid = running.agent.pid
             running.ask(requests.Stop(force=force), requests.Done)
     except errors.NoAgent:
-        click.echo("no agent is running")
+        if output == "json":
+            emit_json({"pid": None})
+        else:
+            click.echo("no agent is running")
         return
     deadline_s = time.monotonic() + STOP_TIMEOUT_S
     while directory.lock.exists() and time.monotonic() < deadline_s:
         time.sleep(0.01)
-    click.echo(f"agent {pid} has stopped")
+    if directory.lock.exists():
+        raise errors.AgentSilent(problem=f"told to stop, pid {pid} is still there")
+    if output == "json":
+        emit_json({"pid": pid})
+    else:
+        click.echo(f"agent {pid} has stopped")
 
 
 @agent.command()
 @system_option
-def reload(system: bool) -> None:
+@output_option
+def reload(system: bool, output: str) -> None:
     """Have the agent read its configuration again, while all runs on."""
     with call(find("system" if system else None)) as running:
         done = running.ask(requests.Reload(), requests.Reloaded)
+    if output == "json":
+        emit_json({"pid": running.agent.pid, "later": done.later})
+        return
     click.echo(f"agent {running.agent.pid} goes by what is written now")
     if done.later:
         click.echo(f"for the next agent only: {', '.join(done.later)}", err=True)

@@ -140,4 +140,5 @@ def _agent_arguments() -> tuple[dict[str, str], int | None]:
     try:
         return typed(arguments_from_environment())[:2]
     except ValueError as error:
-        raise errors.BadArgument(f"{ARGUMENTS}: {error}") from None
+        hint = getattr(error, "hint", "") or "moiety agent start --help"
+        raise errors.BadArgument(f"{ARGUMENTS}: {error}", hint) from None

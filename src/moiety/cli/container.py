@@ -28,6 +28,7 @@ from moiety.cli.show import (
 )
 from moiety.devices.driver import require_driver, require_shim
 from moiety.model import errors
+from moiety.model.format import plain
 from moiety.model.share import Priority, Share
 
 STDOUT: Final = "-"
@@ -175,30 +176,40 @@ def _spec_of(row: requests.ContainerRow) -> str:
 @container.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Also while processes in containers use it.")
-def rm(name: str, force: bool) -> None:
+@output_option
+def rm(name: str, force: bool, output: str) -> None:
     """Remove a share, and its specification."""
     with call_or_start(find(), arguments_from_environment()) as agent:
         asked = requests.RemoveContainer(name=name, force=force)
         row = agent.ask(asked, requests.Contained).row
-    if not row.spec:
-        click.echo(f"removed {name}")
-    elif row.uid != os.getuid():  # they could have named any file
-        click.echo(f"removed {name}; its specification is another user's to remove: {row.spec}")
-    else:
+    ours = row.uid == os.getuid()  # others could have named any file
+    if row.spec and ours:
         try:
             Path(row.spec).unlink(missing_ok=True)
         except OSError as error:
             raise errors.FileNotWritable(row.spec, error.strerror or str(error)) from None
+    if output == "json":
+        emit_json({"name": name, "spec": row.spec or None, "spec_removed": bool(row.spec) and ours})
+    elif not row.spec:
+        click.echo(f"removed {name}")
+    elif ours:
         click.echo(f"removed {name} and {row.spec}")
+    else:
+        click.echo(f"removed {name}; its specification is another user's to remove: {row.spec}")
 
 
 @container.command(name="check")
 @click.argument("rootfs", type=click.Path(exists=True, file_okay=False))
 @click.argument("program", required=False)
-def check_image(rootfs: str, program: str | None) -> None:
+@output_option
+def check_image(rootfs: str, program: str | None, output: str) -> None:
     """Tell whether PROGRAM in an image can be shared, ROOTFS being the folder with its files."""
-    for note in check(Image(Path(rootfs).absolute()), program):
-        click.echo(note)
+    notes = check(Image(Path(rootfs).absolute()), program)
+    if output == "json":
+        emit_json({"notes": notes})
+        return
+    for note in notes:
+        click.echo(plain(note))
 
 
 @container.command(hidden=True)
@@ -210,7 +221,10 @@ def hook(name: str) -> None:
         config = json.loads((bundle / "config.json").read_text())
         root = bundle / config["root"]["path"]  # relative to the bundle, or absolute
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise errors.BadArgument(f"no OCI state of a container on stdin: {error}") from None
+        problem = f"no OCI state of a container on stdin: {error}"
+        raise errors.BadArgument(
+            problem, "a runtime's createRuntime hook, which writes it"
+        ) from None
     try:
         check(Image(root), *_process(config))
         with call(find()) as agent:

@@ -37,22 +37,68 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety trace", "three lines about where the time went"),
         ("moiety trace -o trace.json --follow 30s", "for Perfetto or Chrome's tracing page"),
     ),
+    "kube": (
+        ("moiety kube node --mode dra", "the DRA driver of this node, beside its agent"),
+        ("moiety kube node --mode plugin --units 10", "units of moiety.dev/gpu, ten a GPU"),
+    ),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
+    "container spec": (
+        ("moiety container spec --name half --gpu 0.5", "half of the time, for podman and docker"),
+        (
+            "moiety container spec --name chat --latency --memory-limit 8GiB --output -",
+            "only print",
+        ),
+    ),
+    "container ls": (("moiety container ls -o json", "who has which share, for a script"),),
+    "container rm": (("moiety container rm half", "the share and its specification"),),
+    "container check": (
+        ("moiety container check / python3", "/ being the folder with the files of an image"),
+    ),
+    "agent start": (
+        ("moiety agent start --capacity 40GiB", "share out less than all"),
+        ("moiety agent start --foreground --metrics 9402", "in this terminal, with /metrics"),
+    ),
+    "agent unit": (
+        ("moiety agent unit >/etc/systemd/system/moiety.service", "an agent for all users"),
+        ("moiety agent unit --user moiety --overdue kill", "as a user of its own"),
+    ),
+    "agent stop": (("moiety agent stop --force", "programs that share the GPUs keep running"),),
+    "agent reload": (("moiety agent reload", "after a change of /etc/moiety/config.toml"),),
+    "agent status": (
+        ("moiety agent status -o json", "for a script; exit code 3 if there is none"),
+    ),
     "agent": (
         ("moiety agent start --capacity 40GiB", "share out less than all"),
         ("moiety agent start --foreground --metrics 9402", "in this terminal, with /metrics"),
         ("moiety agent status", "exit code 3 if there is none"),
     ),
     "stop": (("moiety stop", "refused while programs share the GPUs"),),
+    "config show": (
+        ("moiety config show --origin --changed", "what is not the default, and who says so"),
+        ("moiety config show run agent.turn-min", "a section, or a setting by its name"),
+    ),
+    "config check": (("moiety config check ./config.toml", "exit code 116 if something is wrong"),),
     "config": (
         ("moiety config show --origin", "everything, and where it stands"),
         ("moiety config show -o json run", "one section, for a script"),
         ("moiety config check", "before an agent reads it"),
     ),
+    "sim run": (
+        ("moiety sim run --load 100 -o json", "the trace that comes with moiety"),
+        ("moiety sim run traces/july --live --faster 2", "your own, at twice the load"),
+    ),
+    "sim compare": (
+        ("moiety sim compare --placing fgd --placing spread --seed 7", "side by side"),
+    ),
+    "sim scenario": (("moiety sim scenario --strict cases.json", "what the queues lead to"),),
     "sim": (
         ("moiety sim run", "on the trace that comes with moiety"),
         ("moiety sim compare --placing default --placing fgd --plot rules.svg", "side by side"),
         ("moiety sim run traces/july --live --faster 2 -o json", "your own, at twice the load"),
+    ),
+    "jupyter install": (
+        ("moiety jupyter install --name gpu-half -- --gpu 0.5", "with a share of its own"),
+        ("moiety jupyter install --like ir --name ir-gpu", "a kernel that is there, shared"),
     ),
     "jupyter": (
         ("moiety jupyter install", "a kernel that shares, beside the one that does not"),

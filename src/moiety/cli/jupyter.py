@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,14 @@ from typing import Any, Final
 import click
 
 from moiety.cli.lazily import completed
+from moiety.cli.show import emit_json, output_option
 from moiety.model import errors
 
 NAME: Final = "moiety"
+KERNEL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 LAUNCHER: Final = ("-m", "ipykernel_launcher", "-f", "{connection_file}")
+PATIENCE_S: Final = 60.0
+"""with a Python that is asked what it has"""
 SAY: Final = ("--say", "always")
 """a kernel has no terminal, but shows in the cell what is written to its stderr"""
 
@@ -39,6 +44,7 @@ def jupyter() -> None:
 @click.option("--like", metavar="KERNEL", help="Run this kernel, of any language, instead.")
 @click.option("--sys-prefix", is_flag=True, help="For all who use this environment of Python.")
 @click.option("--force", is_flag=True, help="Replace a kernel of this name.")
+@output_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- RUN-OPTIONS...]")
 def install(
     name: str,
@@ -47,6 +53,7 @@ def install(
     like: str | None,
     sys_prefix: bool,
     force: bool,
+    output: str,
     options: tuple[str, ...],
 ) -> None:
     """Write a kernel that is started by `moiety run`, with RUN-OPTIONS.
@@ -54,9 +61,10 @@ def install(
     It goes to where Jupyter looks for a user's kernels; `jupyter kernelspec remove` removes it.
     """
     _check_options(options)
-    if not name or not all(letter.isalnum() or letter in "._-" for letter in name):
+    if not KERNEL.fullmatch(name):
         raise errors.BadArgument(
-            f"{name!r} is no name of a kernel", "letters, digits, dots, underscores and dashes"
+            f"{name!r} is no name of a kernel",
+            "--name with letters, digits, dots, underscores and dashes, such as gpu-half",
         )
     if like:
         spec = _read(like)
@@ -80,7 +88,10 @@ def install(
         file.write_text(json.dumps(spec, indent=1) + "\n")
     except OSError as error:
         raise errors.FileNotWritable(str(file), error.strerror or str(error)) from None
-    click.echo(f"{file}: choose {spec['display_name']!r} in Jupyter")
+    if output == "json":
+        emit_json({"file": str(file), "name": name.lower(), "display_name": spec["display_name"]})
+    else:
+        click.echo(f"{file}: choose {spec['display_name']!r} in Jupyter")
 
 
 def user_folder() -> Path:
@@ -111,10 +122,10 @@ def _read(kernel: str) -> dict[str, Any]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            raise errors.BadArgument(f"{file}: {error}") from None
+            raise errors.BadArgument(f"{file}: {error}", "another --like") from None
         argv = spec.get("argv") if isinstance(spec, dict) else None
         if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-            raise errors.BadArgument(f"{file} names no program in argv")
+            raise errors.BadArgument(f"{file} names no program in argv", "another --like")
         if argv[: len(_moiety())] == _moiety():
             raise errors.BadArgument(f"{kernel} is shared already", f"another one, or edit {file}")
         return dict(spec)
@@ -133,10 +144,16 @@ def _check_options(options: tuple[str, ...]) -> None:
 def _require_ipykernel(python: str) -> None:
     try:
         asked = subprocess.run(
-            [python, "-c", "import ipykernel"], capture_output=True, text=True, check=False
+            [python, "-c", "import ipykernel"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=False,
         )
-    except OSError as error:
-        raise errors.BadArgument(f"{python}: {error.strerror}", "--python PATH") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = getattr(error, "strerror", "") or "it does not end"
+        raise errors.BadArgument(f"{python}: {problem}", "--python PATH") from None
     if asked.returncode:
         raise errors.BadArgument(
             f"{python} has no ipykernel", f"{python} -m pip install ipykernel, or --like KERNEL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from moiety.cli.examples import EXAMPLES, text
-from moiety.model.errors import MoietyError, SystemRefusal
+from moiety.model.errors import InvalidValue, MoietyError, SystemRefusal
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,6 +27,7 @@ COMMANDS: Final = {
     "events": "Tell what happened: refusals, evictions, warnings, and who was ended.",
     "trace": "Tell where the GPUs' time went, and write it down for a trace viewer.",
     "container": "Give containers a share of the GPUs.",
+    "kube": "Give pods of Kubernetes a share of the GPUs.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",
     "stop": "Stop that daemon.",
     "config": "Show what is set, and where; check a file of settings.",
@@ -52,8 +54,7 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"moiety.cli.{cmd_name}")
         found: click.Command = getattr(module, cmd_name)
-        if found.epilog is None and cmd_name in EXAMPLES:
-            found.epilog = text(cmd_name)
+        show_examples(found, cmd_name)
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -85,6 +86,15 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def show_examples(command: click.Command, name: str) -> None:
+    """Put the examples of a command, and of those below it, under their help."""
+    if command.epilog is None and name in EXAMPLES:
+        command.epilog = text(name)
+    if isinstance(command, click.Group):
+        for inner, below in command.commands.items():
+            show_examples(below, f"{name} {inner}")
+
+
 SIMULATED: Final = ("A100-40", "A100-80", "H100-80", "H200", "L40S", "T4", "V100")
 """cards that simgpu knows by name (native/simgpu/shared/models.c; a test compares)"""
 
@@ -111,8 +121,12 @@ def moiety(ctx: click.Context, colour: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; never returns."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path may be no text at all
     try:
-        moiety.main(args=arguments, prog_name="moiety", standalone_mode=False)
+        moiety.main(args=words, prog_name="moiety", standalone_mode=False)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
@@ -121,11 +135,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except MoietyError as error:
+        if isinstance(error, InvalidValue) and not error.hint:
+            error.hint = f"{typed(words)} --help"
         end(error)
     except OSError as error:  # the output does not fit on the disk, say; not that nobody reads it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
         end(SystemRefusal(error))
     sys.exit(0)
+
+
+def typed(words: Sequence[str]) -> str:
+    """The command in a command line, without its options."""
+    command: click.Command | None = moiety
+    found = ["moiety"]
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        if inner := command.get_command(click.Context(command), word):
+            found.append(word)
+            command = inner
+    return " ".join(found)
 
 
 def end(error: MoietyError) -> NoReturn:

@@ -61,7 +61,7 @@ def run(
     if exclusive and (typed := [name for name in ("gpu", "gpu_limit", "memory") if given[name]]):
         named = ", ".join("--" + name.replace("_", "-") for name in typed)
         raise errors.BadArgument(
-            f"--exclusive is all of a GPU, whatever {named} says", "one of them"
+            f"--exclusive is all of a GPU, whatever {named} says", f"--exclusive, or {named}"
         )
     quiet = told["quiet"]
     share = Share(

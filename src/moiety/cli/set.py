@@ -13,7 +13,15 @@ from moiety.agent.caller import call
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS
 from moiety.cli.lazily import completed, completed_as
-from moiety.cli.show import Duration, Fraction, ModeName, PriorityName, Size
+from moiety.cli.show import (
+    Duration,
+    Fraction,
+    ModeName,
+    PriorityName,
+    Size,
+    emit_json,
+    output_option,
+)
 from moiety.model import errors
 from moiety.model.format import format_bytes
 
@@ -65,10 +73,12 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--agent", "of_agent", is_flag=True, help="Change how the agent decides instead.")
 @click.option("--defaults", is_flag=True, help="With --agent: forget what was changed before.")
 @_settings
+@output_option
 def set(  # noqa: A001 - the command's own name
     target: str | None,
     of_agent: bool,
     defaults: bool,
+    output: str,
     **given: Any,
 ) -> None:
     """Change what a program is promised, or with --agent how turns are made, while all runs on.
@@ -91,6 +101,8 @@ def set(  # noqa: A001 - the command's own name
             )
         with call(find()) as agent:
             agent.ask(requests.SetAgent(settings, defaults), requests.Done)
+            if output == "json":
+                emit_json(agent.ask(requests.Status(), requests.NodeStatus).settings)
         return
     if settings or defaults or not share:
         raise errors.BadArgument(
@@ -105,6 +117,9 @@ def set(  # noqa: A001 - the command's own name
     }
     with call(find()) as agent:
         done = agent.ask(requests.SetShare(str(target), **changes), requests.Shared)
+    if output == "json":
+        emit_json(done)
+        return
     who = f"{done.program} (pid {done.pid})" if done.pid else done.program  # one for containers
     click.echo(f"{who}: {done.share}")
     if "mode" in share:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize
+from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize, InvalidValue
 from moiety.model.format import plain
 from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
@@ -24,70 +24,83 @@ from moiety.model.units import (
 RIGHT = frozenset("0123456789")
 
 
-class Size(click.ParamType[int]):
+class Read(click.ParamType[Any]):
+    """A value that a parser of ours reads; what it refuses is said with the option's name."""
+
+    def read(self, text: str) -> Any:
+        """What the text means; raises InvalidValue."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What `read` makes of a text; anything else has been read."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.read(value)
+        except InvalidValue as error:
+            if param is not None and param.param_type_name == "option":
+                error.what = f"{max(param.opts, key=len)}: {error.what}"
+            raise
+
+
+class Size(Read):
     """An amount of memory, such as 20GiB."""
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def read(self, text: str) -> int:
         """Bytes; more than none."""
-        if isinstance(value, int):
-            return value
-        found = parse_bytes(value)
+        found = parse_bytes(text)
         if found <= 0:
-            raise InvalidSize(value, "is no memory at all")
+            raise InvalidSize(text, "is no memory at all")
         return found
 
 
-class Duration(click.ParamType[float]):
+class Duration(Read):
     """A length of time, such as 30s."""
 
     name = "time"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, text: str) -> float:
         """Seconds; more than none."""
-        if isinstance(value, float | int):
-            return float(value)
-        found = parse_duration(value)
+        found = parse_duration(text)
         if found <= 0:
-            raise InvalidDuration(value, "is no time at all")
+            raise InvalidDuration(text, "is no time at all")
         return found
 
 
-class Fraction(click.ParamType[float]):
+class Fraction(Read):
     """A part of a GPU's time, such as 0.3 or 30%."""
 
     name = "part"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, text: str) -> float:
         """Above 0, at most 1."""
-        return value if isinstance(value, float) else parse_fraction(value)
+        return parse_fraction(text)
 
 
-class PriorityName(click.ParamType[Priority]):
+class PriorityName(Read):
     """A class by its name."""
 
     name = "class"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Priority:
+    def read(self, text: str) -> Priority:
         """One that exists."""
-        return value if isinstance(value, Priority) else parse_priority(value)
+        return parse_priority(text)
 
 
-class ModeName(click.ParamType[Mode]):
+class ModeName(Read):
     """A mode by its name."""
 
     name = "mode"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mode:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """One that exists; a Mode is a text, too."""
+        return value if isinstance(value, Mode) else super().convert(value, param, ctx)
+
+    def read(self, text: str) -> Mode:
         """One that exists."""
-        return value if isinstance(value, Mode) else parse_mode(value)
+        return parse_mode(text)
 
 
 output_option = click.option(
@@ -104,12 +117,19 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
+    click.echo(msgspec.json.format(msgspec.json.encode(builtins(value)), indent=2).decode())
+
+
+def builtins(value: Any) -> Any:
+    """What an agent answered, as dicts and lists."""
+    import msgspec
+
     from moiety.agent.requests import ANSWER_TAG
 
-    plain = msgspec.to_builtins(value)
-    if isinstance(plain, dict):
-        plain.pop(ANSWER_TAG, None)
-    click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+    found = msgspec.to_builtins(value)
+    if isinstance(found, dict):
+        found.pop(ANSWER_TAG, None)
+    return found
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,27 +8,43 @@ import sys
 import click
 
 from moiety.agent.directory import find
-from moiety.cli.show import Duration, colour_wanted, table
+from moiety.cli.show import Duration, builtins, colour_wanted, emit_json, output_option, table
 from moiety.cli.status import agent_line
-from moiety.model.errors import BadArgument, ScreenMissing
+from moiety.model.errors import BadArgument, NoAgent, ScreenMissing
+from moiety.model.format import format_duration
 from moiety.top.look import Look, Rates, look
 from moiety.top.rows import TITLES, bar, cells, gpu_words, ordered, plain_bar
 
 INTERVAL_MIN_S = 0.1
+INTERVAL_MAX_S = 3600.0
 BAR_WIDTH = 40
 
 
 @click.command()
 @click.option("--interval", type=Duration(), default=1.0, help="Time between two looks [1s].")
 @click.option("--once", is_flag=True, help="Print one look and end, as when there is no terminal.")
-def top(interval: float, once: bool) -> None:
-    """Watch the GPUs and the programs that share them: q quits, p pauses, s sorts."""
-    if interval < INTERVAL_MIN_S:
-        raise BadArgument(f"--interval {interval:g}s is too short to read; at least 100ms")
+@output_option
+def top(interval: float, once: bool, output: str) -> None:
+    """Watch the GPUs and the programs that share them: q quits, p pauses, s sorts.
+
+    With -o json, one look: what `status` and `ps` say, at one moment.
+    """
+    if not INTERVAL_MIN_S <= interval <= INTERVAL_MAX_S:
+        raise BadArgument(
+            f"--interval {format_duration(interval)} is no time between two looks",
+            "--interval 100ms at least, --interval 1h at most",
+        )
     directory = find()
     # The screen is drawn on stderr, as programs do whose stdout may be somebody's input.
-    if once or not all(s and s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
-        click.echo(snapshot(look(directory)))
+    terminal = all(s and s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
+    if once or output == "json" or not terminal:
+        now = look(directory)
+        if now.error is not None and not isinstance(now.error, NoAgent):
+            raise now.error
+        if output == "json":
+            emit_json({"status": builtins(now.status), "ps": now.rows})
+        else:
+            click.echo(snapshot(now))
         return
     if not colour_wanted():
         os.environ["NO_COLOR"] = "1"  # which the screen's library looks at

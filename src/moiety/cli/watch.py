@@ -42,7 +42,8 @@ def watch(dry_run: bool, output: str, **said: str | None) -> None:
     """
     policy = {key: text for key, text in said.items() if text is not None}
     if policy and not dry_run:
-        raise BadArgument("--" + next(iter(policy)) + " is only tried: it needs --dry-run")
+        named = next(iter(policy))
+        raise BadArgument(f"--{named} is only tried here", f"--dry-run --{named} {policy[named]}")
     try:
         with call(find()) as agent:
             seen = agent.ask(requests.Watch(policy, plan=dry_run), requests.Watched)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moiety.config.files import File, Kind, read_all
 from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, of_section
-from moiety.model.errors import BadSetting
+from moiety.model.errors import BadSetting, InvalidValue
 
 
 class Source(StrEnum):
@@ -57,11 +57,11 @@ class Config:
     files: Sequence[File]
 
     def value(self, setting: Setting) -> Value:
-        """What holds for one setting; raises BadSetting, for a flag what its `parse` raises."""
+        """What holds for one setting; raises BadSetting, for a flag InvalidValue or its kind."""
         text = self.flags.get(setting.name)
         if text is not None:
             where = setting.flag or setting.name
-            return Value(setting, setting.parse(text), text, Source.FLAG, where)
+            return Value(setting, _typed(setting, text, where), text, Source.FLAG, where)
         variable = setting.variable
         if variable is not None and (text := self.environment.get(variable)) is not None:
             value = _parsed(setting, text, variable, variable)
@@ -223,6 +223,17 @@ def _of_file(file: File, section: str, setting: Setting, raw: Any) -> Value:
     value = _parsed(setting, text, where, name)
     several = "" if section == setting.section else section
     return Value(setting, value, text, _OF_FILE[file.kind], where, several)
+
+
+def _typed(setting: Setting, text: str, flag: str) -> Any:
+    """What a flag's text means; raises what its `parse` does, with the flag named."""
+    try:
+        return setting.parse(text)
+    except InvalidValue as error:
+        error.what = f"{flag}: {error.what}"
+        raise
+    except ValueError as error:
+        raise InvalidValue(f"{flag}: {error}") from None
 
 
 def _parsed(setting: Setting, text: str, where: str, name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from moiety.config import values
@@ -52,6 +53,7 @@ SECTIONS: Final = {
     "run": "what `moiety run` asks for, where its command line does not say it",
     "cli": "how commands answer",
     "watch": "what the agent does about programs that use GPUs without it",
+    "kube": "how a node of Kubernetes is served (`moiety kube node`)",
     "defaults": "what every user may have",
     "users.*": "what one user may have",
     "groups.*": "what the users of one group may have",
@@ -87,6 +89,13 @@ def _run(
 ) -> Setting:
     named = {"variable": "MOIETY_RUN_" + key.upper().replace("-", "_"), "flag": f"--{key}"} | more
     return Setting("run", key, field, parse, metavar, text, **named)
+
+
+def _kube(
+    key: str, field: str, parse: Callable[[str], Any], metavar: str, text: str, **more: Any
+) -> Setting:
+    named = {"variable": "MOIETY_KUBE_" + key.upper().replace("-", "_"), "flag": f"--{key}"} | more
+    return Setting("kube", key, field, parse, metavar, text, **named)
 
 
 def _environment(name: str, text: str, unset: str) -> Setting:
@@ -390,6 +399,85 @@ _RUN: Final = (
 """in the order of `moiety run --help`"""
 
 
+_KUBE: Final = (
+    _kube(
+        "mode",
+        "mode",
+        values.parse_kube_mode,
+        "MODE",
+        "how pods get shares: dra (claims), plugin (units), or both",
+        default="dra",
+    ),
+    _kube("node", "node", str, "NAME", "the node's name", unset="$NODE_NAME, else the machine's"),
+    _kube(
+        "kubeconfig",
+        "kubeconfig",
+        str,
+        "FILE",
+        "how the API server is reached",
+        unset="as a pod, else $KUBECONFIG, else ~/.kube/config",
+    ),
+    _kube(
+        "units",
+        "units",
+        values.parse_units,
+        "N",
+        "units of moiety.dev/gpu that each GPU has (device plugin)",
+        default="100",
+    ),
+    _kube("kubelet-dir", "kubelet_dir", Path, "DIR", "the kubelet's", default="/var/lib/kubelet"),
+    _kube("cdi-dir", "cdi_dir", Path, "DIR", "where CDI files go", default="/var/run/cdi"),
+    _kube(
+        "state-dir",
+        "state_dir",
+        Path,
+        "DIR",
+        "where it is written down what pods have",
+        default="/var/lib/moiety/kube",
+    ),
+    _kube(
+        "native-dir",
+        "native_dir",
+        Path,
+        "DIR",
+        "where the machine sees our libraries; they are copied there",
+        unset="in a pod /var/lib/moiety/native, else where they are",
+    ),
+    _kube(
+        "hook",
+        "hook",
+        values.parse_switch,
+        "BOOL",
+        "have the container runtime look at each image before it starts",
+        unset="not in a pod",
+    ),
+    _kube(
+        "listen",
+        "listen",
+        values.parse_address,
+        "ADDRESS",
+        "serve /healthz and /readyz there",
+        unset="nowhere",
+    ),
+    _kube(
+        "recovery",
+        "recovery_s",
+        parse_duration,
+        "TIME",
+        "after so long without a serious error a GPU counts as well again",
+        default="5min",
+    ),
+    _kube(
+        "log-format",
+        "log_format",
+        values.parse_log_format,
+        "FORMAT",
+        "how it logs to stderr: text or json",
+        default="text",
+    ),
+)
+
+
 def _limits(section: str) -> tuple[Setting, ...]:
     """What may be said of a user, of each user of a group, or of all others."""
     rows: tuple[tuple[str, str, Callable[[str], Any], str, str], ...] = (
@@ -460,6 +548,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     *_WATCH,
     *_LIMITS,
     *_RUN,
+    *_KUBE,
     *_CLI,
     *_ENVIRONMENT,
 )

@@ -17,6 +17,9 @@ YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 AGENTS: Final = ("auto", "own", "system")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
+KUBE_MODES: Final = ("dra", "plugin", "both")
+UNITS_MOST: Final = 1000
+"""of one GPU: the kubelet is told each by name"""
 WHENS: Final = ("auto", "always", "never")
 
 
@@ -60,7 +63,7 @@ def parse_address(text: str) -> Address:
         return Address(path=Path(text))
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is no address; write 9402, 127.0.0.1:9402 or a socket's path")
     import ipaddress  # seldom asked for, and not quick
 
@@ -78,15 +81,18 @@ def parse_address(text: str) -> Address:
 
 def parse_gpus(text: str) -> tuple[int, ...]:
     """0,2 as (0, 2)."""
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1") from None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 5 for part in parts):
+        raise ValueError(f"{text!r} is no list of GPU indices; write 0,1")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def parse_factor(text: str) -> float:
     """A number that is not negative."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < float("inf"):
         raise ValueError(f"{text!r} must be a number from 0 on")
     return value
@@ -164,21 +170,37 @@ def parse_socket_mode(text: str) -> int:
 
 def parse_group(text: str) -> int:
     """The number of a group, by its name or number."""
-    if text.isdecimal():
-        return int(text)
+    if text.isascii() and text.isdecimal() and len(text) <= 10:
+        if int(text) < 0xFFFFFFFF:  # which would mean that nothing is changed
+            return int(text)
+        raise ValueError(f"there is no group {text!r}")
     import grp  # seldom asked for
 
     try:
         return grp.getgrnam(text).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):  # the latter for what no name can have in it
         raise ValueError(f"there is no group {text!r}") from None
 
 
 def parse_count(text: str) -> int:
     """A whole number, not negative."""
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         raise ValueError(f"{text!r} is no number of things")
     return int(text)
+
+
+def parse_kube_mode(text: str) -> str:
+    """By what pods get shares."""
+    if text in KUBE_MODES:
+        return text
+    raise ValueError(f"{text!r} is none of {', '.join(KUBE_MODES)}")
+
+
+def parse_units(text: str) -> int:
+    """How many units a GPU has."""
+    if text.isdecimal() and 1 <= int(text) <= UNITS_MOST:
+        return int(text)
+    raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
 
 
 def parse_which_agent(text: str) -> str:

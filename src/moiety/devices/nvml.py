@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from moiety.devices.cards import Card, card_of
 from moiety.devices.native import is_simulated, simgpu_dir
 from moiety.devices.seam import Device, Usage, User
 
@@ -58,6 +59,15 @@ class Nvml:
     def inventory(self) -> list[Device]:
         """Every GPU, by index."""
         return [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+
+    def cards(self) -> list[Card]:
+        """What every GPU is, by index."""
+        found = []
+        for device in self.inventory():
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(device.index)
+            known = Card(device.index, device.uuid, device.name, device.total_bytes)
+            found.append(card_of(self._optional, _text, known, handle))
+        return found
 
     def usage(self, index: int) -> Usage:
         """One GPU now."""
@@ -159,11 +169,11 @@ class Nvml:
                     raise
         return []
 
-    def _optional(self, call: str, handle: Any) -> Any:
+    def _optional(self, call: str, *arguments: Any) -> Any:
         """What a call answers that not every card or library knows; None otherwise."""
         try:
-            return getattr(self._nvml, call)(handle)
-        except self._nvml.NVMLError:
+            return getattr(self._nvml, call)(*arguments)
+        except (self._nvml.NVMLError, AttributeError):
             return None
 
 

@@ -55,6 +55,7 @@
     │   ├── TraceInvalid                         121   a line of a trace makes no sense
     │   ├── TraceMissing                         122
     │   └── ScenarioInvalid                      124   a case that makes no sense
+    ├── ClusterRefusal                           113   no API server, or one that says no
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -77,7 +78,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moiety.model.format import format_bytes, format_fraction
+from moiety.model.format import format_bytes, format_fraction, plain
 
 EXIT_UNKNOWN: Final = 70
 
@@ -100,8 +101,9 @@ class MoietyError(Exception):
 
     def render(self) -> str:
         """For a terminal: one line what happened, one line what to try."""
-        hint = f"\n  try: {self.hint}" if self.hint else ""
-        return f"moiety: {self.what}{hint}"
+        hint = f"\n  try: {plain(self.hint)}" if self.hint else ""
+        what = "\n".join(map(plain, self.what.split("\n")))
+        return f"moiety: {what}{hint}"
 
 
 def from_parts(kind: str, what: str, hint: str, exit_code: int) -> MoietyError:
@@ -125,11 +127,11 @@ def _classes(base: type[MoietyError]) -> dict[str, type[MoietyError]]:
 
 
 class InvalidValue(MoietyError, ValueError):
-    """A value that cannot be read."""
+    """A value that cannot be read; without a hint, the help of the command that was typed is it."""
 
     exit_code = 65
 
-    def __init__(self, problem: str, hint: str = "moiety COMMAND --help") -> None:
+    def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem, hint)
 
 
@@ -137,6 +139,11 @@ class BadArgument(InvalidValue):
     """The command line, or the agent's options, do not make sense together."""
 
     exit_code = 64
+
+    @classmethod
+    def of(cls, error: ValueError, hint: str) -> BadArgument:
+        """The same as another error says, with its own hint if it has one."""
+        return cls(str(error), getattr(error, "hint", "") or hint)
 
 
 class InvalidSize(InvalidValue):
@@ -684,6 +691,18 @@ class FileNotWritable(FileError):
         super().__init__(
             f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
         )
+
+
+# A cluster
+
+
+class ClusterRefusal(MoietyError):
+    """Kubernetes' API server is not known, does not answer, or says no."""
+
+    exit_code = 113
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what, hint or "kubectl auth can-i --list, with the same kubeconfig")
 
 
 # Settings

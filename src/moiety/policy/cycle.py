@@ -27,7 +27,7 @@ from moiety.policy.state import State
 from moiety.policy.together import start_piece
 from moiety.policy.typical import Typical, typical_of
 from moiety.policy.victims import Leavers, Unit
-from moiety.policy.workloads import Shape
+from moiety.policy.workloads import Shape, Workload
 
 Attempt = Callable[[Piece], Piece | None]
 Plan = list[room.Ended]
@@ -160,15 +160,17 @@ class Cycle:
         full: set[tuple[object, ...]] = set()
         if not opportunistic:
             self.reserved.clear()
+            state.left_to = None
 
         def attempt(piece: Piece) -> Piece | None:
             if piece.likeness in full:
                 return None
-            masks = self._left_to(piece)
             state.budget.spend(len(piece.tasks))
-            if start_piece(state, piece, masks):
+            if start_piece(state, piece):
                 return next_piece(state, piece.workload)
-            if masks is None and state.may_start(piece.workload, piece.amounts):
+            if self._left_to(piece.workload) is None and state.may_start(
+                piece.workload, piece.amounts
+            ):
                 full.add(piece.likeness)
                 self._reserve(piece)
             return None
@@ -190,12 +192,15 @@ class Cycle:
         kept = reserve(state, piece, terms.runtimes)
         if kept is not None:
             self.reserved.append(kept)
+            state.left_to = self._left_to
 
-    def _left_to(self, piece: Piece) -> Masks | None:
+    def _left_to(self, workload: Workload) -> Masks | None:
         """Where it may begin without being in the way of those for whom room is kept."""
         masks: Masks | None = None
-        takes = takes_at_most(piece.workload, self.terms.runtimes) if self.reserved else None
+        takes = takes_at_most(workload, self.terms.runtimes) if self.reserved else None
         for kept in self.reserved:
+            if kept.workload == workload.name:
+                continue
             if takes is None or self.state.snapshot.now_s + takes > kept.start_s:
                 masks = both(masks, kept.others)
         return masks

@@ -23,22 +23,26 @@ NODES_TRIED_MAX: Final = 32
 def defragment(state: State, leavers: Leavers, known: Typical, moves_max: int) -> list[Ended]:
     """Empty nodes on which little runs, if that is worth the moves. Nobody ends."""
     done: list[Ended] = []
-    left = moves_max
-    for pool, placer in state.pools.placers.items():
-        before = _fragments(placer.cluster, known)
-        for node, units in _emptiest(state, leavers, pool):
-            if len(units) > left:
-                continue
-            mark = state.mark()
-            moved = _move(state, pool, node, units)
-            now = _fragments(placer.cluster, known) if moved else before
-            if moved is None or before - now < GAIN_MILLI * len(units):
-                state.back(mark)
-                continue
-            before = now
+    for pool in state.pools.placers:
+        while moved := _empty_one(state, leavers, known, pool, moves_max - len(done)):
             done += moved
-            left -= len(units)
     return done
+
+
+def _empty_one(
+    state: State, leavers: Leavers, known: Typical, pool: str, moves_max: int
+) -> list[Ended] | None:
+    cluster = state.pools.placers[pool].cluster
+    before = _fragments(cluster, known)
+    for node, units in _emptiest(state, leavers, pool):
+        if len(units) > moves_max:
+            continue
+        mark = state.mark()
+        moved = _move(state, pool, node, units)
+        if moved and before - _fragments(cluster, known) >= GAIN_MILLI * len(units):
+            return moved
+        state.back(mark)
+    return None
 
 
 def _fragments(cluster: Cluster, known: Typical) -> float:
@@ -73,8 +77,6 @@ def _move(state: State, pool: str, node: int, units: list[Unit]) -> list[Ended] 
     for unit in units:
         [task] = unit.tasks
         seated = state.seated[task]
-        if seated.place.pool != pool or seated.place.seat.node != node:
-            return None  # it has moved already
         masks = both(elsewhere, stay(state, task, seated.place))
         state.stop(task)
         moved.append(Ended(unit, (seated,)))

@@ -11,7 +11,7 @@ from moiety.policy.pending import Piece
 from moiety.policy.reserve import Reservation
 from moiety.policy.standing import GPU_MILLI, Excess
 from moiety.policy.state import State
-from moiety.policy.together import candidates, required
+from moiety.policy.together import candidates, required, start_piece
 
 
 class Reasons:
@@ -91,15 +91,21 @@ class Reasons:
         """Place what can be placed, and ask about the first task that cannot."""
         state = self._state
         mark = state.mark()
+        left_to, state.left_to = state.left_to, None
         refusal = None
-        for task, shape in piece.tasks:
-            if not state.try_start(task, shape, piece.workload):
-                masks = state.masks(task)
-                if state.pools.find(shape, piece.workload, masks) is None:
-                    refusal = state.pools.refuse(shape, task, piece.workload, masks)
-                break
+        has_room = start_piece(state, piece)
+        if not has_room:
+            for task, shape in piece.tasks:
+                if not state.try_start(task, shape, piece.workload):
+                    masks = state.masks(task)
+                    if state.pools.find(shape, piece.workload, masks) is None:
+                        refusal = state.pools.refuse(shape, task, piece.workload, masks)
+                    break
+            state.back(mark)
+            refusal = refusal or self._by_area(piece)
         state.back(mark)
-        return refusal or self._by_area(piece) or self._kept(piece)
+        state.left_to = left_to
+        return refusal or self._kept(piece)
 
     def _by_area(self, piece: Piece) -> Refusal | None:
         domain = required(piece)

@@ -227,6 +227,18 @@ def preempt(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
     return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower])
 
 
+def whoever(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+    """Make room by ending anybody, in the order of harm, without regard to rights."""
+    units = [
+        unit
+        for queue in leavers.queues
+        for unit in leavers.of(queue)
+        if unit.workload.name != piece.workload.name
+    ]
+    units.sort(key=lambda unit: unit.order)
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *units])
+
+
 def _by_end(
     state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit]
 ) -> list[Ended] | None:

@@ -7,7 +7,7 @@ is undone without a trace.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
@@ -74,6 +74,8 @@ class State:
         self._seat_all()
         self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
         """workloads of which not all tasks run"""
+        self.left_to: Callable[[Workload], Masks | None] | None = None
+        """what is not kept for others"""
         self.kept: dict[str, object] = {}
         """by workload: what others have found of it, until it begins or loses tasks"""
 
@@ -214,7 +216,12 @@ class State:
         return workload.is_preemptible or not self.standing.over_quota(workload.queue, amounts)
 
     def masks(self, task: Task, masks: Masks | None = None) -> Masks | None:
-        """Where it may be, for those on whose GPUs it would be; None: anywhere."""
+        """Where it may begin, for those on whose GPUs it would be or for whom room is kept.
+
+        None: anywhere.
+        """
+        if self.left_to:
+            masks = both(masks, self.left_to(self.workloads[task.workload]))
         if not self.companies:
             return masks
         return both(masks, self.companies.masks(self._company(task)))

@@ -84,16 +84,20 @@ def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
         for workload in snapshot.workloads
         for subgroup in workload.subgroups
     }
+    over: set[str] = set()
     for each in decisions:
         task = each.task
         if isinstance(each, Eviction):
             del running[task]
+            if each.is_final:
+                over.add(task.workload)
         elif isinstance(each, Move):
             running[task] = replace(running[task], spot=each.target)
         elif isinstance(each, Placement):
             shape = shapes[task.workload, task.subgroup]
             running[task] = Running(task, shape, each.spot, snapshot.now_s)
-    return replace(snapshot, running=tuple(running.values()), now_s=now)
+    workloads = tuple(each for each in snapshot.workloads if each.name not in over)
+    return replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
 
 
 def _places(snapshot: Snapshot) -> dict[Task, Spot]:

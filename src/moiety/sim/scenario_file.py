@@ -20,6 +20,8 @@ from moiety.policy.workloads import Shape, Subgroup, Workload
 
 MODEL = "GPU"
 """scenarios name none"""
+FILE_MAX = 64 << 20
+"""bytes that are read; a hundred cases have a tenth of one MiB"""
 STATES = ("running", "pending")
 
 
@@ -66,7 +68,11 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
     Raises ScenarioInvalid if the file cannot be read or is not a list of cases.
     """
     try:
-        data = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            raw = file.read(FILE_MAX + 1)
+        if len(raw) > FILE_MAX:
+            raise ScenarioInvalid(str(path), "", "it is too large for a list of cases")
+        data = json.loads(raw)
     except OSError as error:
         raise ScenarioInvalid(str(path), "", error.strerror or str(error)) from None
     except json.JSONDecodeError as error:

@@ -36,10 +36,14 @@ BYTES: Final = 36 << 20
 LIMIT_BYTES: Final = 40 << 20
 """of each worker: what it allocates, and its little extra for checking"""
 ROUNDS: Final = 6
+ENDLESS: Final = 1_000_000
+"""so many rounds that a worker goes on until it is told to end"""
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
-DEADLINE_S: Final = 60.0
+DEADLINE_S: Final = 120.0
 STOPPED_S: Final = 0.05
 """who is stopped stays so for this long once everybody has seen it"""
+LOOK_S: Final = 2.0
+"""how long an agent that may be stopped or dead is asked for an answer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,12 @@ def cases(dice: Random) -> Iterator[Case]:
 class Ordeal:
     """One node whose agent can be told what is to go wrong; it is started anew when it dies."""
 
-    def __init__(self, folder: Path, native: Path, worker: Path) -> None:
+    def __init__(self, folder: Path, native: Path, worker: Path, *options: str) -> None:
+        """`options` are the agent's, besides OPTIONS."""
         self._node = Node(folder, GPU, native=native)
         self._native = native
         self._worker = worker
+        self._options = (*OPTIONS, *options)
         self._plan = folder / "fault.json"
         self._plan.write_text("")
         self._seeds = itertools.count(1)
@@ -108,7 +114,7 @@ class Ordeal:
         log = (self._node.folder / f"agent-{self.agents}.log").open("w")
         with log, signals_held():
             self.agent = subprocess.Popen(
-                [sys.executable, "-m", "moiety.testing.faulty", *OPTIONS],
+                [sys.executable, "-m", "moiety.testing.faulty", *self._options],
                 env={**self._node.env, VARIABLE: str(self._plan)},
                 stdout=log,
                 stderr=log,
@@ -147,9 +153,11 @@ class Ordeal:
 
     def turns(self) -> int:
         """Leases that processes were given, by this agent."""
-        with Call(self.directory) as call:
-            rows = call.ask(requests.Ps(), requests.Processes).rows
-        return sum(row.handoffs for row in rows)
+        return sum(row.handoffs for row in self._rows())
+
+    def _rows(self, timeout_s: float = DEADLINE_S) -> list[requests.ProcessRow]:
+        with Call(self.directory, timeout_s) as call:
+            return list(call.ask(requests.Ps(), requests.Processes).rows)
 
     def call(self, command: list[str]) -> int:
         """Run something on this node; its exit code."""
@@ -160,20 +168,26 @@ class Ordeal:
         self._node.until(condition, what)
 
     def finish(self, workers: list[subprocess.Popen[str]]) -> None:
-        """Tell them to end; raises AssertionError if one did not well, or left something."""
-        for worker in workers:
-            if worker in self._endless and worker.poll() is None:
-                worker.send_signal(signal.SIGUSR1)
+        """Tell them to end; raises AssertionError if one did not well, or left something.
+
+        Who goes on until it is told has said something to the agent before.
+        """
+        self._tell(workers)
         for worker in workers:
             worker.wait(DEADLINE_S)
         self._check(Case("no step", 0, "nobody", signal.SIGCONT), workers, struck=False)
 
-    def start_worker(self, rounds: int = ROUNDS) -> subprocess.Popen[str]:
+    def _tell(self, workers: list[subprocess.Popen[str]]) -> None:
+        for worker in workers:
+            if worker in self._endless and worker.poll() is None:
+                worker.send_signal(signal.SIGUSR1)
+
+    def start_worker(self, rounds: int = ROUNDS, round_ms: int = 3) -> subprocess.Popen[str]:
         """A program in a share of its own."""
         kernels = self._native / "simgpu" / "kernels.elf"
-        arguments = [kernels, BYTES, rounds, 3, 0, next(self._seeds)]
+        arguments = [kernels, BYTES, rounds, round_ms, 0, next(self._seeds)]
         started = self.start([str(self._worker), *map(str, arguments)])
-        if rounds > ROUNDS:
+        if rounds == ENDLESS:
             self._endless.append(started)
         return started
 
@@ -211,20 +225,26 @@ class Ordeal:
             self.start_agent()
 
     def suffer(self, case: Case) -> bool:
-        """Let it happen; whether the step came at all. Raises AssertionError where it hurts."""
+        """Let it happen; whether the step came at all. Raises AssertionError where it hurts.
+
+        Both workers go on until it has happened, or each step of a hand-off has come often enough.
+        """
         self._number += 1
         plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
         self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
         hit = self.agent
         hit.send_signal(signal.SIGUSR2)
-        workers = [self.start_worker(), self.start_worker()]
+        workers = [self.start_worker(ENDLESS), self.start_worker(ENDLESS)]
         end_s = time.monotonic() + DEADLINE_S
-        struck = False
+        struck = told = False
         while any(worker.poll() is None for worker in workers):
             assert time.monotonic() < end_s, f"{case}: nobody gets on\n{self.log()[-2000:]}"
             if not struck and self._has_struck():
                 struck = True
                 self._after(case, workers, hit)
+            if not told and self._may_end(case, workers, struck=struck):
+                self._tell(workers)
+                told = True
             time.sleep(0.005)
         struck = struck or self._has_struck()
         if self.agent.poll() is not None:
@@ -232,6 +252,19 @@ class Ordeal:
         self.struck += struck
         self._check(case, workers, struck)
         return struck
+
+    def _may_end(self, case: Case, workers: list[subprocess.Popen[str]], *, struck: bool) -> bool:
+        """Whether all who live are there, and nothing is waited for any more."""
+        if self.agent.poll() is not None:
+            return False
+        try:
+            rows = self._rows(LOOK_S)
+        except AgentError:
+            return False  # it is stopped, or dead by now
+        turns = sum(row.handoffs for row in rows)
+        there = {row.pid for row in rows}
+        all_there = all(worker.pid in there for worker in workers if worker.poll() is None)
+        return all_there and (struck or turns >= 4 * case.nth + 8)
 
     def _has_struck(self) -> bool:
         done = done_of(self._plan)

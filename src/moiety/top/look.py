@@ -20,6 +20,8 @@ class Look:
     status: requests.NodeStatus | None = None
     rows: list[requests.ProcessRow] = field(default_factory=list)
     problem: str = ""
+    error: MoietyError | None = None
+    """the same, as it was raised"""
 
 
 def look(directory: Directory, clock: Callable[[], float] = time.monotonic) -> Look:
@@ -28,10 +30,10 @@ def look(directory: Directory, clock: Callable[[], float] = time.monotonic) -> L
         with Call(directory) as call:
             status = call.ask(requests.Status(), requests.NodeStatus)
             rows = call.ask(requests.Ps(), requests.Processes).rows
-    except NoAgent:
-        return Look(clock(), problem="no agent is running, so no GPU is shared")
+    except NoAgent as error:
+        return Look(clock(), problem="no agent is running, so no GPU is shared", error=error)
     except MoietyError as error:
-        return Look(clock(), problem=error.what)
+        return Look(clock(), problem=error.what, error=error)
     return Look(clock(), status, rows)
 
 

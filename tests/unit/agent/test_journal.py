@@ -13,7 +13,9 @@ from moiety.testing.clocks import FakeClock
 
 
 def client(number: int = 7) -> Client:
-    plain: Any = SimpleNamespace(number=number, pid=42, program="train", workload="w", uid=0)
+    plain: Any = SimpleNamespace(
+        number=number, pid=42, program="train", workload="w", uid=0, labels={}
+    )
     return cast("Client", plain)
 
 

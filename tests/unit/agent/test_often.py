@@ -28,7 +28,7 @@ class Node:
         connection = SimpleNamespace(send=lambda *_: None)
         self.clients: dict[int, Any] = {
             7: SimpleNamespace(
-                number=7, pid=42, program="train", workload="w", uid=1000, gpus={0},
+                number=7, pid=42, program="train", workload="w", uid=1000, labels={}, gpus={0},
                 attaching={}, allocating={}, connection=connection,
             )
         }  # fmt: skip

@@ -16,6 +16,9 @@ from moiety.testing.speaker import Speaker
 from moiety.testing.world import CAPACITY, USER, World, no_descriptor_stays
 
 PARTS = 10
+LOST_ONCE = (
+    4357,  # two evictions of room that was not used: the second one's answer was never the last
+)
 
 
 @pytest.mark.slow
@@ -26,14 +29,10 @@ def test_many_days(part: int) -> None:
             live(seed)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_ten_thousand_days() -> None:
-    faults = 0
+@pytest.mark.parametrize("seed", LOST_ONCE)
+def test_a_day_that_was_lost_once(seed: int) -> None:
     with no_descriptor_stays():
-        for seed in range(1_000_000, 1_010_000):
-            faults += live(seed).faults.total()
-    print(f"10000 virtual schedules, {faults} faults")
+        assert live(seed).faults
 
 
 def test_a_seed_replays() -> None:

@@ -101,6 +101,14 @@ def test_room_that_was_not_used_is_void_after_an_eviction() -> None:
     assert talk.free_bytes() == 10
 
 
+def test_room_that_was_not_used_is_void_although_another_eviction_goes_on() -> None:
+    talk = postponed()
+    assert talk.say(ev.Wanted(3)) == [do.Evict(2, 0, 30)]
+    assert talk.say(ev.Asked(3, 0, 1, 5)) == [do.Evict(2, 0, 5)]
+    assert talk.say(ev.Evicted(2, 0, 0, 0, last=True)) == [do.Room(3, 0, 30)]
+    assert talk.say(ev.Evicted(2, 0, 0, 0, last=True)) == []
+
+
 def test_restored_before_it_read_the_eviction() -> None:
     talk = postponed()
     talk.say(ev.Wanted(3))

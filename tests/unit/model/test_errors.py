@@ -11,8 +11,8 @@ from moiety.model import errors
 from moiety.model.errors import MoietyError, from_parts
 
 EXAMPLES = [
-    errors.InvalidValue("'x' makes no sense"),
-    errors.BadArgument("--gpus and --capacity do not go together"),
+    errors.InvalidValue("'x' makes no sense", "y"),
+    errors.BadArgument("--gpus and --capacity do not go together", "one of them"),
     errors.InvalidSize("banana"),
     errors.InvalidDuration("soon"),
     errors.InvalidFraction("half"),
@@ -57,6 +57,7 @@ EXAMPLES = [
     errors.TooMany("alice has 64 conversations with the agent"),
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
+    errors.ClusterRefusal("GET /api/v1/pods: forbidden"),
     errors.BadConfigFile("config.toml", "it is not TOML"),
     errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.TraceInvalid("jobs.csv", 7, "cpu_milli is negative: -1"),

@@ -1,0 +1,144 @@
+"""How long gangs take from coming to going, on published traces of Microsoft's clusters.
+
+Nobody tells the default order how long a gang will run; SRTF and its kin know it. The baselines
+preempt and move for nothing, the default order pays 30 seconds for each restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+from bench.figure import Figure
+from bench.policy_traces import OPENB
+from moiety.sim.baselines import baseline
+from moiety.sim.gangs import GangTrace, read_gangs
+from moiety.sim.runs import Cost, Order, replay
+from moiety.sim.worth import Worth
+
+DATA = OPENB.parent
+ITP = {"02": 112, "03": 176, "06": 112}
+"""GPUs of each cluster"""
+ANCHORS = {"srtf": 193_082, "srsf": 185_022, "tiresias": 347_213}
+"""average JCT in seconds of Muri's trace3 on 8 nodes of 8 GPUs, as published"""
+ANCHOR_BAR = 6.0
+RESTART_S = 30.0
+HOUR = 3600.0
+ORDERS = ("fifo", "backfill", "sjf", "srtf", "las", "default")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one replay, in hours."""
+
+    mean: float
+    p99: float
+    preemptions: float
+
+
+def times(trace: GangTrace, order: Order, restart_s: float = 0.0) -> Times:
+    """Replay, and count."""
+    runs, _ = replay(trace, order, Cost(restart_s))
+    took = sorted(run.ended_s - run.gang.submitted_s for run in runs)
+    return Times(
+        mean(took) / HOUR,
+        took[int(len(took) * 0.99)] / HOUR,
+        mean(run.preemptions for run in runs),
+    )
+
+
+@cache
+def itp(cluster: str) -> dict[str, Times]:
+    """Every order on one cluster; jobs larger than the cluster are left out."""
+    path = DATA / "itp" / f"cluster{cluster}.csv"
+    trace = read_gangs(path, ITP[cluster], lenient=True)
+    found = {name: times(trace, baseline(name)) for name in ORDERS if name != "default"}
+    return found | {"default": times(trace, Worth(), RESTART_S)}
+
+
+def measure() -> list[Figure]:
+    """Ratios for each cluster, preemptions, and the anchors that say whether replays are right."""
+    if not Path(DATA / "itp").is_dir():
+        print(f"bench: the published traces are not in {DATA}: MOIETY_DATA says where else")
+        return []
+    figures = [_anchor(name, published) for name, published in ANCHORS.items()]
+    for cluster in ITP:
+        figures += _of(cluster)
+    worst = max(itp(cluster)["default"].preemptions for cluster in ITP)
+    figures.append(
+        Figure(
+            "policy_preemptions_per_job",
+            round(worst, 3),
+            "",
+            bar=0.5,
+            better="lower",
+            device="CPU; ITP 02, 03, 06",
+            samples=len(ITP),
+            note=f"the most of the three clusters; each costs {RESTART_S:g} s",
+        )
+    )
+    return figures
+
+
+def _anchor(name: str, published: int) -> Figure:
+    trace = read_gangs(DATA / "muri" / "trace3.csv", 64)
+    seconds = times(trace, baseline(name)).mean * HOUR
+    return Figure(
+        f"policy_anchor_{name}_error",
+        round(abs(seconds / published - 1) * 100, 2),
+        "%",
+        bar=ANCHOR_BAR,
+        better="lower",
+        device="CPU; Muri trace3, 8 nodes of 8 GPUs",
+        samples=len(trace.gangs),
+        note=f"average JCT {seconds:,.0f} s; published {published:,} s",
+    )
+
+
+def _of(cluster: str) -> list[Figure]:
+    found = itp(cluster)
+    own, las, srtf = found["default"], found["las"], found["srtf"]
+    device = f"CPU; ITP {cluster}, {ITP[cluster]} GPUs"
+    return [
+        Figure(
+            f"policy_jct_over_las_{cluster}",
+            round(own.mean / las.mean, 4),
+            "x",
+            bar=1.0,
+            better="lower",
+            device=device,
+            samples=1,
+            note=f"average JCT {own.mean:.2f} h; LAS {las.mean:.2f} h",
+        ),
+        Figure(
+            f"policy_jct_over_srtf_{cluster}",
+            round(own.mean / srtf.mean, 4),
+            "x",
+            bar=None,
+            better="lower",
+            device=device,
+            samples=1,
+            note=f"SRTF, which knows how long everybody runs: {srtf.mean:.2f} h",
+        ),
+        Figure(
+            f"policy_jct_p99_{cluster}",
+            round(own.p99, 1),
+            "h",
+            bar=round(max(found["backfill"].p99, las.p99), 1),
+            better="lower",
+            device=device,
+            samples=1,
+            note=f"FIFO with backfill {found['backfill'].p99:.1f} h, LAS {las.p99:.1f} h",
+        ),
+    ]
+
+
+def table() -> str:
+    """For docs/benchmarks.md: the average JCT, and the 99th percentile, in hours."""
+    lines = [f"| cluster (GPUs) | {' | '.join(ORDERS)} |", "|---" * (len(ORDERS) + 1) + "|"]
+    for cluster, gpus in ITP.items():
+        cells = [f"{itp(cluster)[n].mean:.1f} / {itp(cluster)[n].p99:.0f}" for n in ORDERS]
+        lines.append(f"| {cluster} ({gpus}) | {' | '.join(cells)} |")
+    return "\n".join(lines)

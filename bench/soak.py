@@ -1,0 +1,34 @@
+"""`make soak`: faults for long, kept in results/latest.json. Exit code 1: something was lost."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import faults
+from bench.figure import RESULTS, save, table
+
+SCHEDULES = 10_000
+
+
+def main() -> int:
+    """Real processes for so many seconds, then so many virtual schedules."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--schedules", type=int, default=SCHEDULES)
+    chosen = parser.parse_args()
+    figures = faults.real(chosen.seconds)
+    save(figures)  # at once: what comes after it takes long
+    print(table(figures), flush=True)
+    more = faults.virtual(chosen.schedules, bar=SCHEDULES)
+    save(more)
+    print(table(more))
+    print(f"written to {RESULTS}")
+    return 0 if all(figure.is_met for figure in figures + more) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

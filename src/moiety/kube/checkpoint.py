@@ -1,0 +1,157 @@
+"""What pods were given on this node, written down so that it outlives whoever knew it.
+
+One file. It is written whole, flushed to the disk and renamed, before anything is done by it: what
+is in it may not have been done yet, and what was done is in it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moiety.model.errors import FileNotWritable, MoietyError
+from moiety.model.share import Share
+
+VERSION: Final = 1
+CLAIM: Final = "claim"
+UNITS: Final = "units"
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A part of one GPU that a share has."""
+
+    device: str
+    """gpu-0"""
+    uuid: str
+    percent: float
+    """of its time; what is not promised is none"""
+    memory_bytes: int = 0
+    request: str = ""
+    share_id: str = ""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """One share that a pod, or a container of one, was given."""
+
+    name: str
+    """of the share, and of its CDI device"""
+    kind: str
+    """claim or units"""
+    key: str
+    """a claim's UID; of units, the resource"""
+    slots: list[Slot]
+    share: Share
+    request: str = ""
+    units: list[str] = []
+    """the devices' ids, as the kubelet knows them"""
+    namespace: str = ""
+    claim: str = ""
+    pods: list[str] = []
+    """UIDs"""
+    labels: dict[str, str] = {}
+    at_s: float = 0.0
+    """since 1970"""
+    asked: dict[str, str] = {}
+    """the pod's annotations of ours, as they count"""
+
+
+class _Document(msgspec.Struct):
+    version: int
+    boot: str
+    given: list[Given]
+
+
+class CheckpointUnreadable(MoietyError):
+    """The file is damaged, or of a later version."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(
+            f"{path}: {problem}",
+            "move it away once no pod on this node has a share, and start the driver again",
+        )
+
+
+class Checkpoint:
+    """The file, and what is in it by the shares' names."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there. Raises CheckpointUnreadable, FileNotWritable."""
+        self.path = path
+        self.given: dict[str, Given] = {}
+        self.rebooted = False
+        """the machine was restarted since it was written"""
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FileNotWritable(str(path), error.strerror or str(error)) from None
+        try:
+            found = msgspec.json.decode(text, type=_Document)
+        except msgspec.MsgspecError as error:
+            version = _version_of(text)
+            if version is not None and version != VERSION:
+                problem = f"it is of version {version}, this moiety knows {VERSION}"
+                raise CheckpointUnreadable(path, problem) from None
+            raise CheckpointUnreadable(path, f"it makes no sense: {error}") from None
+        if found.version != VERSION:
+            problem = f"it is of version {found.version}, this moiety knows {VERSION}"
+            raise CheckpointUnreadable(path, problem)
+        self.given = {each.name: each for each in found.given}
+        self.rebooted = found.boot != boot_id()
+
+    def put(self, *given: Given) -> None:
+        """Add, or change. Raises FileNotWritable, and then nothing has changed."""
+        self._write({**self.given, **{each.name: each for each in given}})
+
+    def drop(self, *names: str) -> None:
+        """Forget. Raises FileNotWritable, and then nothing has changed."""
+        self._write({name: each for name, each in self.given.items() if name not in names})
+
+    def of_claim(self, uid: str) -> list[Given]:
+        """What a claim was given, by request."""
+        return [each for each in self.given.values() if (each.kind, each.key) == (CLAIM, uid)]
+
+    def _write(self, given: dict[str, Given]) -> None:
+        document = _Document(VERSION, boot_id(), list(given.values()))
+        try:
+            write_durably(self.path, msgspec.json.encode(document))
+        except OSError as error:
+            raise FileNotWritable(str(self.path), error.strerror or str(error)) from None
+        self.given = given
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file so that after any end it is there whole, or as it was; raises OSError."""
+    partial = path.with_name(f".{path.name}.new")
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def boot_id() -> str:
+    """Which run of the machine this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _version_of(text: bytes) -> int | None:
+    try:
+        found = msgspec.json.decode(text)
+        return int(found["version"])
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,266 @@
+"""The DRA driver of a node: what a kubelet asks when a pod with a claim starts, and when it ended.
+
+A claim is prepared once, however often it is asked for; what was prepared is answered from the
+book, also while the API server is away. Every no is a sentence, which the kubelet puts into the
+pod's events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from moiety.kube.checkpoint import CLAIM, Given, Slot
+from moiety.kube.claims import Granted, Unprepared, consumers, granted, whole_claims
+from moiety.kube.client import CLAIMS, PODS, ApiError, Client, Object
+from moiety.kube.inventory import Inventory
+from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
+from moiety.kube.protocol import dra_v1_pb2 as dra_pb
+from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
+from moiety.kube.share_config import DRIVER
+from moiety.kube.shares import Shares
+from moiety.kube.specs import PREFIX
+from moiety.model.errors import MoietyError
+
+DRA: Final = dra_pb.DESCRIPTOR.services_by_name["DRAPlugin"]
+HEALTH: Final = health_pb.DESCRIPTOR.services_by_name["DRAResourceHealth"]
+REGISTRATION: Final = registration_pb.DESCRIPTOR.services_by_name["Registration"]
+SUPPORTED: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
+TELL_AGAIN_S: Final = 10.0
+"""health is told so often, so that it does not grow old"""
+HEALTH_TIMEOUT_S: Final = 60
+
+
+class DraDriver:
+    """Prepares claims; implements DRAPlugin."""
+
+    def __init__(self, node: str, client: Client, shares: Shares, log: Any) -> None:
+        self.node = node
+        self.client = client
+        self.shares = shares
+        self.log = log
+        self._busy: dict[str, asyncio.Lock] = {}
+        """a claim's, while something is done with it"""
+
+    async def node_prepare_resources(self, request: Any) -> Any:
+        """Give each claim its shares; what fails, fails for that claim alone."""
+        answers = await asyncio.gather(*(self._prepared(claim) for claim in request.claims))
+        pairs = zip(request.claims, answers, strict=True)
+        return dra_pb.NodePrepareResourcesResponse(claims={c.uid: answer for c, answer in pairs})
+
+    async def node_unprepare_resources(self, request: Any) -> Any:
+        """Take them back; a claim that has none is done already."""
+        answers = await asyncio.gather(*(self._unprepared(claim) for claim in request.claims))
+        pairs = zip(request.claims, answers, strict=True)
+        return dra_pb.NodeUnprepareResourcesResponse(claims={c.uid: answer for c, answer in pairs})
+
+    async def _prepared(self, claim: Any) -> Any:
+        async with self._alone(claim.uid):
+            try:
+                given = await self._prepare(claim.namespace, claim.name, claim.uid)
+            except (MoietyError, OSError) as error:
+                text = _sentence(error)
+                self.log.warning("claim refused", claim=_name(claim), uid=claim.uid, reason=text)
+                return dra_pb.NodePrepareResourceResponse(error=text)
+        return dra_pb.NodePrepareResourceResponse(
+            devices=[
+                dra_pb.Device(
+                    request_names=[slot.request],
+                    pool_name=self.node,
+                    device_name=slot.device,
+                    cdi_device_ids=[self.shares.specs.device(each.name)],
+                    share_id=slot.share_id or None,
+                )
+                for each in given
+                for slot in each.slots
+            ]
+        )
+
+    async def _unprepared(self, claim: Any) -> Any:
+        async with self._alone(claim.uid):
+            names = [each.name for each in self.shares.ledger.checkpoint.of_claim(claim.uid)]
+            try:
+                await self.shares.take_back(names)
+            except (MoietyError, OSError) as error:
+                text = _sentence(error)
+                self.log.warning("claim not taken back", claim=_name(claim), reason=text)
+                return dra_pb.NodeUnprepareResourceResponse(error=text)
+        if names:
+            self.log.info("claim unprepared", claim=_name(claim), uid=claim.uid)
+        self._busy.pop(claim.uid, None)
+        return dra_pb.NodeUnprepareResourceResponse()
+
+    def _alone(self, uid: str) -> asyncio.Lock:
+        return self._busy.setdefault(uid, asyncio.Lock())
+
+    async def _prepare(self, namespace: str, name: str, uid: str) -> list[Given]:
+        known = self.shares.ledger.checkpoint.of_claim(uid)
+        if known:
+            await self.shares.make_sure(known)
+            return known
+        claim = await self.client.get(CLAIMS, name, namespace)
+        if claim["metadata"]["uid"] != uid:
+            raise Unprepared(
+                f"claim {namespace}/{name} is another one by now: its UID is "
+                f"{claim['metadata']['uid']}, and {uid} is asked for"
+            )
+        found = granted(claim, self.node)
+        who = consumers(claim)
+        if not who:
+            raise Unprepared(f"claim {namespace}/{name} is reserved for no pod")
+        pod = await self._pod(namespace, who[0].name)
+        if len(found) > 1 and pod is not None and (containers := whole_claims(pod, name)):
+            names = ", ".join(each.request for each in found)
+            raise Unprepared(
+                f"container {containers[0]} uses claim {name} as a whole, which has a share for "
+                f"each of its requests ({names})",
+                "resources.claims[].request with one of these; for several GPUs, one request "
+                "with a count",
+            )
+        given = [
+            self._given(claim, each, number if len(found) > 1 else None)
+            for number, each in enumerate(found)
+        ]
+        await self.shares.give(given)
+        for each in given:
+            devices = [slot.device for slot in each.slots]
+            self.log.info(
+                "claim prepared",
+                claim=f"{namespace}/{name}",
+                uid=uid,
+                share=each.name,
+                devices=devices,
+                asked=str(each.share),
+            )
+        return given
+
+    async def _pod(self, namespace: str, name: str) -> Object | None:
+        try:
+            return await self.client.get(PODS, name, namespace)
+        except ApiError as no:  # it was deleted meanwhile, or we may not look: the kubelet knows
+            self.log.info("pod not readable", pod=f"{namespace}/{name}", problem=no.what)
+            return None
+
+    def _given(self, claim: Object, found: Granted, number: int | None) -> Given:
+        metadata = claim["metadata"]
+        who = consumers(claim)
+        slots = []
+        for piece in found.pieces:
+            gpu = self.shares.inventory.gpus.get(piece.device)
+            if gpu is None:
+                raise Unprepared(
+                    f"{piece.device} is not a GPU of node {self.node}'s agent",
+                    "moiety status on that node",
+                )
+            slots.append(
+                Slot(
+                    piece.device,
+                    gpu.card.uuid,
+                    (found.share.gpu or 0.0) * 100,
+                    found.share.memory_bytes,
+                    piece.request,
+                    piece.share_id,
+                )
+            )
+        labels = {"namespace": metadata.get("namespace", ""), "claim": metadata["name"]}
+        if len(who) == 1:
+            labels["pod"] = who[0].name
+        return Given(
+            name=f"{PREFIX}{metadata['uid']}" + ("" if number is None else f"-{number}"),
+            kind=CLAIM,
+            key=metadata["uid"],
+            slots=slots,
+            share=found.share,
+            request=found.request,
+            namespace=metadata.get("namespace", ""),
+            claim=metadata["name"],
+            pods=[each.uid for each in who],
+            labels=labels,
+            at_s=time.time(),
+        )
+
+
+class Registration:
+    """Tells the kubelet who we are; implements its Registration."""
+
+    def __init__(self, endpoint: str, log: Any) -> None:
+        self.endpoint = endpoint
+        self.log = log
+        self.registered = False
+        self.problem = ""
+
+    async def get_info(self, request: Any) -> Any:
+        """What we are, and where we answer."""
+        del request
+        return registration_pb.PluginInfo(
+            type="DRAPlugin",
+            name=DRIVER,
+            endpoint=self.endpoint,
+            supported_versions=SUPPORTED,
+        )
+
+    async def notify_registration_status(self, request: Any) -> Any:
+        """Whether it took us."""
+        self.registered = request.plugin_registered
+        self.problem = request.error
+        if request.plugin_registered:
+            self.log.info("registered with the kubelet", driver=DRIVER)
+        else:
+            self.log.error("the kubelet does not take the driver", problem=request.error)
+        return registration_pb.RegistrationStatusResponse()
+
+
+class Health:
+    """Tells how the GPUs are, as often as that changes; implements DRAResourceHealth."""
+
+    def __init__(self, node: str, inventory: Inventory) -> None:
+        self.node = node
+        self.inventory = inventory
+        self._told: set[asyncio.Event] = set()
+        inventory.on_change.append(self._tell)
+
+    def _tell(self) -> None:
+        for waiting in self._told:
+            waiting.set()
+
+    async def node_watch_resources(self, request: Any) -> AsyncIterator[Any]:
+        """All GPUs, at once and whenever one is not as it was."""
+        del request
+        changed = asyncio.Event()
+        self._told.add(changed)
+        try:
+            while True:
+                changed.clear()
+                yield self._now()
+                try:
+                    await asyncio.wait_for(changed.wait(), TELL_AGAIN_S)
+                except TimeoutError:
+                    pass
+        finally:
+            self._told.discard(changed)
+
+    def _now(self) -> Any:
+        states = {False: health_pb.HealthStatus.HEALTHY, True: health_pb.HealthStatus.UNHEALTHY}
+        return health_pb.NodeWatchResourcesResponse(
+            devices=[
+                health_pb.DeviceHealth(
+                    device=health_pb.DeviceIdentifier(pool_name=self.node, device_name=gpu.device),
+                    health=states[bool(gpu.trouble)],
+                    last_updated_time=int(time.time()),
+                    health_check_timeout_seconds=HEALTH_TIMEOUT_S,
+                    message=gpu.trouble,
+                )
+                for gpu in self.inventory.gpus.values()
+            ]
+        )
+
+
+def _name(claim: Any) -> str:
+    return f"{claim.namespace}/{claim.name}"
+
+
+def _sentence(error: MoietyError | OSError) -> str:
+    hint = getattr(error, "hint", "")
+    return f"{error}" + (f" (try: {hint})" if hint else "")

@@ -1,0 +1,55 @@
+"""The GPUs that pods can have a share of: those of this node's agent, and how they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from moiety.agent import requests
+from moiety.devices.cards import Card
+from moiety.kube.slices import Gpu
+
+SERIOUS: Final = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
+"""errors (XID) after which a GPU gets nobody new; of others a program is to blame, not the card"""
+
+
+class Inventory:
+    """The GPUs by the names of their devices, and who wants to know when they change."""
+
+    def __init__(self, cards: Mapping[str, Card], *, recovery_s: float) -> None:
+        """`cards` are by UUID; `recovery_s` after its last serious error a GPU counts as well."""
+        self._cards = cards
+        self._recovery_s = recovery_s
+        self._errors: dict[int, tuple[float, str]] = {}
+        self.gpus: dict[str, Gpu] = {}
+        self.on_change: list[Callable[[], None]] = []
+
+    def saw(self, rows: list[requests.GpuRow]) -> bool:
+        """This is what the agent says; True if anything is not as it was."""
+        found = {}
+        for row in rows:
+            card = self._cards.get(row.uuid) or Card(row.gpu, row.uuid, row.name, row.total_bytes)
+            gpu = Gpu(card, row.capacity_bytes, self._trouble(row))
+            found[gpu.device] = gpu
+        if found == self.gpus:
+            return False
+        self.gpus = found
+        for tell in self.on_change:
+            tell()
+        return True
+
+    def failed(self, gpu: int, xid: int) -> None:
+        """The driver reported an error of a GPU."""
+        if xid in SERIOUS:
+            self._errors[gpu] = time.monotonic(), f"XID {xid}"
+
+    def _trouble(self, row: requests.GpuRow) -> str:
+        if row.lost:
+            return row.lost
+        if row.used_bytes is None:
+            return f"NVML does not answer about GPU {row.gpu}"
+        at_s, error = self._errors.get(row.gpu, (0.0, ""))
+        if error and time.monotonic() - at_s < self._recovery_s:
+            return f"GPU {row.gpu} had a serious error ({error})"
+        return ""

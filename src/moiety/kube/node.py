@@ -1,0 +1,271 @@
+"""The process of a node: the DRA driver, the device plugin and what keeps both true.
+
+It may be killed at any moment. Pods keep what they were given, and the next process brings agent,
+files, slices and registrations to what the book says before it answers anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from moiety.agent.directory import find
+from moiety.config.values import LogFormat
+from moiety.devices.cards import Card
+from moiety.devices.driver import require_driver, require_shim
+from moiety.devices.native import is_simulated
+from moiety.kube import access, slices
+from moiety.kube.agent_line import AgentLine
+from moiety.kube.checkpoint import CLAIM, Checkpoint
+from moiety.kube.client import CLAIMS, ApiError, Client
+from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
+from moiety.kube.inventory import Inventory
+from moiety.kube.ledger import Ledger, Mode
+from moiety.kube.options import Options
+from moiety.kube.readiness import Readiness
+from moiety.kube.rpc import Server
+from moiety.kube.share_config import DRIVER
+from moiety.kube.shares import Shares
+from moiety.kube.specs import Specs, install
+from moiety.model.errors import AgentError, MoietyError
+
+PUBLISH_S: Final = 30.0
+"""slices that somebody deleted are back after so long at most"""
+SOCKETS_S: Final = 1.0
+ORPHANS_S: Final = 60.0
+AGAIN_S: Final = 1.0
+
+
+class Node:
+    """One node, from its book to its last answer."""
+
+    def __init__(self, options: Options, client: Client, log: Any) -> None:
+        """Read the book; raises CheckpointUnreadable, ModeTaken, and what installing raises."""
+        self.options = options
+        self.client = client
+        self.log = log
+        self.line = AgentLine(find)
+        self.inventory = Inventory(_cards(log), recovery_s=options.recovery_s)
+        self.checkpoint = Checkpoint(options.state_dir / "given.json")
+        ledger = Ledger(self.checkpoint, options.mode)
+        driver = require_driver(os.environ)
+        parts = install(require_shim(), driver, is_simulated(), options.native)
+        specs = Specs(options.cdi_dir, parts, hook=options.hooks)
+        self.shares = Shares(ledger, self.line, specs, self.inventory, log)
+        self.published = False
+        self.registration: Registration | None = None
+        self._servers: list[Server] = []
+        self._agent_pid = 0
+        self._stale = asyncio.Event()
+        """the slices may not say what is so"""
+        self._suspects: dict[str, float] = {}
+
+    def problems(self) -> list[str]:
+        """What keeps pods from getting shares now."""
+        found = []
+        if not self._agent_pid:
+            found.append("the agent does not answer")
+        if self.options.mode is not Mode.PLUGIN:
+            if not self.published:
+                found.append("the slices are not published")
+            if self.registration is None or not self.registration.registered:
+                why = self.registration.problem if self.registration else ""
+                found.append(f"the kubelet has not taken the driver{': ' * bool(why)}{why}")
+        return found
+
+    async def run(self, ended: asyncio.Event) -> None:
+        """Serve until told to end; what pods have stays theirs."""
+        readiness = None
+        if self.options.listen:
+            readiness = Readiness(self.options.listen, self.problems, self.log)
+            await readiness.open()
+        self.inventory.on_change.append(self._stale.set)
+        stop = asyncio.create_task(ended.wait())
+        try:
+            if await self._first_look(stop):
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(each) for each in await self._serve()]
+                    await stop
+                    for task in tasks:
+                        task.cancel()
+        finally:
+            stop.cancel()
+            for server in self._servers:
+                await server.stop()
+            if readiness:
+                readiness.close()
+            await self.line.close()
+            self.log.info("ended", shares=len(self.shares.given))
+
+    async def _first_look(self, stop: asyncio.Task[Any]) -> bool:
+        """Wait for the agent and bring everything to what the book says; False: told to end."""
+        said = False
+        while not stop.done():
+            try:
+                await self._look()
+                return True
+            except MoietyError as error:
+                if not said:
+                    self.log.warning("waiting for the agent", problem=error.what)
+                said = True
+                await asyncio.wait([stop], timeout=AGAIN_S)
+        return False
+
+    async def _serve(self) -> list[Any]:
+        loops = [
+            _forever(self._look, self.options.every_s, self.log),
+            _forever(self._keep_sockets, SOCKETS_S, self.log),
+        ]
+        if self.options.mode is not Mode.PLUGIN:
+            await self._start_dra()
+            loops += [self._keep_published(), _forever(self._sweep, ORPHANS_S, self.log)]
+        self.log.info(
+            "serving",
+            node=self.options.name,
+            mode=self.options.mode.value,
+            gpus=len(self.inventory.gpus),
+            shares=len(self.shares.given),
+        )
+        return loops
+
+    async def _start_dra(self) -> None:
+        name = self.options.name
+        endpoint = self.options.kubelet_dir / "plugins" / DRIVER / "dra.sock"
+        registry = self.options.kubelet_dir / "plugins_registry" / f"{DRIVER}-reg.sock"
+        self.driver = DraDriver(name, self.client, self.shares, self.log)
+        self.registration = Registration(str(endpoint), self.log)
+        health = Health(name, self.inventory)
+        # The kubelet asks as soon as it sees the second socket, so it comes last.
+        for server in (
+            Server(endpoint, (DRA, self.driver), (HEALTH, health)),
+            Server(registry, (REGISTRATION, self.registration)),
+        ):
+            await server.start()
+            self._servers.append(server)
+
+    async def _look(self) -> None:
+        """See how agent and GPUs are; a new agent is told what pods have."""
+        status = await self.line.ask_status()
+        if status.pid != self._agent_pid:
+            self.inventory.saw(status.gpus)
+            await self.shares.reconcile()
+            self._agent_pid = status.pid
+            self.log.info("agent", pid=status.pid, gpus=len(status.gpus))
+        if self.inventory.saw(status.gpus):
+            for gpu in self.inventory.gpus.values():
+                self.log.info("GPU", device=gpu.device, uuid=gpu.card.uuid, trouble=gpu.trouble)
+
+    async def _keep_sockets(self) -> None:
+        """Whoever empties the kubelet's folders takes our sockets along: then they come again."""
+        for number, server in enumerate(self._servers):
+            if not server.is_there:
+                self.log.warning("socket is gone, and made again", path=str(server.path))
+                await server.stop()
+                self._servers[number] = server.again()
+                await self._servers[number].start()
+
+    async def _keep_published(self) -> None:
+        """Have the slices say what is so, at once and whenever that changes."""
+        while True:
+            self._stale.clear()
+            wait_s = PUBLISH_S
+            try:
+                gpus = list(self.inventory.gpus.values())
+                if await slices.publish(self.client, self.options.name, gpus):
+                    self.log.info("slices published", gpus=len(gpus))
+                self.published = True
+            except ApiError as no:
+                wait_s = AGAIN_S if no.is_conflict else 5 * AGAIN_S
+                self.log.warning("slices not published", problem=no.what)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stale.wait(), wait_s)
+
+    async def _sweep(self) -> None:
+        """Take back what belongs to claims that are gone without the kubelet having said so."""
+        given = [each for each in self.shares.given.values() if each.kind == CLAIM]
+        for uid in self._suspects.keys() - {each.key for each in given}:
+            del self._suspects[uid]
+        for each in given:
+            if not await self._is_gone(each.namespace, each.claim, each.key):
+                self._suspects.pop(each.key, None)
+                continue
+            since_s = self._suspects.setdefault(each.key, time.monotonic())
+            if time.monotonic() - since_s >= ORPHANS_S:  # the kubelet's own word comes first
+                self.log.warning("claim is gone, and so its share", claim=each.claim, uid=each.key)
+                await self.shares.take_back([each.name])
+
+    async def _is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        try:
+            claim = await self.client.get(CLAIMS, name, namespace)
+        except ApiError as no:
+            return no.is_missing
+        return bool(claim["metadata"]["uid"] != uid)
+
+
+def main(options: Options) -> None:
+    """Serve this node until SIGTERM; raises MoietyError if that cannot begin."""
+    asyncio.run(_main(options))
+
+
+async def _main(options: Options) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    log = open_log(options.log_format)
+    async with Client(access.find(options.kubeconfig)) as client:
+        await Node(options, client, log).run(ended)
+
+
+async def _forever(do: Callable[[], Awaitable[None]], every_s: float, log: Any) -> None:
+    """Do it now and then; what fails is said, and tried the next time."""
+    failed = ""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await do()
+            failed = ""
+        except (MoietyError, OSError) as error:
+            if str(error) != failed:
+                level = log.warning if isinstance(error, AgentError) else log.error
+                level("failed", what=do.__name__.strip("_"), problem=str(error))
+            failed = str(error)
+
+
+def _cards(log: Any) -> dict[str, Card]:
+    """What the GPUs are, by UUID; without NVML only what the agent says is known of them."""
+    from moiety.devices.nvml import Nvml, NvmlUnavailable
+
+    try:
+        nvml = Nvml()
+    except NvmlUnavailable as error:
+        log.warning("properties of GPUs are not known", problem=str(error))
+        return {}
+    try:
+        return {card.uuid: card for card in nvml.cards()}
+    finally:
+        nvml.close()
+
+
+def open_log(form: LogFormat) -> Any:
+    """A structlog logger on stderr: lines of `key=value`, or JSON."""
+    import structlog
+
+    render: Any = structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"])
+    if form is LogFormat.JSON:
+        render = structlog.processors.JSONRenderer(default=str)
+    return structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+    )

@@ -1,0 +1,180 @@
+"""How long work will run, told from work like it that ran before.
+
+Whoever submits rarely submits once: work of the same likeness (user, name, shape) that came
+shortly before or after tends to run as long. So the chance to end in a span of run time is counted
+over such neighbours, the nearer the more, over all work of the likeness, and over all work;
+each of them only adds what the one before does not know. Work that still runs counts for as long as
+it has run (Kaplan and Meier's estimate with weights, after Beran).
+
+A history is explicit: what is told to it, in that order, is all that an answer depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FIRST_S: Final = 60.0
+RATIO: Final = 1.5
+LONGEST_S: Final = 60 * 86400.0
+NEIGHBOURS: Final = 40
+"""on either side"""
+CLOSE_S: Final = 600.0
+"""a neighbour that came so much earlier or later counts half as much"""
+LIKE_WEIGHT: Final = 0.2
+"""the likeness as a whole counts as much as so many neighbours"""
+ALL_WEIGHT: Final = 10.0
+"""and all work as so many of the likeness"""
+UNKNOWN_CHANCE: Final = 0.12
+"""to end within a span, for work of which nothing is known: every span is half as long again as the
+one before, so it is the less likely to end soon the longer it has run"""
+CERTAIN: Final = 0.95
+"""no chance is counted as more"""
+
+
+def _edges() -> Floats:
+    edges = [0.0, FIRST_S]
+    while edges[-1] < LONGEST_S:
+        edges.append(edges[-1] * RATIO)
+    return np.array(edges)
+
+
+EDGES: Final = _edges()
+"""spans of run time in seconds: from each to the next"""
+SPANS: Final = len(EDGES) - 1
+WIDTHS: Final = np.diff(EDGES)
+
+
+def span_of(run_s: float) -> int:
+    """The span in which somebody is who has run so long."""
+    return min(int(np.searchsorted(EDGES, run_s + 1e-3, side="right")) - 1, SPANS - 1)
+
+
+def next_edge(run_s: float) -> float:
+    """Seconds of run time with which the next span begins."""
+    return float(EDGES[span_of(run_s) + 1])
+
+
+@dataclass(slots=True)
+class _Like:
+    """All work of one likeness, in the order of submission."""
+
+    rows: list[int] = field(default_factory=list)
+    ended: Floats = field(default_factory=lambda: np.zeros(SPANS))
+    reached: Floats = field(default_factory=lambda: np.zeros(SPANS))
+
+
+class History:
+    """Work as it came, ran and ended."""
+
+    def __init__(self) -> None:
+        self._like: dict[Hashable, _Like] = {}
+        self._of: list[_Like] = []
+        self._place: list[int] = []
+        """in its likeness"""
+        self._came_s: list[float] = []
+        self._spans: list[int] = []
+        """that it has outlived"""
+        self._end: list[int] = []
+        """the span in which it ended, or -1"""
+        self._near_ended = np.zeros((64, SPANS))
+        self._near_reached = np.zeros((64, SPANS))
+        self._ended = np.zeros(SPANS)
+        self._reached = np.zeros(SPANS)
+
+    def came(self, likeness: Hashable, submitted_s: float) -> int:
+        """New work; returns the number by which it is told of from now on."""
+        row = len(self._of)
+        if row >= len(self._near_ended):
+            more = np.zeros_like(self._near_ended)
+            self._near_ended = np.concatenate([self._near_ended, more])
+            self._near_reached = np.concatenate([self._near_reached, more])
+        like = self._like.setdefault(likeness, _Like())
+        self._of.append(like)
+        self._place.append(len(like.rows))
+        self._came_s.append(submitted_s)
+        self._spans.append(0)
+        self._end.append(-1)
+        like.rows.append(row)
+        near = [other for other in self.near(row) if self._spans[other]]
+        if near:
+            weights = self._weights(row, near)
+            spans = np.array([self._spans[other] for other in near])
+            outlived = np.arange(SPANS) < spans[:, None]
+            self._near_reached[row] = weights @ outlived
+            for weight, other in zip(weights, near, strict=True):
+                if self._end[other] >= 0:
+                    self._near_ended[row, self._end[other]] += weight
+        return row
+
+    def near(self, row: int) -> list[int]:
+        """Its neighbours: those of its likeness that came next before and after it."""
+        rows, place = self._of[row].rows, self._place[row]
+        before = rows[max(0, place - NEIGHBOURS) : place]
+        return before + rows[place + 1 : place + 1 + NEIGHBOURS]
+
+    def _weights(self, row: int, near: Sequence[int]) -> Floats:
+        place, came_s = self._place[row], self._came_s[row]
+        lags = np.abs(np.array([self._place[other] for other in near]) - place)
+        gaps = np.abs(np.array([self._came_s[other] for other in near]) - came_s)
+        weights: Floats = 1.0 / ((1.0 + lags) * (1.0 + gaps / CLOSE_S))
+        return weights
+
+    def ran(self, row: int, run_s: float) -> bool:
+        """It has run so long by now; returns whether that changes what is known of others."""
+        return self._outlived(row, span_of(run_s))
+
+    def _outlived(self, row: int, spans: int) -> bool:
+        before = self._spans[row]
+        if spans <= before:
+            return False
+        self._spans[row] = spans
+        new = slice(before, spans)
+        self._reached[new] += 1
+        self._of[row].reached[new] += 1
+        near = self.near(row)
+        if near:
+            self._near_reached[near, new] += self._weights(row, near)[:, None]
+        return True
+
+    def ended(self, row: int, run_s: float) -> None:
+        """It ended after so long."""
+        end = span_of(run_s)
+        self._outlived(row, end + 1)
+        self._end[row] = end
+        self._ended[end] += 1
+        self._of[row].ended[end] += 1
+        near = self.near(row)
+        if near:
+            self._near_ended[near, end] += self._weights(row, near)
+
+    def chances(self, rows: Sequence[int]) -> Floats:
+        """For each of them, and each span, the chance to end in it for who reaches it."""
+        every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
+        ended = np.array([self._of[row].ended for row in rows])
+        reached = np.array([self._of[row].reached for row in rows])
+        like = (ended + ALL_WEIGHT * every) / (reached + ALL_WEIGHT)
+        chances = (self._near_ended[rows] + LIKE_WEIGHT * like) / (
+            self._near_reached[rows] + LIKE_WEIGHT
+        )
+        return np.minimum(chances, CERTAIN)
+
+    def left_s(self, row: int, run_s: float, quantile: float = 0.5) -> float:
+        """Seconds after which it has ended with that likelihood, having run so long."""
+        span = span_of(run_s)
+        chances = self.chances([row])[0, span:]
+        widths = WIDTHS[span:].copy()
+        widths[0] = EDGES[span + 1] - run_s
+        goes_on, at_s = 1.0, 0.0
+        for chance, width in zip(chances, widths, strict=True):
+            after = goes_on * (1.0 - float(chance))
+            if after <= 1.0 - quantile:
+                return at_s + float(width) * (goes_on - (1.0 - quantile)) / (goes_on - after)
+            goes_on, at_s = after, at_s + float(width)
+        return at_s

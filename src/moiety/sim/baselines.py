@@ -1,0 +1,173 @@
+"""Orders that were published, to compare with: FIFO, backfill, SJF, SRTF, SRSF, LAS, Tiresias.
+
+Those that preempt place everybody anew at each event, in their order, as the published simulators
+do: moving costs nothing there, which favours them. SJF, SRTF and SRSF know how long work takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moiety.sim.runs import Pool, Run
+
+GPU_HOURS_8: Final = 8 * 3600.0
+TIRESIAS_LIMITS: Final = (3250.0, 7200.0)
+"""GPU seconds after which the published simulator moves a job to its second and third queue"""
+
+
+class _Plain:
+    """What comes and goes changes nothing."""
+
+    def came(self, run: Run, pool: Pool) -> None:
+        """Nothing to note."""
+
+    def ended(self, run: Run, pool: Pool) -> None:
+        """Nothing to note."""
+
+
+@dataclass(slots=True)
+class Serve(_Plain):
+    """Starts who waits, in an order, and stops nobody."""
+
+    name: str
+    key: Callable[[Run], tuple[float, int]] = lambda run: (0.0, run.number)
+    passes: bool = False
+    """whether who fits may pass who does not"""
+
+    def decide(self, pool: Pool) -> float | None:
+        """Start whoever is next and fits."""
+        smallest = 1 << 60
+        for run in sorted(pool.waiting.values(), key=self.key):
+            if run.gang.gpus >= smallest:
+                continue
+            seats = pool.nodes.find(run.gang.gpus)
+            if seats is not None:
+                pool.start(run, seats)
+                continue
+            if not self.passes:
+                break
+            smallest = _closed(pool, run.gang.gpus, smallest)
+        return None
+
+
+def _closed(pool: Pool, gpus: int, smallest: int) -> int:
+    """The least that has no room any more: on one node, whoever wants more has none either."""
+    return min(smallest, gpus) if gpus <= max(pool.nodes.size) else smallest
+
+
+@dataclass(slots=True)
+class Shortest(_Plain):
+    """Runs those with least left, of time (SRTF) or of GPU time (SRSF)."""
+
+    name: str
+    by_gpus: bool = False
+
+    def decide(self, pool: Pool) -> float | None:
+        """Place everybody anew."""
+        now = pool.now_s
+
+        def key(run: Run) -> tuple[float, int]:
+            return run.left(now) * (run.gang.gpus if self.by_gpus else 1), run.number
+
+        _again(pool, sorted([*pool.running.values(), *pool.waiting.values()], key=key))
+        return None
+
+
+@dataclass(slots=True)
+class Las(_Plain):
+    """Least attained service in few steps, after Tiresias (Gu et al., NSDI '19).
+
+    Who has had less GPU time than the first limit comes before who has had more. Within a step, who
+    runs keeps running, and else it is first come, first served. `rotates`: as the published
+    simulator has it, who drops to the next step goes to its end, behind those that wait there.
+    """
+
+    name: str
+    limits: tuple[float, ...] = (GPU_HOURS_8,)
+    rotates: bool = False
+    _step: dict[int, int] = field(default_factory=dict)
+    _turn: dict[int, int] = field(default_factory=dict)
+    _count: int = 0
+
+    def came(self, run: Run, pool: Pool) -> None:
+        """It begins in the first step."""
+        self._step[run.number] = 0
+        self._turn[run.number] = self._next()
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def decide(self, pool: Pool) -> float | None:
+        """Place everybody anew; look again when somebody drops."""
+        now = pool.now_s
+        for run in pool.running.values():
+            step = self._step[run.number]
+            served = run.attained(now) * run.gang.gpus
+            while step < len(self.limits) and served >= self.limits[step] - 1e-3:
+                step += 1
+                self._turn[run.number] = self._next()
+            self._step[run.number] = step
+
+        def key(run: Run) -> tuple[int, int, int]:
+            second = self._turn[run.number] if self.rotates else int(not run.is_running)
+            return self._step[run.number], second, run.number
+
+        ranked = sorted([*pool.running.values(), *pool.waiting.values()], key=key)
+        _again(pool, ranked)
+        if self.rotates:
+            for run in ranked:
+                if not run.is_running:
+                    self._turn[run.number] = self._next()
+        drops = [
+            run.since_s + self.limits[self._step[run.number]] / run.gang.gpus - run.attained_s
+            for run in pool.running.values()
+            if self._step[run.number] < len(self.limits)
+        ]
+        return min(drops, default=None)
+
+
+def _again(pool: Pool, ranked: Sequence[Run]) -> None:
+    """Everybody in order on an empty cluster, whoever fits."""
+    nodes = pool.nodes
+    free = [size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True)]
+    plan = []
+    smallest = 1 << 60
+    for run in ranked:
+        if run.gang.gpus >= smallest:
+            continue
+        seats = nodes.find(run.gang.gpus, free)
+        if seats is None:
+            smallest = _closed(pool, run.gang.gpus, smallest)
+            if smallest == 1:
+                break
+            continue
+        for at, gpus in seats:
+            free[at] -= gpus
+        plan.append((run, seats))
+    pool.reseat(plan, free)
+
+
+def baseline(name: str) -> Serve | Shortest | Las:
+    """A new one by its name."""
+
+    def shortest(run: Run) -> tuple[float, int]:
+        return run.gang.duration_s, run.number
+
+    made: dict[str, Callable[[], Serve | Shortest | Las]] = {
+        "fifo": lambda: Serve("fifo"),
+        "backfill": lambda: Serve("backfill", passes=True),
+        "sjf": lambda: Serve("sjf", shortest),
+        "srtf": lambda: Shortest("srtf"),
+        "srsf": lambda: Shortest("srsf", by_gpus=True),
+        "las": lambda: Las("las"),
+        "tiresias": lambda: Las("tiresias", TIRESIAS_LIMITS, rotates=True),
+    }
+    return made[name]()
+
+
+NAMES: Final = ("fifo", "backfill", "sjf", "srtf", "srsf", "las", "tiresias")
+KNOWS: Final = frozenset({"sjf", "srtf", "srsf"})
+"""those that know how long work takes"""

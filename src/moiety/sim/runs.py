@@ -1,0 +1,303 @@
+"""Gangs in virtual time: they come, run for as long as they need, and go; an order says who runs.
+
+Nothing happens between events: somebody comes, ends, or the cluster changes, or the order wants to
+look again. At each moment with events the order decides once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from moiety.model.errors import InternalError
+from moiety.sim.gangs import Gang, GangTrace
+from moiety.sim.seats import Nodes, Seats
+
+SAME_S = 1e-6
+"""two moments that differ by less are one"""
+ENDS, CHANGES, COMES, LOOKS = range(4)
+
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A gang on its way: how much it has done, and where it is."""
+
+    gang: Gang
+    number: int
+    """in the order of submission"""
+    left_s: float
+    """of its work, when it last began or stopped"""
+    attained_s: float = 0.0
+    """of work that it has done, then"""
+    since_s: float = 0.0
+    """when its work goes on; a restart comes before that"""
+    seats: Seats = ()
+    is_running: bool = False
+    is_over: bool = False
+    began_s: float | None = None
+    """first"""
+    ended_s: float = 0.0
+    preemptions: int = 0
+    failures: int = 0
+    epoch: int = 0
+
+    def attained(self, now_s: float) -> float:
+        """Seconds of work by now."""
+        return self.attained_s + (max(0.0, now_s - self.since_s) if self.is_running else 0.0)
+
+    def left(self, now_s: float) -> float:
+        """Seconds of work that are left; no scheduler of the real world knows."""
+        return self.left_s - (max(0.0, now_s - self.since_s) if self.is_running else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What it costs to stop and go on."""
+
+    restart_s: float = 0.0
+    """seconds without work when somebody goes on who was stopped"""
+    checkpoint_s: float = 1800.0
+    """how often work is kept for the case that a node fails"""
+
+
+class Pool:
+    """What an order sees and changes."""
+
+    def __init__(self, nodes: Nodes, cost: Cost) -> None:
+        self.nodes = nodes
+        self.cost = cost
+        self.now_s = 0.0
+        self.waiting: dict[int, Run] = {}
+        """by number; an order may sort them as it likes"""
+        self.running: dict[int, Run] = {}
+        self.used = 0
+        self.touched: set[str] = set()
+        """queues in which something came, began, stopped or ended since the order last decided"""
+        self.has_news = False
+        """whether something came, ended or changed at this moment, and not only an order looks"""
+        self._begun: list[Run] = []
+
+    def start(self, run: Run, seats: Seats) -> None:
+        """It begins or goes on."""
+        del self.waiting[run.number]
+        self.nodes.take(seats)
+        self._begin(run, seats)
+
+    def _begin(self, run: Run, seats: Seats) -> None:
+        again = run.began_s is not None
+        run.seats, run.is_running = seats, True
+        run.since_s = self.now_s + (self.cost.restart_s if again else 0.0)
+        run.began_s = run.began_s if again else self.now_s
+        run.epoch += 1
+        self.running[run.number] = run
+        self.used += run.gang.gpus
+        self.touched.add(run.gang.queue)
+        self._begun.append(run)
+
+    def stop(self, run: Run) -> None:
+        """It is preempted: its work is kept, its GPUs are free."""
+        self.nodes.give_back(run.seats)
+        self._end(run)
+        run.preemptions += 1
+        self.waiting[run.number] = run
+
+    def fail(self, run: Run) -> None:
+        """Its node has failed: what it did since it last kept its work is lost."""
+        done = run.attained(self.now_s)
+        self.nodes.give_back(run.seats)
+        self._end(run)
+        kept = done - done % self.cost.checkpoint_s if self.cost.checkpoint_s else 0.0
+        run.left_s += done - kept
+        run.attained_s = kept
+        run.failures += 1
+        self.waiting[run.number] = run
+
+    def _end(self, run: Run) -> None:
+        worked = max(0.0, self.now_s - run.since_s)
+        run.left_s -= worked
+        run.attained_s += worked
+        run.is_running, run.seats = False, ()
+        run.epoch += 1
+        del self.running[run.number]
+        self.used -= run.gang.gpus
+        self.touched.add(run.gang.queue)
+
+    def over(self, run: Run) -> None:
+        """It has done its work."""
+        self.nodes.give_back(run.seats)
+        self._end(run)
+        run.is_over, run.ended_s = True, self.now_s
+
+    def reseat(self, plan: Iterable[tuple[Run, Seats]], free: list[int]) -> None:
+        """Exactly these run from now on, there: as if moving cost nothing (the baselines')."""
+        keep = dict.fromkeys(run.number for run, _ in plan)
+        for run in [run for run in self.running.values() if run.number not in keep]:
+            self.stop(run)
+        self.nodes.free = free
+        for run, seats in plan:
+            if run.is_running:
+                run.seats = seats
+            else:
+                del self.waiting[run.number]
+                self._begin(run, seats)
+
+    def begun(self) -> list[Run]:
+        """Who has begun since this was last asked."""
+        found, self._begun = self._begun, []
+        return found
+
+
+class Order(Protocol):
+    """Who runs: starts and stops gangs of a pool.
+
+    It does not look at what is left of them, unless it is said to know that.
+    """
+
+    name: str
+
+    def came(self, run: Run, pool: Pool) -> None:
+        """A gang waits now."""
+
+    def ended(self, run: Run, pool: Pool) -> None:
+        """A gang has done its work."""
+
+    def decide(self, pool: Pool) -> float | None:
+        """Start and stop; returns when it wants to look again if nothing happens before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something happens to the cluster."""
+
+    at_s: float
+    what: str
+    """`down` (a failure), `drain` (announced: work is kept), `up`, `add`"""
+    node: int = -1
+    gpus: int = 0
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Whenever it changed: seconds, GPUs in use, GPUs that are there, GPUs wanted, who waits."""
+
+    at_s: list[float] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    there: list[int] = field(default_factory=list)
+    wanted: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+
+
+Watch = Callable[[Pool], None]
+
+
+def replay(
+    trace: GangTrace,
+    order: Order,
+    cost: Cost = Cost(),
+    changes: Iterable[Change] = (),
+    progress: Progress = lambda _: None,
+    watch: Watch | None = None,
+) -> tuple[list[Run], Timeline]:
+    """All gangs with when they began and ended, in the order of submission.
+
+    `watch` is called after each decision. Raises InternalError if an order never starts somebody.
+    """
+    nodes = Nodes(trace.nodes)
+    pool = Pool(nodes, cost)
+    coming = sorted(trace.gangs, key=lambda gang: gang.submitted_s)
+    runs = [Run(gang, number, gang.duration_s) for number, gang in enumerate(coming)]
+    first = coming[0].submitted_s if coming else 0.0
+    events: list[tuple[float, int, int, int, Run | Change | None]] = [
+        (run.gang.submitted_s, COMES, run.number, 0, run) for run in runs
+    ]
+    changing = sorted(changes, key=lambda each: each.at_s)
+    events += [(each.at_s + first, CHANGES, at, 0, each) for at, each in enumerate(changing)]
+    heapq.heapify(events)
+    timeline = Timeline()
+    left, wanted, look = len(runs), 0, None
+    while left:
+        if not events:
+            raise InternalError(f"{left} gangs wait, and {order.name} starts none of them")
+        pool.now_s = now = events[0][0]
+        is_stale, pool.has_news = True, False
+        while events and events[0][0] <= now + SAME_S:
+            _, kind, _, epoch, what = heapq.heappop(events)
+            if isinstance(what, Change):
+                _change(pool, what)
+            elif what is None:
+                if epoch == look:
+                    is_stale = False
+                continue
+            elif kind == COMES:
+                pool.waiting[what.number] = what
+                pool.touched.add(what.gang.queue)
+                wanted += what.gang.gpus
+                order.came(what, pool)
+            elif what.epoch != epoch or what.is_over:
+                continue
+            else:
+                pool.over(what)
+                wanted -= what.gang.gpus
+                left -= 1
+                progress(1)
+                order.ended(what, pool)
+            is_stale, pool.has_news = False, True
+        if is_stale:
+            continue
+        again = order.decide(pool)
+        for run in pool.begun():
+            if run.is_running:
+                ends = run.since_s + run.left_s
+                heapq.heappush(events, (ends, ENDS, run.number, run.epoch, run))
+        if again is not None and left:
+            look = (look or 0) + 1
+            heapq.heappush(events, (max(again, now + 2 * SAME_S), LOOKS, look, look, None))
+        else:
+            look = None if look is None else look + 1
+        if watch:
+            watch(pool)
+        pool.touched.clear()
+        _note(timeline, pool, wanted)
+    return runs, timeline
+
+
+def _change(pool: Pool, change: Change) -> None:
+    nodes = pool.nodes
+    if change.what == "add":
+        nodes.add(change.gpus)
+        return
+    if change.what == "up":
+        if not nodes.up[change.node]:
+            nodes.back(change.node)
+        return
+    if not nodes.up[change.node]:
+        return
+    for run in list(pool.running.values()):
+        if any(at == change.node for at, _ in run.seats):
+            if change.what == "drain":
+                pool.stop(run)
+            else:
+                pool.fail(run)
+    nodes.down(change.node)
+
+
+def _note(timeline: Timeline, pool: Pool, wanted: int) -> None:
+    now = (pool.used, pool.nodes.gpus, wanted, len(pool.waiting))
+    if timeline.at_s:
+        before = (
+            timeline.used[-1],
+            timeline.there[-1],
+            timeline.wanted[-1],
+            timeline.waiting[-1],
+        )
+        if before == now:
+            return
+    timeline.at_s.append(pool.now_s)
+    timeline.used.append(now[0])
+    timeline.there.append(now[1])
+    timeline.wanted.append(now[2])
+    timeline.waiting.append(now[3])

@@ -1,0 +1,93 @@
+"""Free GPUs of nodes, and where a gang goes: together, on as few nodes as possible.
+
+A gang of at most a node's GPUs goes to one node, of those with room to the one that has least left;
+a larger one takes whole nodes and for the rest again the node that has least left. That is how the
+traces' publishers place, so that replays can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Seats = tuple[tuple[int, int], ...]
+"""nodes by position, and how many GPUs on each"""
+
+
+class Nodes:
+    """How many GPUs each node has, and how many of them are free. Nodes may go and come."""
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self.size = list(gpus)
+        self.free = list(gpus)
+        self.up = [True] * len(self.size)
+
+    @property
+    def gpus(self) -> int:
+        """Of all nodes that are up."""
+        return sum(size for size, up in zip(self.size, self.up, strict=True) if up)
+
+    def find(self, gpus: int, free: Sequence[int] | None = None) -> Seats | None:
+        """Where a gang would go; None: nowhere now. `free` instead of what is free."""
+        free = self.free if free is None else free
+        largest = max(self.size, default=0)
+        if gpus <= largest:
+            best = _tightest(free, gpus)
+            return None if best is None else ((best, gpus),)
+        seats: list[tuple[int, int]] = []
+        left = gpus
+        empty = [at for at, size in enumerate(self.size) if size and free[at] == size]
+        empty.sort(key=lambda at: (-self.size[at], at))
+        for at in empty:
+            if self.size[at] > left:
+                break
+            seats.append((at, self.size[at]))
+            left -= self.size[at]
+        if left:
+            taken = {at for at, _ in seats}
+            best = _tightest([0 if at in taken else has for at, has in enumerate(free)], left)
+            if best is None:
+                return None
+            seats.append((best, left))
+        return tuple(seats)
+
+    def could(self, gpus: int) -> bool:
+        """Whether it would fit if all nodes that are up were empty."""
+        empty = [size if up else 0 for size, up in zip(self.size, self.up, strict=True)]
+        return self.find(gpus, empty) is not None
+
+    def take(self, seats: Iterable[tuple[int, int]]) -> None:
+        """A gang begins there."""
+        for at, gpus in seats:
+            self.free[at] -= gpus
+
+    def give_back(self, seats: Iterable[tuple[int, int]]) -> None:
+        """It ends."""
+        for at, gpus in seats:
+            self.free[at] += gpus
+
+    def down(self, at: int) -> None:
+        """A node goes; what ran there has been taken from it before."""
+        self.up[at] = False
+        self.free[at] = 0
+
+    def back(self, at: int) -> None:
+        """It is there again, empty."""
+        self.up[at] = True
+        self.free[at] = self.size[at]
+
+    def add(self, gpus: int) -> int:
+        """A new node; returns its position."""
+        self.size.append(gpus)
+        self.free.append(gpus)
+        self.up.append(True)
+        return len(self.size) - 1
+
+
+def _tightest(free: Sequence[int], gpus: int) -> int | None:
+    best, least = None, 1 << 60
+    for at, has in enumerate(free):
+        if gpus <= has < least:
+            best, least = at, has
+            if has == gpus:
+                break
+    return best

@@ -1,0 +1,221 @@
+"""The default order of gangs whose run time nobody knows: by worth, with preemption that costs.
+
+Estimates and order are policy's (`durations`, `attained`); here they are asked only when something
+has changed, and gangs get their nodes. Nobody is moved for free: who makes room stops, waits, and
+goes on elsewhere at the cost of a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from moiety.policy import attained
+from moiety.policy.durations import History, next_edge, span_of
+from moiety.sim.runs import Pool, Run
+
+ANY = 1 << 60
+
+
+class Worth:
+    """The order `default`."""
+
+    name = "default"
+
+    def __init__(self) -> None:
+        self._history = History()
+        self._active: dict[int, Run] = {}
+        self._value: dict[int, float] = {}
+        """of each that waits or runs, without age"""
+        self._stale: set[int] = set()
+        self._edge_s: dict[int, float] = {}
+        """when each that runs comes into its next span"""
+        self._epoch: dict[int, int] = {}
+
+    def came(self, run: Run, pool: Pool) -> None:
+        """It is in the history from now on."""
+        gang = run.gang
+        row = self._history.came((gang.queue, gang.user, gang.gpus), gang.submitted_s)
+        assert row == run.number  # both count in the order in which gangs come
+        self._active[row] = run
+        self._stale.add(row)
+
+    def ended(self, run: Run, pool: Pool) -> None:
+        """Its neighbours are known better."""
+        self._history.ended(run.number, run.attained_s)
+        self._stale.update(self._history.near(run.number))
+        for of in (self._active, self._value, self._edge_s, self._epoch):
+            of.pop(run.number, None)
+
+    def expected_s(self, run: Run, now_s: float, quantile: float = 0.5) -> float:
+        """Seconds of work after which it has ended with that likelihood."""
+        return self._history.left_s(run.number, run.attained(now_s), quantile)
+
+    def refresh(self, pool: Pool) -> dict[int, float]:
+        """The worth of everybody, by number, now."""
+        now = pool.now_s
+        for run in pool.running.values():
+            number = run.number
+            if self._epoch.get(number) != run.epoch:
+                self._epoch[number] = run.epoch
+                self._edge_s[number] = run.since_s + next_edge(run.attained_s) - run.attained_s
+                self._stale.add(number)
+            if self._edge_s[number] <= now + 1e-3:
+                done = run.attained(now)
+                if self._history.ran(number, done):
+                    self._stale.update(self._history.near(number))
+                self._stale.add(number)
+                self._edge_s[number] = run.since_s + next_edge(done) - run.attained_s
+        stale = [self._active[number] for number in sorted(self._stale & self._active.keys())]
+        self._stale.clear()
+        if stale:
+            values = attained.worth(
+                self._history.chances([run.number for run in stale]),
+                [span_of(run.attained(now)) for run in stale],
+                [run.gang.gpus for run in stale],
+                [run.is_running for run in stale],
+            )
+            self._value.update(zip((run.number for run in stale), values.tolist(), strict=True))
+        return {
+            number: attained.aged(
+                self._value[number], now - run.gang.submitted_s - run.attained(now)
+            )
+            for number, run in self._active.items()
+        }
+
+    def looks(self, pool: Pool) -> float | None:
+        """When the next gang comes into its next span, if that could matter to anybody."""
+        if not pool.waiting:
+            return None
+        edges = [self._edge_s.get(number, pool.now_s) for number in pool.running]
+        return min(edges, default=None)
+
+    def decide(self, pool: Pool) -> float | None:
+        """Those of most worth run."""
+        if not pool.waiting:
+            self.refresh(pool)
+            return None
+        values = self.refresh(pool)
+        if pool.has_news or self._is_moved(pool, values):
+            ranked = sorted(pool.waiting, key=lambda number: (-values[number], number))
+            self.serve(pool, ranked, values)
+        self.refresh(pool)
+        return self.looks(pool)
+
+    def _is_moved(self, pool: Pool, values: dict[int, float]) -> bool:
+        most = max(values[number] for number in pool.waiting)
+        least = min((values[number] for number in pool.running), default=0.0)
+        return attained.yields(least, most)
+
+    def serve(self, pool: Pool, ranked: Sequence[int], values: dict[int, float]) -> None:
+        """Start who waits, the first first, if need be in the place of those who yield."""
+        largest = max(pool.nodes.size)
+        full = ANY  # on a node, whoever wants so many or more finds no room
+        kept: set[int] = set()
+        """sizes for which nobody yields"""
+        has_stopped = False
+        for number in ranked:
+            run = pool.waiting[number]
+            gpus = run.gang.gpus
+            if gpus < full:
+                seats = pool.nodes.find(gpus)
+                if seats is not None:
+                    pool.start(run, seats)
+                    continue
+                if gpus <= largest:
+                    full = gpus
+            if gpus in kept:
+                continue
+            victims = who_yields(pool, run, values)
+            if victims is None:
+                kept.add(gpus)
+                continue
+            for victim in victims:
+                pool.stop(victim)
+            has_stopped, full = True, ANY
+            seats = pool.nodes.find(gpus)
+            if seats is not None:
+                pool.start(run, seats)
+        if has_stopped:
+            start_all(pool, sorted(pool.waiting, key=lambda number: (-values[number], number)))
+
+
+def start_all(pool: Pool, ranked: Iterable[int]) -> None:
+    """Start whoever has room, the first first."""
+    largest, full = max(pool.nodes.size), ANY
+    for number in ranked:
+        run = pool.waiting[number]
+        if run.gang.gpus >= full:
+            continue
+        seats = pool.nodes.find(run.gang.gpus)
+        if seats is not None:
+            pool.start(run, seats)
+        elif run.gang.gpus <= largest:
+            full = run.gang.gpus
+
+
+def who_yields(pool: Pool, run: Run, values: dict[int, float]) -> list[Run] | None:
+    """Those in whose place it would run, with the least worth lost; None: nobody has to."""
+    mine = values[run.number]
+    below = [
+        (values[number], number) for number in pool.running if attained.yields(values[number], mine)
+    ]
+    if not below:
+        return None
+    below.sort()
+    return clear(pool, run.gang.gpus, [(value, pool.running[number]) for value, number in below])
+
+
+def clear(pool: Pool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[Run] | None:
+    """Of those (of least value first), whom to stop so that a gang has room; None: not enough."""
+    nodes = pool.nodes
+    on: dict[int, list[tuple[float, int, Run]]] = {}
+    for value, run in below:
+        for at, part in run.seats:
+            on.setdefault(at, []).append((value, part, run))
+    largest = max(nodes.size)
+    per = min(gpus, largest)
+    needed = -(-gpus // largest)
+    found: list[tuple[float, int, list[Run]]] = []
+    for at, free in enumerate(nodes.free):
+        if nodes.size[at] < per or not nodes.up[at]:
+            continue
+        plan = _on_node(free, per, on.get(at, ()))
+        if plan is not None:
+            found.append((plan[0], at, plan[1]))
+    if len(found) < needed:
+        return None
+    stopped: dict[int, Run] = {}
+    for _ in range(needed):
+        # Who stops on one node makes others cheaper where it has GPUs too.
+        best = min(found, key=lambda each: (each[0], each[1]))
+        found.remove(best)
+        new = [run for run in best[2] if run.number not in stopped]
+        stopped.update((run.number, run) for run in new)
+        spread = {run.number for run in new if len(run.seats) > 1}
+        if spread:
+            worth = {run.number: value * run.gang.gpus for value, run in below}
+            found = [
+                (harm - sum(worth[r.number] for r in runs if r.number in spread), at, runs)
+                for harm, at, runs in found
+            ]
+    return list(stopped.values())
+
+
+def _on_node(
+    free: int, per: int, there: Sequence[tuple[float, int, Run]]
+) -> tuple[float, list[Run]] | None:
+    """The harm and who stops, so that so much is free on a node; those not needed stay."""
+    chosen: list[tuple[float, int, Run]] = []
+    for each in there:
+        if free >= per:
+            break
+        free += each[1]
+        chosen.append(each)
+    if free < per:
+        return None
+    for each in reversed(chosen[:]):
+        if free - each[1] >= per:
+            free -= each[1]
+            chosen.remove(each)
+    harm = sum(value * run.gang.gpus for value, _, run in chosen)
+    return harm, [run for _, _, run in chosen]

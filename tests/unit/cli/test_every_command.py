@@ -1,0 +1,242 @@
+"""What holds for every command: -o json, examples, and bad input that is answered in words."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import pytest
+
+from moiety.agent import caller, service
+from moiety.agent.options import FLAGS
+from moiety.cli import agent as agent_command
+from moiety.cli import container, jupyter
+from moiety.cli import main as cli
+from moiety.model import errors
+from tests.unit.cli.commands import Words, commands, long, options
+
+WITHOUT_JSON = {
+    ("run",): "it becomes the program",
+    ("trace",): "-o names the file of JSON that it writes",
+    ("container", "spec"): "--output - prints the JSON",
+    ("container", "hook"): "runtimes call it, and go by its exit code",
+    ("agent", "unit"): "it prints a file",
+    ("completion",): "it prints a script",
+    ("help",): "for people only",
+}
+EVERY = dict(commands())
+KNOWN = {name for command in EVERY.values() for each in command.params for name in each.opts}
+KNOWN.add("--help")
+
+HOSTILE = (
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "nan",
+    "-inf",
+    "1e999",
+    "0x10",
+    "9" * 30,
+    "9" * 5000,
+    "9" * 30 + "d",
+    "0." + "9" * 30,
+    "1ns",
+    "1b",
+    "100%",
+    "x" * 5000,
+    "a,b,,",
+    ",",
+    "%s%n{0}",
+    "*",
+    "[",
+    "--",
+    "\x1b[31m\n",
+    "\udcff",
+    "\u0661",
+    "../../../../etc/passwd",
+    "/",
+    "/dev/null",
+    "/dev/full",
+    "/nowhere/at/all",
+    "x/y",
+    ".",
+)
+"""what no option expects; each is a text that an argument of a process can be"""
+
+
+def test_every_command_that_prints_something_prints_json() -> None:
+    assert set(WITHOUT_JSON) <= set(EVERY)
+    for words, command in EVERY.items():
+        if words in WITHOUT_JSON:
+            continue
+        found = [option for option in options(command) if "-o" in option.opts]
+        assert found, words
+        choices = found[0].type
+        assert isinstance(choices, click.Choice), words
+        assert "json" in choices.choices, words
+        assert found[0].default in ("table", "text"), words
+
+
+def test_every_command_shows_examples() -> None:
+    for words, command in EVERY.items():
+        if not command.hidden:
+            assert command.epilog, words
+            shown = "stop" if words[-1] == "stop" else " ".join(words)  # one command by two names
+            assert f"moiety {shown}" in command.epilog.replace("agent stop", "stop"), words
+
+
+class Started(SystemExit):
+    """What would have been run, or an agent."""
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No agent, none that can be started, nothing that a command could become, and a trace."""
+
+    def start(*_: object) -> NoReturn:
+        raise errors.NoAgent(directory=str(tmp_path))
+
+    def become(*_: object, **__: object) -> NoReturn:
+        raise Started(0)
+
+    for name in list(os.environ):
+        if name.startswith(("MOIETY_", "XDG_", "JUPYTER")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("MOIETY_DIR", str(tmp_path / "agent"))
+    monkeypatch.setenv("MOIETY_CONFIG", "")
+    monkeypatch.setenv("MOIETY_SIMGPU", "T4")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(caller, "start", start)
+    monkeypatch.setattr(agent_command, "start_agent", start)
+    monkeypatch.setattr(service, "main", become)
+    monkeypatch.setattr(os, "execve", become)
+    (tmp_path / "home").mkdir()
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    (trace / "nodes.csv").write_text("name,cpu_milli,memory_mib,gpus\nn,9000,9000,2\n")
+    (trace / "jobs.csv").write_text(
+        "name,cpu_milli,memory_mib,gpus,arrival_s,duration_s\na,1,1,1,0,1\nb,1,1,2,1,1\n"
+    )
+    (tmp_path / "cases.yaml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+ARGUMENTS: dict[Words, list[str]] = {
+    ("run",): ["--", "sh"],
+    ("set",): ["1"],
+    ("container", "rm"): ["half"],
+    ("container", "check"): ["/"],
+    ("container", "spec"): ["--name", "half"],
+    ("sim", "run"): ["trace"],
+    ("sim", "compare"): ["trace"],
+    ("sim", "scenario"): ["cases.yaml"],
+    ("jupyter", "install"): ["--python", "true"],
+    ("completion",): ["bash"],
+}
+"""with which a command would do something"""
+
+
+def outcome(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of a command line, and what it says on stderr."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    code = ended.value.code
+    return (code if isinstance(code, int) else 1 if code else 0), capsys.readouterr().err
+
+
+def check_said(words: list[str], code: int, said: str) -> None:
+    """A failure has words, and names what there is."""
+    assert "Traceback" not in said, words
+    assert "COMMAND --help" not in said, words
+    assert "\x1b" not in said, words
+    if code and words[0] != "doctor" and words[:2] != ["agent", "status"]:  # not errors, findings
+        assert re.search(r"^(moiety: |Error: )", said, re.MULTILINE), (words, code, said)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("words", [w for w, c in EVERY.items() if any(options(c))], ids=" ".join)
+def test_no_value_of_an_option_is_answered_with_a_traceback(
+    capsys: pytest.CaptureFixture[str], words: Words
+) -> None:
+    of_agent = {flag.field for flag in FLAGS} if words == ("agent", "unit") else set()
+    for option in options(EVERY[words]):
+        if option.name in of_agent:
+            continue  # tried at `agent start`
+        for value in HOSTILE:
+            typed = [*words, f"{long(option)}={value}", *ARGUMENTS.get(words, [])]
+            code, said = outcome(typed, capsys)
+            check_said(typed, code, said)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_no_argument_is_answered_with_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: Words,
+) -> None:
+    monkeypatch.setattr(jupyter, "_require_ipykernel", lambda _: None)
+    for value in HOSTILE:
+        for typed in ([*words, value], [*words, "--", value], [*words, value, value]):
+            check_said(typed, *outcome(typed, capsys))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("typed", "code", "hint"),
+    [
+        ("run", 2, "Try 'moiety run --help'"),
+        ("run --memory x -- sh", 66, "--memory: 'x' is not a size"),
+        ("run --gpu 0.5 --gpu-limit 0.3 -- sh", 84, "--gpu 0.3 or less"),
+        ("run --exclusive --gpu 0.5 -- sh", 64, "try: --exclusive, or --gpu"),
+        ("run --gang-size 3 -- sh", 103, "try: --gang NAME"),
+        ("set", 64, "try: moiety set --help"),
+        ("set --agent", 64, "try: --turn-min 200ms"),
+        ("set 1 --turn-min 3s", 64, "try: moiety set --help"),
+        ("set 1 --priority urgent", 69, "--priority: there is no priority 'urgent'"),
+        ("top --interval 1ms", 64, "try: --interval 100ms"),
+        ("events --since x", 67, "--since: 'x' is not a duration"),
+        ("watch --limit x", 64, "try: --dry-run --limit x"),
+        ("container spec", 2, "Missing option '--name'"),
+        ("container spec --name A", 64, "try: --name half, say"),
+        ("container spec --name a --memory 3 --memory-limit 2", 75, "--memory 2 or less"),
+        ("container frob", 2, "Try 'moiety container --help'"),
+        ("agent start --turn-min x", 64, "--turn-min: 'x' is not a duration"),
+        ("agent start --overdue x", 64, "try: moiety agent start --help"),
+        ("agent unit --gpus x", 64, "try: moiety agent unit --help"),
+        ("config show turn-min", 64, "try: agent.turn-min"),
+        ("config check /nowhere", 115, "/nowhere"),
+        ("sim run trace --faster 2", 64, "try: --live --faster 10"),
+        ("sim run trace --plot x.txt", 64, "try: one that ends in"),
+        ("jupyter install --name ../x", 64, "try: --name with letters"),
+        ("jupyter install --like nosuch", 64, "try: jupyter kernelspec list"),
+        ("completion tcsh", 2, "Try 'moiety completion --help'"),
+        ("help frob", 2, "No such command 'frob'"),
+        ("stauts", 2, "Did you mean status"),
+    ],
+)
+def test_an_error_of_usage_names_what_there_is(
+    capsys: pytest.CaptureFixture[str], typed: str, code: int, hint: str
+) -> None:
+    found, said = outcome(typed.split(), capsys)
+    assert (found, hint in said) == (code, True), said
+    for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*", said.partition("try: ")[2]):
+        assert name in KNOWN, name
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_refuses_itself_without_a_hint_names_the_help_of_its_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise errors.InvalidValue("it makes no sense")
+
+    monkeypatch.setattr(container, "check", refuse)
+    found = outcome(["--color", "never", "container", "check", "/"], capsys)
+    assert found == (65, "moiety: it makes no sense\n  try: moiety container check --help\n")

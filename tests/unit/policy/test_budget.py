@@ -1,0 +1,104 @@
+"""Cycles that may do only so much, and room that is kept for who waits for much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moiety.policy.budget import Budget
+from moiety.policy.cycle import Terms, decide
+from moiety.policy.decisions import Reason
+from moiety.policy.queues import Amounts, Queue
+from moiety.policy.snapshot import Snapshot
+from moiety.policy.workloads import Workload
+from moiety.sim.scenario import after
+from tests.unit.policy.build import evicted, node, placed, refused, runs, work
+
+ALL = Queue("a", quota=Amounts())
+
+
+def test_a_small_budget_places_a_little_in_each_cycle_until_all_is_placed() -> None:
+    nodes = tuple(node(f"n{at:02}") for at in range(20))
+    too_large = tuple(work(f"big{at}", count=8) for at in range(10))
+    small = tuple(work(f"w{at:02}", submitted_s=1.0) for at in range(80))
+    snapshot = Snapshot(nodes, (*too_large, *small), (), (ALL,))
+    whole = set(placed(decide(snapshot)))
+    assert len(whole) == 80
+    budget = Budget(steps=7)
+    found: set[str] = set()
+    for _ in range(40):
+        decisions = decide(snapshot, budget=budget)
+        now = placed(decisions)
+        assert len(now) <= 7
+        found |= set(now)
+        snapshot = after(snapshot, decisions)
+    assert found == whole
+
+
+def test_with_a_budget_of_one_step_room_is_made_in_the_end() -> None:
+    poor, rich = (Queue(name, quota=Amounts(gpu_milli=4000)) for name in ("poor", "rich"))
+    have = [work(f"h{at}", "rich") for at in range(8)]
+    want = [work(f"w{at}", "poor") for at in range(4)]
+    nodes = (node("x"), node("y"))
+    running = [r for at, h in enumerate(have) for r in runs(h, (at % 4,), on="xy"[at // 4])]
+    snapshot = Snapshot(nodes, (*have, *want), tuple(running), (poor, rich), now_s=99)
+    budget = Budget(steps=1)
+    for _ in range(60):
+        snapshot = after(snapshot, decide(snapshot, budget=budget))
+    got = {each.task.workload for each in snapshot.running}
+    assert {"w0", "w1", "w2", "w3"} <= got
+
+
+def test_who_was_not_looked_at_is_told_so() -> None:
+    snapshot = Snapshot((node(),), tuple(work(f"w{at}", count=9) for at in range(3)), (), (ALL,))
+    found = refused(decide(snapshot, budget=Budget(steps=1)))
+    assert {each.reason for each in found.values()} == {Reason.NOT_YET}
+
+
+def test_time_is_read_from_the_clock_that_is_given() -> None:
+    now = iter(range(1000))
+    budget = Budget(seconds=3, clock=lambda: float(next(now)))
+    snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
+    assert 1 <= len(placed(decide(snapshot, budget=budget))) < 8
+
+
+def waiting_gang(**small: Any) -> tuple[Snapshot, Workload]:
+    """Half of the GPUs are in use for another 100 s, and a gang has waited long for all of them."""
+    have = work("have", count=2)
+    gang = work("gang", count=2, tasks=2)
+    late = work("late", count=1, submitted_s=900.0, **small)
+    running = tuple(runs(have, (0, 1), on="x", since_s=900.0))
+    nodes = (node("x", 2), node("y", 2))
+    return Snapshot(nodes, (have, gang, late), running, (ALL,), now_s=1000.0), late
+
+
+def test_room_is_kept_for_a_gang_that_waits() -> None:
+    snapshot, _ = waiting_gang()
+    terms = Terms(runtimes=lambda workload: 200.0 if workload.name == "have" else None)
+    decisions = decide(snapshot, terms=terms)
+    assert placed(decisions) == {}
+    found = refused(decisions)["late"]
+    assert found.reason is Reason.RESERVED
+    assert found.numbers["expected_s"] == 100
+    assert "kept for gang, which is expected to begin in 100 s" in found.text
+    assert list(placed(decide(snapshot, terms=Terms(reservations=0)))) == ["late/main/0"]
+    assert list(placed(decide(snapshot, terms=Terms(reserve_after_s=5000)))) == ["late/main/0"]
+
+
+def test_who_ends_before_that_runs_there_meanwhile() -> None:
+    snapshot, _ = waiting_gang(max_run_s=90.0)
+    known = {"have": 200.0}
+    terms = Terms(runtimes=lambda workload: known.get(workload.name))
+    assert list(placed(decide(snapshot, terms=terms))) == ["late/main/0"]
+    known["late"] = 80.0
+    snapshot, _ = waiting_gang()
+    assert list(placed(decide(snapshot, terms=terms))) == ["late/main/0"]
+    known["late"] = 120.0
+    assert placed(decide(snapshot, terms=terms)) == {}
+
+
+def test_the_gang_gets_what_was_kept_for_it() -> None:
+    snapshot, _ = waiting_gang()
+    rest = Snapshot(snapshot.nodes, snapshot.workloads[1:], (), (ALL,), now_s=1100.0)
+    decisions = decide(rest)
+    assert sorted(placed(decisions)) == ["gang/main/0", "gang/main/1"]
+    assert evicted(decisions) == []
