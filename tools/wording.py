@@ -47,6 +47,9 @@ ALLOWED = {
 GO = (".go", ".mod", ".sum")
 """Files that consist of names of Go's modules, which look like hosts."""
 
+NAMES_OF_OBJECTS = (".k8s.io", ".kubernetes.io", ".moiety.dev")
+"""in Kubernetes, what looks like a host names an API or the system that something belongs to"""
+
 
 def files() -> list[Path]:
     """What is, or will be, in the repository."""
@@ -71,6 +74,7 @@ def complaints(file: Path) -> list[str]:
             f"{where}: names the host {host}"
             for host in _hosts(line)
             if host.lower() not in ALLOWED
+            and not host.lower().endswith(NAMES_OF_OBJECTS)
             and file.name != Path(__file__).name
             and file.suffix not in GO
         ]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import doors, processes
-from moiety.agent.directory import SYSTEM, Directory, check_socket_path, default_path
+from moiety.agent.directory import Directory, check_socket_path
 from moiety.devices.cgroups import parse
 
 SOCKETS: Final = "socket"
@@ -34,14 +34,8 @@ PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
 
 
 def root(directory: Directory) -> Path:
-    """Where state lies that outlives a restart of the machine; an agent elsewhere has its own."""
-    own = Path(SYSTEM) if directory.shared else default_path()
-    if os.environ.get("MOIETY_DIR") or directory.path != own:
-        return directory.path / "containers"
-    if directory.shared or os.getuid() == 0:
-        return Path("/var/lib/moiety/containers")
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "moiety" / "containers"
+    """Where all of them lie."""
+    return directory.state / "containers"
 
 
 def folder(directory: Directory, name: str) -> Path:

@@ -12,6 +12,7 @@ import click
 
 from moiety.cli.scenario import scenario
 from moiety.cli.show import count, output_option, table
+from moiety.cli.why import explain, what_if
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def sim() -> None:
 
 
 sim.add_command(scenario)
+sim.add_command(explain)
+sim.add_command(what_if)
 
 
 def shared(command: Command) -> Command:

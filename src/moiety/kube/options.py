@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +28,8 @@ class Options:
     kubeconfig: str | None = None
     units: int = 100
     """that a GPU has, where pods get units"""
-    resources: tuple[str, ...] = ()
-    """names of units beside moiety.dev/gpu, with the models that they are of"""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """of units beside moiety.dev/gpu: the models that each is of"""
     kubelet_dir: Path = KUBELET
     cdi_dir: Path = USUAL_DIR
     state_dir: Path = STATE
