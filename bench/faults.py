@@ -1,4 +1,4 @@
-"""What goes wrong, and what it costs: faults injected, losses, and what tenants leave in the agent.
+"""What goes wrong, and what it costs: faults injected, and losses.
 
 Processes, agent and shim are real, on simgpu; the schedules are the agent's node with simulated
 processes in virtual time. Counts are those of this run, and `bench/soak.py` has larger ones. Each
