@@ -94,11 +94,11 @@ def _python_bytes() -> int:
 
 
 def _malloc_bytes() -> int:
-    """What malloc has given out, with what is mapped by itself and Python's own arenas are not."""
+    """What malloc has given out; Python's own arenas are none of it."""
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype = _Mallinfo
     info = libc.mallinfo2()
-    return int(info.uordblks)
+    return int(info.uordblks + info.hblkhd)
 
 
 def _answer(path: Path) -> None:
