@@ -75,18 +75,18 @@ class Users:
         return known or User(uid, str(uid), is_known=False)
 
     def wait_for(self, uid: int, wait_s: float = WAIT_S) -> User:
-        """The same, after so long at most; not for a loop."""
+        """The same; `wait_s` counts from when it was asked for first. Not for a loop."""
         known = self.of(uid)
         if known.is_known:
             return known
-        _, answer = self._question(uid)
+        since_s, answer = self._question(uid)
         try:
-            return answer.result(wait_s)
+            return answer.result(max(0.0, since_s + wait_s - self._now_s()))
         except TimeoutError:
             return known
 
     async def found(self, uid: int, wait_s: float = WAIT_S) -> User:
-        """The same for a loop; `wait_s` counts from when it was asked for first."""
+        """The same for a loop."""
         known = self.of(uid)
         if known.is_known:
             return known
