@@ -131,8 +131,8 @@ class Tenant:
     def live(self) -> None:
         """All of it."""
         shim = self._shim
-        shim.hello(f"tenant{os.getpid()}")
-        self._gpu = shim.attach(self._uuid).gpu
+        shim.hello(f"tenant{os.getpid()}", timeout_s=PATIENCE_S)
+        self._gpu = shim.attach(self._uuid, timeout_s=PATIENCE_S).gpu
         shim.context(self._gpu)
         for _ in range(ASKS):
             self._ask(1 << 50)
@@ -218,7 +218,7 @@ class Tenant:
         flags = HelloFlag.RESUMED | (HelloFlag.HOLDING if self._holds else 0)
         self._shim.sock.close()
         self._shim.connect(PATIENCE_S)
-        self._shim.hello(flags=int(flags), epoch=self._shim.epoch)
+        self._shim.hello(flags=int(flags), epoch=self._shim.epoch, timeout_s=PATIENCE_S)
 
     def _raves(self) -> None:
         """Because nobody understands it."""
