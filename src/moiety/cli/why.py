@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moiety.cli.show import Size, output_option
+from moiety.cli.show import Number, Size, output_option
 from moiety.model.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from moiety.sim.scenario_file import Scenario
 
 MIB = 1 << 20
+TASKS_MAX = 100_000
+PRIORITY_MAX = 10**9
 
 case_option = click.option("--case", "case", metavar="NAME", help="Which case, if several.")
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
@@ -48,14 +50,20 @@ def explain(file: Path, job: str, case: str | None, output: str) -> None:
 @output_option
 @case_option
 @click.option("--queue", required=True, help="In which it would wait.")
-@click.option("--tasks", type=click.IntRange(1), default=1, help="How many; all or none of them.")
-@click.option("--min-tasks", type=click.IntRange(0), help="It could do with so many of them.")
-@click.option("--gpus", type=click.IntRange(0), help="Of each task, for itself.")
-@click.option("--gpu", "part", type=click.FloatRange(0, 1, min_open=True), help="Part of a GPU.")
+@click.option(
+    "--tasks", type=click.IntRange(1, TASKS_MAX), default=1, help="How many; all or none of them."
+)
+@click.option(
+    "--min-tasks", type=click.IntRange(0, TASKS_MAX), help="It could do with so many of them."
+)
+@click.option("--gpus", type=click.IntRange(0, 1024), help="Of each task, for itself.")
+@click.option("--gpu", "part", type=Number(0, 1, min_open=True), help="Part of a GPU.")
 @click.option("--gpu-memory", type=Size(), help="Of each GPU.")
-@click.option("--cpu", type=click.FloatRange(0), default=0.0, help="CPUs of each task.")
+@click.option("--cpu", type=Number(0, 1e6), default=0.0, help="CPUs of each task.")
 @click.option("--memory", type=Size(), default=None, help="Host memory of each task.")
-@click.option("--priority", type=int, default=50, show_default=True)
+@click.option(
+    "--priority", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), default=50, show_default=True
+)
 @click.option("--guaranteed", is_flag=True, help="It would never have to yield.")
 @click.option("--opportunistic", is_flag=True, help="It would yield to anybody.")
 @file_argument
