@@ -27,7 +27,7 @@ import msgspec
 
 from bench.figure import Figure
 from moiety.agent.directory import Directory
-from moiety.testing.crowd import TOGETHER, Crowd
+from moiety.testing.crowd import ASKS, TOGETHER, Crowd
 from moiety.testing.native import native_dir
 from moiety.testing.node import Node, signals_held
 from moiety.testing.weighed import VARIABLE, Weight
@@ -41,8 +41,9 @@ STEP: Final = 1000
 class Scales:
     """An agent that tenants come to, and that is weighed now and then."""
 
-    def __init__(self, folder: Path, native: Path, *options: str) -> None:
-        """`options` of the agent, besides OPTIONS."""
+    def __init__(self, folder: Path, native: Path, *options: str, asks: int = ASKS) -> None:
+        """`options` of the agent, besides OPTIONS; `asks`: what each tenant asks for in vain."""
+        self._asks = asks
         self._options = (*OPTIONS, *options)
         self._node = Node(folder, GPU, native=native)
         self._weight = folder / "weight.json"
@@ -61,7 +62,7 @@ class Scales:
             )
             self._node.started.append(self._agent)
         self._node.until(lambda: self._node.is_ready(self._agent), "the agent is ready")
-        self._crowd = Crowd(self.directory)
+        self._crowd = Crowd(self.directory, asks=self._asks)
         return self
 
     def __exit__(

@@ -32,7 +32,7 @@ def kept(scales: Scales) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_of_tenants_that_are_gone_no_object_is_left(native: Path, tmp_path: Path) -> None:
-    with Scales(tmp_path, native, "--arena-ready", "0") as scales:
+    with Scales(tmp_path, native, "--arena-ready", "0", asks=4) as scales:
         with Call(scales.directory) as call:
             call.ask(requests.CreateWorkload("test", ["test"], "/"), requests.Created)
         scales.pass_by(TENANTS)

@@ -53,7 +53,9 @@ EXTRAS: Final = ("",) * 6 + ("pinned", "unknown", "exports", "gang")
 class Crowd:
     """Tenants of one agent, on its first GPU."""
 
-    def __init__(self, directory: Directory, seed: int = 1) -> None:
+    def __init__(self, directory: Directory, seed: int = 1, asks: int = ASKS) -> None:
+        """`asks`: what each asks for in vain."""
+        self._asks = asks
         self._directory = directory
         self._dice = Random(seed)
         self._kept: set[str] = set()
@@ -99,7 +101,7 @@ class Crowd:
         """The child: never comes back."""
         code = 1
         try:
-            Tenant(self._directory, self._uuid, self._bytes, dice).live()
+            Tenant(self._directory, self._uuid, self._bytes, dice).live(self._asks)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -128,15 +130,15 @@ class Tenant:
         self._answered = 0
         """requests that were"""
 
-    def live(self) -> None:
+    def live(self, asks: int) -> None:
         """All of it."""
         shim = self._shim
         shim.hello(f"tenant{os.getpid()}", timeout_s=PATIENCE_S)
         self._gpu = shim.attach(self._uuid, timeout_s=PATIENCE_S).gpu
         shim.context(self._gpu)
-        for _ in range(ASKS):
+        for _ in range(asks):
             self._ask(1 << 50)
-        for _ in range(ASKS // 4):
+        for _ in range(asks // 4):
             self._ask(1 << 20)
             shim.free(self._gpu, 1 << 20, 1 << 20)
         self._ask(self._bytes)
