@@ -13,8 +13,8 @@ from moiety.testing.weighed import OURS
 
 TENANTS = 40
 WORKLOAD = "moiety.agent.workloads.Workload"
-BOUNDED = {"moiety.watch.neighbours.Stay"}
-"""of these it has those of the last minute"""
+BOUNDED = {"moiety.watch.neighbours.Stay", "moiety.agent.requests.Event"}
+"""of these it has those of the last minute, and the last thousand"""
 PASSING = {"moiety.agent.client.Client"}
 """whether a gang is whole is looked after for some seconds"""
 
