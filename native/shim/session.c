@@ -24,7 +24,7 @@
 #define RETRY_NS 20000000L
 #define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
 #define COMPLAIN_AFTER_NS 5000000000ull
-#define RESTART_NS 5000000000ull /* an agent that was killed has a successor by then */
+#define RESTART_NS 30000000000ull /* an agent that was killed has a successor by then */
 
 #ifndef F_ADD_SEALS
 #    define F_ADD_SEALS 1033
@@ -107,12 +107,17 @@ static int open_first(const struct session *session, const struct mw_hello *hell
 {
     uint64_t began = now_ns();
     bool was_there = false;
+    bool complained = false;
     for (;;) {
         int socket = link_open(session->path, hello, session->memfd, reply, lease);
         bool is_gone = socket == -ENOENT;
         bool is_dead = socket == -ECONNREFUSED || socket == -ECONNRESET || socket == -EPIPE;
         if (!(is_dead || (is_gone && was_there)) || now_ns() - began > RESTART_NS) {
             return socket;
+        }
+        if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
+            complained = true;
+            explain(session->path, socket, reply);
         }
         was_there = true;
         pause_before_retry();

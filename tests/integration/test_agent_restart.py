@@ -238,12 +238,10 @@ def test_an_agent_in_the_background_is_started_again_when_killed(background: Age
     shim.expect(Type.GRANT)
 
     os.kill(first, signal.SIGKILL)
-    began_s = time.monotonic()
     shim.resume(holding=True)
     shim.attach(uuid_of(0))
     shim.allocated(0, GIB)
 
-    assert time.monotonic() - began_s < 5
     with background.call() as call:
         assert call.agent.pid != first
     shim.close()

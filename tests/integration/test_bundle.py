@@ -125,7 +125,7 @@ def test_an_agent_that_does_not_answer_is_asked_once(make_node: MakeNode, tmp_pa
     file = tmp_path / "report.tar.gz"
     done = node.cli("doctor", "--bundle", str(file))
     assert done.returncode == 1
-    assert done.stdout.count("nothing came in 5 s") == 1
+    assert done.stdout.count("nothing came in 5 s") == 1, done.stdout
     found = unpacked(file)
     assert "nothing came in 5 s; is it stopped?" in found["missing.txt"]
     reasons = [json.loads(line)["reason"] for line in found["events.jsonl"].splitlines()]

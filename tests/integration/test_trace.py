@@ -213,7 +213,7 @@ def test_a_file_is_replaced_only_when_told_to(agent: AgentProcess, tmp_path: Pat
     assert json.loads(file.read_text())
 
 
-@pytest.mark.parametrize("place", ["/dev/full", "/nowhere/trace.json", "/tmp"])
+@pytest.mark.parametrize("place", ["/dev/full", "/proc/nowhere/trace.json", "/tmp"])
 def test_what_cannot_be_written_is_said(agent: AgentProcess, place: str) -> None:
     done = moiety(agent, "trace", "-o", place)
     assert done.returncode == 101

@@ -25,7 +25,7 @@ from moiety.wire.layout import VERSION
 
 START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
-RESTART_TIMEOUT_S = 5.0
+RESTART_TIMEOUT_S = 20.0
 """how long a killed agent may take to be back"""
 
 PATHS: Final = (

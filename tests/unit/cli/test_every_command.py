@@ -63,7 +63,7 @@ HOSTILE = (
     "/",
     "/dev/null",
     "/dev/full",
-    "/nowhere/at/all",
+    "/proc/nowhere/at/all",
     "x/y",
     ".",
 )
@@ -219,7 +219,7 @@ def test_no_argument_is_answered_with_a_traceback(
         ("agent start --overdue x", 64, "try: moiety agent start --help"),
         ("agent unit --gpus x", 64, "try: moiety agent unit --help"),
         ("config show turn-min", 64, "try: agent.turn-min"),
-        ("config check /nowhere", 115, "/nowhere"),
+        ("config check /proc/nowhere", 115, "/proc/nowhere"),
         ("sim run trace --faster 2", 64, "try: --live --faster 10"),
         ("sim run trace --plot x.txt", 64, "try: one that ends in"),
         ("jupyter install --name ../x", 64, "try: --name with letters"),

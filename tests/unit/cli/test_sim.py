@@ -74,7 +74,7 @@ def test_lines_that_make_no_sense_are_refused_or_told(
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
-        (["/nowhere"], 122, "it does not exist"),
+        (["/proc/nowhere"], 122, "it does not exist"),
         (["--faster", "2"], 64, "--faster is about recorded times"),
         (["--plot", "x.txt"], 64, "x.txt is no name of a plot"),
         (["--placing", "best"], 2, "'best' is not one of"),
