@@ -11,6 +11,7 @@ A history is explicit: what is told to it, in that order, is all that an answer 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,18 +48,19 @@ def _edges() -> Floats:
 
 EDGES: Final = _edges()
 """spans of run time in seconds: from each to the next"""
+_EDGES: Final[list[float]] = EDGES.tolist()
 SPANS: Final = len(EDGES) - 1
 WIDTHS: Final = np.diff(EDGES)
 
 
 def span_of(run_s: float) -> int:
     """The span in which somebody is who has run so long."""
-    return min(int(np.searchsorted(EDGES, run_s + 1e-3, side="right")) - 1, SPANS - 1)
+    return min(bisect_right(_EDGES, run_s + 1e-3) - 1, SPANS - 1)
 
 
 def next_edge(run_s: float) -> float:
     """Seconds of run time with which the next span begins."""
-    return float(EDGES[span_of(run_s) + 1])
+    return _EDGES[span_of(run_s) + 1]
 
 
 @dataclass(slots=True)

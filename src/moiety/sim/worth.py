@@ -50,11 +50,10 @@ class Worth:
         """Seconds of work after which it has ended with that likelihood."""
         return self._history.left_s(run.number, run.attained(now_s), quantile)
 
-    def refresh(self, pool: Pool) -> dict[int, float]:
-        """The worth of everybody, by number, now."""
+    def follow(self, pool: Pool) -> None:
+        """Note who has begun, and who has come into another span."""
         now = pool.now_s
-        for run in pool.running.values():
-            number = run.number
+        for number, run in pool.running.items():
             if self._epoch.get(number) != run.epoch:
                 self._epoch[number] = run.epoch
                 self._edge_s[number] = run.since_s + next_edge(run.attained_s) - run.attained_s
@@ -65,6 +64,11 @@ class Worth:
                     self._stale.update(self._history.near(number))
                 self._stale.add(number)
                 self._edge_s[number] = run.since_s + next_edge(done) - run.attained_s
+
+    def refresh(self, pool: Pool) -> dict[int, float]:
+        """The worth of everybody, by number, now."""
+        self.follow(pool)
+        now = pool.now_s
         stale = [self._active[number] for number in sorted(self._stale & self._active.keys())]
         self._stale.clear()
         if stale:
@@ -75,12 +79,15 @@ class Worth:
                 [run.is_running for run in stale],
             )
             self._value.update(zip((run.number for run in stale), values.tolist(), strict=True))
-        return {
-            number: attained.aged(
-                self._value[number], now - run.gang.submitted_s - run.attained(now)
-            )
-            for number, run in self._active.items()
+        value = self._value
+        found = {
+            number: attained.aged(value[number], now - run.gang.submitted_s - run.attained_s)
+            for number, run in pool.waiting.items()
         }
+        for number, run in pool.running.items():
+            waited_s = now - run.gang.submitted_s - run.attained(now)
+            found[number] = attained.aged(value[number], waited_s)
+        return found
 
     def looks(self, pool: Pool) -> float | None:
         """When the next gang comes into its next span, if that could matter to anybody."""
@@ -92,13 +99,13 @@ class Worth:
     def decide(self, pool: Pool) -> float | None:
         """Those of most worth run."""
         if not pool.waiting:
-            self.refresh(pool)
+            self.follow(pool)
             return None
         values = self.refresh(pool)
         if pool.has_news or self._is_moved(pool, values):
             ranked = sorted(pool.waiting, key=lambda number: (-values[number], number))
             self.serve(pool, ranked, values)
-        self.refresh(pool)
+        self.follow(pool)
         return self.looks(pool)
 
     def _is_moved(self, pool: Pool, values: dict[int, float]) -> bool:
