@@ -38,6 +38,7 @@ ALLOWED = {
     "sigs.k8s.io": "a part of the names of Go's modules",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
+    "docker.io": "the registry that is meant where an image names none",
     "cnvrg.io": "the prefix of MetaGPU's resources in Kubernetes",
     "gpu.nvidia.com": "the name of NVIDIA's driver in Kubernetes",
     "app.kubernetes.io": "the prefix of labels that say what belongs together",
@@ -46,6 +47,9 @@ ALLOWED = {
 
 GO = (".go", ".mod", ".sum")
 """Files that consist of names of Go's modules, which look like hosts."""
+
+NAMES_OF_OBJECTS = (".k8s.io", ".kubernetes.io", ".moiety.dev")
+"""in Kubernetes, what looks like a host names an API or the system that something belongs to"""
 
 
 def files() -> list[Path]:
@@ -71,6 +75,7 @@ def complaints(file: Path) -> list[str]:
             f"{where}: names the host {host}"
             for host in _hosts(line)
             if host.lower() not in ALLOWED
+            and not host.lower().endswith(NAMES_OF_OBJECTS)
             and file.name != Path(__file__).name
             and file.suffix not in GO
         ]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent import containers
+from moiety.config.files import user_folder
 from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.model.errors import BadArgument
@@ -91,8 +92,7 @@ def default_dir() -> Path:
     """Where runtimes of this user look for specifications, or can be told to."""
     if os.geteuid() == 0:
         return SYSTEM_DIR
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(config) / "cdi"
+    return user_folder("XDG_CONFIG_HOME") / "cdi"
 
 
 def edits(folder: Path, shim: Path, driver: Path, *, alone: bool = False) -> Edits:

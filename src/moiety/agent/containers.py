@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent import doors, processes
-from moiety.agent.directory import SYSTEM, Directory, check_socket_path, default_path
+from moiety.agent.directory import Directory, check_socket_path
 from moiety.devices.cgroups import parse
 
 SOCKETS: Final = "socket"
@@ -34,14 +34,8 @@ PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
 
 
 def root(directory: Directory) -> Path:
-    """Where state lies that outlives a restart of the machine; an agent elsewhere has its own."""
-    own = Path(SYSTEM) if directory.shared else default_path()
-    if os.environ.get("MOIETY_DIR") or directory.path != own:
-        return directory.path / "containers"
-    if directory.shared or os.getuid() == 0:
-        return Path("/var/lib/moiety/containers")
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "moiety" / "containers"
+    """Where all of them lie."""
+    return directory.state / "containers"
 
 
 def folder(directory: Directory, name: str) -> Path:
@@ -78,13 +72,18 @@ def keeps_out(pods: list[str], pid: int, proc: Path = Path("/proc")) -> str:
     """Why a process may not use a share that these pods have; empty: it may."""
     if not pods:
         return ""
-    try:
-        found = parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
-    except OSError:
-        return f"pid {pid} has ended"
+    found = pod_of(pid, proc)
     if found.replace("-", "") in (pod.replace("-", "") for pod in pods):
         return ""
     return f"pid {pid} is in {f'pod {found}' if found else 'no pod'}, and it is another pod's"
+
+
+def pod_of(pid: int, proc: Path = Path("/proc")) -> str:
+    """The UID of the pod of Kubernetes that a process is in; empty: of none, or it has ended."""
+    try:
+        return parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
+    except OSError:
+        return ""
 
 
 def container_of(pid: int, proc: Path = Path("/proc")) -> str:

@@ -1,7 +1,12 @@
-"""The agent's directory: where its sockets, locks, workloads and log lie.
+"""The agent's directories: where its sockets, locks and workloads lie, and what outlives them.
 
-A user's own agent keeps it to itself. In that of the system's agent everybody may go to the control
-socket and to their own workloads' sockets, and nobody may look around.
+A user's own agent keeps them to itself. In that of the system's agent everybody may go to the
+control socket and to their own workloads' sockets, and nobody may look around.
+
+Sockets and locks are gone after a restart of the machine. What is still of use then (events, what
+`moiety set --agent` changed, shares for containers, the log) lies in `state` and `logs`, which are
+folders of their own only where the directory is the usual one: whoever names another
+(MOIETY_DIR, MOIETY_SYSTEM_DIR) has all of it there.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from moiety.config.files import user_folder
 from moiety.config.load import load
 from moiety.config.table import WHICH_AGENT
 from moiety.model.errors import BadAgentDirectory
@@ -21,6 +27,8 @@ from moiety.model.errors import BadAgentDirectory
 SOCKET_PATH_MAX = 107
 """what fits into sockaddr_un, less the final NUL"""
 SYSTEM: Final = "/run/moiety"
+SYSTEM_STATE: Final = "/var/lib/moiety"
+SYSTEM_LOGS: Final = "/var/log/moiety"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +67,12 @@ class Directory:
     @property
     def events(self) -> Path:
         """What happened that matters, one JSON line each."""
-        return self.path / "events.jsonl"
+        return self.state / "events.jsonl"
 
     @property
     def log(self) -> Path:
         """What the agent has to say."""
-        return self.path / "agent.log"
+        return self.logs / "agent.log"
 
     @property
     def arena(self) -> Path:
@@ -74,7 +82,31 @@ class Directory:
     @property
     def settings(self) -> Path:
         """What `moiety set --agent` changed."""
-        return self.path / "settings.json"
+        return self.state / "settings.json"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether this is where such an agent is looked for, unless the environment names it."""
+        if self.shared:
+            return self.path == Path(SYSTEM)
+        return not os.environ.get("MOIETY_DIR") and self.path == default_path()
+
+    @property
+    def state(self) -> Path:
+        """The folder of what outlives a restart of the machine."""
+        if not self.is_usual:
+            return self.path
+        if self.shared:
+            return Path(SYSTEM_STATE)
+        # Several machines may have one home directory, and each has its agent.
+        machine = os.uname().nodename.partition(".")[0] or "localhost"
+        folder = user_folder("XDG_STATE_HOME") / "moiety" / machine
+        return folder if _may_be_made(folder) else self.path
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the log."""
+        return Path(SYSTEM_LOGS) if self.shared and self.is_usual else self.state
 
     @property
     def workloads(self) -> Path:
@@ -86,7 +118,8 @@ def default_path() -> Path:
     """$MOIETY_DIR, else a place that belongs to this user alone."""
     if named := os.environ.get("MOIETY_DIR"):
         return Path(named).absolute()
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
         return Path(runtime) / "moiety"
     return Path(f"/tmp/moiety-{os.getuid()}")
 
@@ -114,18 +147,31 @@ def find(which: str | None = None) -> Directory:
 
 
 def prepare(directory: Directory) -> None:
-    """Create it if need be; raises BadAgentDirectory unless it is ours alone."""
-    path = directory.path
+    """Create them if need be; raises BadAgentDirectory unless they are ours alone."""
+    folders = dict.fromkeys((directory.path, directory.state, directory.logs, directory.workloads))
     with must_be_usable(directory):
-        path.mkdir(mode=directory.folder_mode, parents=True, exist_ok=True)
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
-        if found.st_uid != os.getuid():
-            raise BadAgentDirectory(path=str(path), problem=f"it belongs to user {found.st_uid}")
-        for each in (path, directory.workloads):
-            each.mkdir(mode=directory.folder_mode, exist_ok=True)
-            os.chmod(each, directory.folder_mode)  # whatever the umask, or another agent, made it
+        for path in folders:
+            path.mkdir(mode=directory.folder_mode, parents=True, exist_ok=True)
+            found = os.lstat(path)
+            if not stat.S_ISDIR(found.st_mode):
+                raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
+            if found.st_uid != os.getuid():
+                problem = f"it belongs to user {found.st_uid}"
+                raise BadAgentDirectory(path=str(path), problem=problem)
+            os.chmod(path, directory.folder_mode)  # whatever the umask, or another agent, made it
+
+
+def _may_be_made(folder: Path) -> bool:
+    """Whether a folder is ours, or can be: nobody else's home is written to (as after `sudo`)."""
+    for above in (folder, *folder.parents):
+        try:
+            found = os.stat(above)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+        return found.st_uid == os.getuid() and os.access(above, os.W_OK | os.X_OK)
+    return False
 
 
 @contextmanager

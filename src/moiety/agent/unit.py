@@ -34,6 +34,8 @@ RuntimeDirectoryMode=0711
 RuntimeDirectoryPreserve=yes
 StateDirectory=moiety
 StateDirectoryMode=0711
+LogsDirectory=moiety
+LogsDirectoryMode=0711
 # What evicted data takes is charged here: no MemoryMax below --arena.
 LimitMEMLOCK=infinity
 LimitNOFILE=65536

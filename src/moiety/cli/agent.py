@@ -16,7 +16,7 @@ from moiety.agent.caller import start as start_agent
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS, parse
 from moiety.cli.lazily import completed_as
-from moiety.cli.show import emit_json, output_option
+from moiety.cli.show import emit_json, fold, output_option
 from moiety.cli.status import agent_line
 from moiety.model import errors
 
@@ -169,4 +169,4 @@ def status(output: str, system: bool) -> None:
     if output == "json":
         emit_json(found)
     else:
-        click.echo(agent_line(found))
+        click.echo(fold(agent_line(found), 2))

@@ -8,7 +8,7 @@ import click
 
 from moiety.cli.finding import Finding
 from moiety.cli.findings import CHECKS
-from moiety.cli.show import colour_wanted, emit_json, output_option
+from moiety.cli.show import colour_wanted, emit_json, fold, output_option
 
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
@@ -54,7 +54,10 @@ def line(finding: Finding, width: int) -> str:
     mark = f"{finding.level:4}"
     if colour_wanted():
         mark = click.style(mark, fg=COLOURS[finding.level])
-    text = f"{mark}  {finding.about.ljust(width)}  {finding.text}"
+    blank = " " * (width + 8)
+    # Folded where the mark has no colour yet, which would count as letters.
+    text = fold(f"{finding.level:4}  {finding.about.ljust(width)}  {finding.text}", width + 8)
+    text = mark + text[len(f"{finding.level:4}") :]
     if finding.level != "ok" and finding.hint:
-        text += f"\n{' ' * (width + 8)}{finding.hint}"
+        text += "\n" + fold(blank + finding.hint, width + 8)
     return text

@@ -37,6 +37,9 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety trace", "three lines about where the time went"),
         ("moiety trace -o trace.json --follow 30s", "for Perfetto or Chrome's tracing page"),
     ),
+    "kube node": (
+        ("moiety kube node --mode plugin --units 10", "beside the agent of the same machine"),
+    ),
     "kube": (
         ("moiety kube node --mode dra", "the DRA driver of this node, beside its agent"),
         ("moiety kube node --mode plugin --units 10", "units of moiety.dev/gpu, ten a GPU"),
@@ -89,6 +92,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "sim compare": (
         ("moiety sim compare --placing fgd --placing spread --seed 7", "side by side"),
+    ),
+    "sim explain": (("moiety sim explain cases.json train-7", "why it waits, and until when"),),
+    "sim what-if": (
+        ("moiety sim what-if --queue team --gpus 2 cases.json", "before it is submitted"),
     ),
     "sim scenario": (("moiety sim scenario --strict cases.json", "what the queues lead to"),),
     "sim": (

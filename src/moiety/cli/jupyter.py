@@ -15,6 +15,7 @@ import click
 
 from moiety.cli.lazily import completed
 from moiety.cli.show import emit_json, output_option
+from moiety.config import files
 from moiety.model import errors
 
 NAME: Final = "moiety"
@@ -98,9 +99,7 @@ def user_folder() -> Path:
     """Where Jupyter keeps what is one user's: $JUPYTER_DATA_DIR, else XDG's place for data."""
     if named := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(named)
-    home = os.environ.get("XDG_DATA_HOME", "")
-    data = Path(home) if home.startswith("/") else Path.home() / ".local" / "share"
-    return data / "jupyter"
+    return files.user_folder("XDG_DATA_HOME") / "jupyter"
 
 
 def folders() -> Iterator[Path]:

@@ -48,3 +48,26 @@ def must_have(modules: tuple[str, ...]) -> None:
                 f"{name}, which is needed beside Kubernetes, is not installed",
                 "`pip install 'moiety[kube]'`",
             )
+
+
+@kube.command()
+@click.option("--host", default="0.0.0.0", metavar="ADDRESS", show_default=True, help="Its own.")
+@click.option("--port", default=9443, type=click.IntRange(0, 65535), help="Serve there (9443).")
+@click.option(
+    "--namespace", default="moiety-system", metavar="NAME", show_default=True, help="Its own."
+)
+@click.option("--kubeconfig", metavar="FILE", help="How the API server is reached.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", help="How it logs."
+)
+def webhook(host: str, port: int, namespace: str, kubeconfig: str | None, log_format: str) -> None:
+    """Read what new pods ask for, and write it as claims or units.
+
+    The API server asks it; its certificate it makes and renews itself. SIGTERM ends it.
+    """
+    must_have(("aiohttp", "cryptography"))
+    from moiety.config.values import LogFormat
+    from moiety.kube.logs import open_log
+    from moiety.kube.webhook.server import Options, main
+
+    main(Options(host, port, namespace, kubeconfig), open_log(LogFormat(log_format)))

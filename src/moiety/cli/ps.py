@@ -71,6 +71,8 @@ CONTAINED: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "CONTAINER": lambda row: row.container or "-",
 }
 """where any program runs in a container"""
+LESS: Final = ("HAND-OFFS", "LIMIT", "EVICTED", "WAITED", "RECEIVED", "KEPT", "RESIDUE", "USER")
+"""what a narrow terminal does without, first first"""
 IDLE: Final = (
     "TENANT",
     "PID",
@@ -109,6 +111,8 @@ def ps(output: str, idle: float | None) -> None:
 
     RECEIVED is the part of the GPU's time over the last seconds, hand-offs included; EVICTED what
     was moved out since the program started, and WAITED how long its threads stood still for a turn.
+    A terminal that is too narrow shows less of it.
+
     With -o wide, COST is how long others waited within the last minute because it gave way late.
     """
     try:
@@ -133,4 +137,5 @@ def ps(output: str, idle: float | None) -> None:
     elif len({row.uid for row in rows}) > 1 and idle is None:
         titles.insert(2, "USER")
     cells = COLUMNS | WIDE | CONTAINED
-    click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows]))
+    less = () if output == "wide" else LESS
+    click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows], less))

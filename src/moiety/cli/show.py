@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +23,8 @@ from moiety.model.units import (
     parse_fraction,
 )
 
+FOLD_MIN = 20
+"""columns that a folded text needs, else it is not folded"""
 RIGHT = frozenset("0123456789")
 
 
@@ -103,6 +107,19 @@ class ModeName(Read):
         return parse_mode(text)
 
 
+class Number(click.FloatRange):
+    """A number in a range; unlike click's, one that is a number."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """What `float` reads, unless it is in no range at all."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
+
+
 output_option = click.option(
     "-o",
     "--output",
@@ -132,12 +149,41 @@ def builtins(value: Any) -> Any:
     return found
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles."""
+def terminal_width() -> int | None:
+    """The columns of the terminal; None if what is printed does not go to one."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def fold(text: str, indent: int = 0) -> str:
+    """A line as several on a terminal that is too narrow for it, all but the first indented."""
+    width = terminal_width()
+    if width is None or width <= indent + FOLD_MIN:
+        return text
+    import textwrap
+
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[str] = ()) -> str:
+    """Aligned columns, two blanks apart; columns of numbers stand right. No rows: the titles.
+
+    On a terminal that is too narrow columns are left out, in the order of `less`.
+    """
     rows = [[plain(cell) for cell in row] for row in rows]
     columns = list(zip(*([list(titles)] + [list(row) for row in rows]), strict=True))
-    lines = []
+    columns = _fitting(columns, terminal_width(), less)
+    titles, *rows = zip(*columns, strict=True)
     widths = [max(map(len, column)) for column in columns]
+    lines = []
     numeric = [bool(rows) and all(is_number(c) for c in column[1:]) for column in columns]
     for row in [titles, *rows]:
         cells = [
@@ -148,6 +194,19 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if colour_wanted() and lines:
         lines[0] = click.style(lines[0], bold=True)
     return "\n".join(lines)
+
+
+def _fitting(
+    columns: list[tuple[str, ...]], width: int | None, less: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """The columns that fit into the width, as far as others may be left out; a title is first."""
+    left = list(columns)
+    for title in less:
+        taken = sum(max(map(len, column)) + 2 for column in left) - 2
+        if width is None or taken <= width:
+            break
+        left = [column for column in left if column[0] != title]
+    return left
 
 
 def is_number(cell: str) -> bool:

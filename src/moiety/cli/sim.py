@@ -12,7 +12,8 @@ import click
 
 from moiety.cli import gangs
 from moiety.cli.scenario import scenario
-from moiety.cli.show import count, output_option, table
+from moiety.cli.show import Number, count, output_option, table
+from moiety.cli.why import explain, what_if
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from moiety.sim.trace import Trace
 
 RULES: Final = ("default", "fgd", "best-fit", "bin-pack", "spread", "worst-fit", "random")
-CHOICES: Final = ("rule", "best-fit", "worst-fit", "first", "random")
+CHOICES: Final = ("rule", "best-fit", "worst-fit", "least-busy", "first", "random")
 """policy's names, for help that does not import it; a test compares"""
 SHOWN_PERCENTS: Final = (50, 70, 80, 90, 95, 100, 110, 120, 130)
 SHOWN_RULES: Final = ("default", "fgd", "best-fit", "random")
@@ -36,6 +37,8 @@ def sim() -> None:
 
 sim.add_command(scenario)
 sim.add_command(gangs.capacity)
+sim.add_command(explain)
+sim.add_command(what_if)
 
 
 def shared(command: Command) -> Command:
@@ -53,7 +56,7 @@ def shared(command: Command) -> Command:
         click.option("--shuffle-nodes", is_flag=True, help="Equal nodes in random order, by seed."),
         click.option(
             "--faster",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Number(min=0, max=1e9, min_open=True),
             default=1.0,
             help="With --live: tasks come so many times as fast.",
         ),

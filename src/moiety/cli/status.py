@@ -7,8 +7,9 @@ import click
 from moiety.agent import requests
 from moiety.agent.caller import call
 from moiety.agent.directory import find
-from moiety.cli.show import count, emit_json, output_option, seconds, size, table
+from moiety.cli.show import count, emit_json, fold, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
+from moiety.model.format import plain
 
 TITLES = (
     "GPU",
@@ -22,6 +23,8 @@ TITLES = (
     "HOLDERS",
     "WAITING",
 )
+LESS = ("USED", "TOTAL", "BUSY")
+"""what a narrow terminal does without"""
 
 
 @click.command()
@@ -40,10 +43,10 @@ def status(output: str) -> None:
     if output == "json":
         emit_json(found)
         return
-    click.echo(agent_line(found))
-    click.echo(table(TITLES, [_cells(row) for row in found.gpus]))
+    click.echo(fold(agent_line(found), 2))
+    click.echo(table(TITLES, [_cells(row) for row in found.gpus], LESS))
     for note in found.notes:
-        click.echo(note)
+        click.echo(fold(plain(note), 2))
 
 
 def agent_line(found: requests.NodeStatus) -> str:

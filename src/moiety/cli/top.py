@@ -8,7 +8,8 @@ import sys
 import click
 
 from moiety.agent.directory import find
-from moiety.cli.show import Duration, builtins, colour_wanted, emit_json, output_option, table
+from moiety.cli.ps import LESS
+from moiety.cli.show import Duration, builtins, colour_wanted, emit_json, fold, output_option, table
 from moiety.cli.status import agent_line
 from moiety.model.errors import BadArgument, NoAgent, ScreenMissing
 from moiety.model.format import format_duration
@@ -62,10 +63,10 @@ def snapshot(now: Look) -> str:
     if now.status is None:
         return now.problem
     rates = Rates()
-    lines = [agent_line(now.status)]
+    lines = [fold(agent_line(now.status), 2)]
     for gpu in now.status.gpus:
         drawn = plain_bar(bar(gpu, now.rows, BAR_WIDTH))
         lines.append(f"GPU {gpu.gpu} {gpu.name} [{drawn}] {gpu_words(gpu)}")
     rows = [cells(row, rates) for row in ordered(now.rows, "tenant", rates)]
-    lines.append(table(TITLES, rows))
+    lines.append(table(TITLES, rows, LESS))
     return "\n".join(lines)

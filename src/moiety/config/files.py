@@ -48,12 +48,25 @@ class File:
         return str(self.path)
 
 
+HOMES: Final = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+}
+"""where a user's files lie, below the home directory unless the environment says otherwise"""
+
+
+def user_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder that one of HOMES names, as the XDG Base Directory Specification has it."""
+    named = environment.get(name, "")
+    if named.startswith("/"):  # a relative one is to be ignored, it says
+        return Path(named)
+    return Path(os.path.expanduser("~")) / HOMES[name]
+
+
 def user_file(environment: Mapping[str, str]) -> Path:
     """$XDG_CONFIG_HOME/moiety/config.toml."""
-    named = environment.get("XDG_CONFIG_HOME", "")
-    # A relative one is to be ignored, says the XDG Base Directory Specification.
-    home = Path(named) if named.startswith("/") else Path(os.path.expanduser("~")) / ".config"
-    return home / "moiety" / "config.toml"
+    return user_folder("XDG_CONFIG_HOME", environment) / "moiety" / "config.toml"
 
 
 def places(environment: Mapping[str, str]) -> list[tuple[Path, Kind]]:

@@ -425,6 +425,14 @@ _KUBE: Final = (
         "units of moiety.dev/gpu that each GPU has (device plugin)",
         default="100",
     ),
+    _kube(
+        "resources",
+        "resources",
+        values.parse_resources,
+        "NAME=MODEL,...",
+        "resources of their own for units of some models: moiety.dev/a100=*A100*",
+        unset="all are moiety.dev/gpu",
+    ),
     _kube("kubelet-dir", "kubelet_dir", Path, "DIR", "the kubelet's", default="/var/lib/kubelet"),
     _kube("cdi-dir", "cdi_dir", Path, "DIR", "where CDI files go", default="/var/run/cdi"),
     _kube(
@@ -433,7 +441,7 @@ _KUBE: Final = (
         Path,
         "DIR",
         "where it is written down what pods have",
-        default="/var/lib/moiety/kube",
+        unset="/var/lib/moiety/kube; with MOIETY_DIR, a folder in that",
     ),
     _kube(
         "native-dir",
@@ -522,10 +530,10 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_CONFIG", "read this file alone, instead of the two usual ones", "both"),
     _environment(
         "MOIETY_DIR",
-        "the agent's directory",
+        "the agent's directory, with all of its files",
         "$XDG_RUNTIME_DIR/moiety, else /tmp/moiety-UID",
     ),
-    _environment("MOIETY_SYSTEM_DIR", "the directory of the agent of all users", "/run/moiety"),
+    _environment("MOIETY_SYSTEM_DIR", "the same of the agent of all users", "/run/moiety"),
     _environment("MOIETY_AGENT_ARGS", "flags for an agent that a command starts", "none"),
     _environment("MOIETY_DISABLE", "1: programs run as if moiety were not there", "they share"),
     _environment("MOIETY_TOOLS", "allow: also ncu, compute-sanitizer, cuda-gdb", "refused"),

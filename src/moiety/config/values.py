@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,9 @@ SOCKET_MODES: Final = (0o600, 0o660, 0o666)
 KUBE_MODES: Final = ("dra", "plugin", "both")
 UNITS_MOST: Final = 1000
 """of one GPU: the kubelet is told each by name"""
+_RESOURCE: Final = re.compile(
+    r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
 WHENS: Final = ("auto", "always", "never")
 
 
@@ -201,6 +205,17 @@ def parse_units(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= UNITS_MOST:
         return int(text)
     raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
+
+
+def parse_resources(text: str) -> dict[str, str]:
+    """Names of resources with the models that they are of: `moiety.dev/a100=*A100*`."""
+    found = {}
+    for part in text.split(","):
+        name, equals, model = (word.strip() for word in part.partition("="))
+        if not equals or not model or not _RESOURCE.fullmatch(name):
+            raise ValueError(f"{part!r} is no DOMAIN/NAME=MODEL")
+        found[name] = model
+    return found
 
 
 def parse_which_agent(text: str) -> str:

@@ -66,7 +66,8 @@ class Nvml:
         for device in self.inventory():
             handle = self._nvml.nvmlDeviceGetHandleByIndex(device.index)
             known = Card(device.index, device.uuid, device.name, device.total_bytes)
-            found.append(card_of(self._optional, _text, known, handle))
+            card = card_of(self._optional, _text, known, handle)
+            found.append(replace(card, numa_node=device.numa_node))
         return found
 
     def usage(self, index: int) -> Usage:

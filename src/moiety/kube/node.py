@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.directory import find
-from moiety.config.values import LogFormat
 from moiety.devices.cards import Card
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
-from moiety.kube import access, slices
+from moiety.kube import access, slices, units
 from moiety.kube.agent_line import AgentLine
-from moiety.kube.checkpoint import CLAIM, Checkpoint
+from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint
 from moiety.kube.client import CLAIMS, ApiError, Client
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
 from moiety.kube.inventory import Inventory
 from moiety.kube.ledger import Ledger, Mode
+from moiety.kube.logs import open_log
+from moiety.kube.notices import Notices
 from moiety.kube.options import Options
+from moiety.kube.owners import Owners
+from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN, Plugin
+from moiety.kube.podresources import held
+from moiety.kube.pods import Pods
 from moiety.kube.readiness import Readiness
 from moiety.kube.rpc import Server
 from moiety.kube.share_config import DRIVER
@@ -35,6 +41,8 @@ from moiety.kube.shares import Shares
 from moiety.kube.specs import Specs, install
 from moiety.model.errors import AgentError, MoietyError
 
+LISTEN_S: Final = 30.0
+"""longer than the agent lets anybody wait for an event"""
 PUBLISH_S: Final = 30.0
 """slices that somebody deleted are back after so long at most"""
 SOCKETS_S: Final = 1.0
@@ -65,12 +73,25 @@ class Node:
         self._stale = asyncio.Event()
         """the slices may not say what is so"""
         self._suspects: dict[str, float] = {}
+        self._wished = asyncio.Event()
+        """a pod is not as it was"""
+        self.pods = Pods(client, options.name, lambda _: self._wished.set())
+        self._listener = AgentLine(find, timeout_s=LISTEN_S)
+        cursor = options.state_dir / "told"
+        self.notices = Notices(client, self._listener, self.pods, options.name, cursor, log)
+        self.notices.on_gpu_error.append(self.inventory.failed)
+        self.owners = Owners(self.shares, self.pods, client, self.notices, log)
+        self.plugins: list[Plugin] = []
+        self._kubelet_inode = 0
+        """of the socket where the plugins are registered"""
 
     def problems(self) -> list[str]:
         """What keeps pods from getting shares now."""
         found = []
         if not self._agent_pid:
             found.append("the agent does not answer")
+        if self.options.mode is not Mode.DRA and not self._kubelet_inode:
+            found.append("the kubelet has not taken the device plugin")
         if self.options.mode is not Mode.PLUGIN:
             if not self.published:
                 found.append("the slices are not published")
@@ -86,6 +107,7 @@ class Node:
             readiness = Readiness(self.options.listen, self.problems, self.log)
             await readiness.open()
         self.inventory.on_change.append(self._stale.set)
+        self.shares.on_change.append(self._stale.set)
         stop = asyncio.create_task(ended.wait())
         try:
             if await self._first_look(stop):
@@ -101,6 +123,7 @@ class Node:
             if readiness:
                 readiness.close()
             await self.line.close()
+            self._listener.abandon()
             self.log.info("ended", shares=len(self.shares.given))
 
     async def _first_look(self, stop: asyncio.Task[Any]) -> bool:
@@ -121,10 +144,16 @@ class Node:
         loops = [
             _forever(self._look, self.options.every_s, self.log),
             _forever(self._keep_sockets, SOCKETS_S, self.log),
+            self._see_pods(),
+            self._follow_pods(),
+            self.notices.follow(),
         ]
         if self.options.mode is not Mode.PLUGIN:
             await self._start_dra()
             loops += [self._keep_published(), _forever(self._sweep, ORPHANS_S, self.log)]
+        if self.options.mode is not Mode.DRA:
+            await self._start_plugins()
+            loops.append(_forever(self._keep_registered, SOCKETS_S, self.log))
         self.log.info(
             "serving",
             node=self.options.name,
@@ -149,6 +178,56 @@ class Node:
             await server.start()
             self._servers.append(server)
 
+    async def _start_plugins(self) -> None:
+        named = units.wanted_of(self.options.resources)
+        for each in (*named, units.Named(units.RESOURCE)):
+            plugin = Plugin(each, named, self.options.units, self.shares, self.log)
+            server = Server(self._plugins_dir / plugin.socket, (PLUGIN, plugin))
+            await server.start()
+            self._servers.append(server)
+            self.plugins.append(plugin)
+
+    @property
+    def _plugins_dir(self) -> Path:
+        return self.options.kubelet_dir / FOLDER
+
+    async def _keep_registered(self) -> None:
+        """Tell each kubelet once: one that was restarted has a new socket, and knows nobody."""
+        try:
+            inode = (self._plugins_dir / KUBELET).stat().st_ino
+        except OSError:
+            return  # it is not there now
+        if inode == self._kubelet_inode:
+            return
+        await self._keep_sockets()  # a kubelet that starts empties the folder
+        for plugin in self.plugins:
+            await plugin.register(self._plugins_dir)
+        self._kubelet_inode = inode
+
+    async def _see_pods(self) -> None:
+        """Have shares be what their pods are and wish: when a pod changes, and now and then."""
+        failed = ""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wished.wait(), self.options.every_s)
+            self._wished.clear()
+            try:
+                has_units = any(each.kind == UNITS for each in self.shares.given.values())
+                await self.owners.see(await held(self.options.kubelet_dir) if has_units else None)
+                failed = ""
+            except (MoietyError, OSError) as error:
+                if str(error) != failed:
+                    self.log.warning("failed", what="see pods", problem=str(error))
+                failed = str(error)
+
+    async def _follow_pods(self) -> None:
+        while True:
+            try:
+                await self.pods.follow()
+            except ApiError as no:  # we may not look: then shares have no names and no wishes
+                self.log.error("pods not seen", problem=no.what)
+                await asyncio.sleep(PUBLISH_S)
+
     async def _look(self) -> None:
         """See how agent and GPUs are; a new agent is told what pods have."""
         status = await self.line.ask_status()
@@ -167,6 +246,7 @@ class Node:
             if not server.is_there:
                 self.log.warning("socket is gone, and made again", path=str(server.path))
                 await server.stop()
+                self._kubelet_inode = 0
                 self._servers[number] = server.again()
                 await self._servers[number].start()
 
@@ -176,7 +256,7 @@ class Node:
             self._stale.clear()
             wait_s = PUBLISH_S
             try:
-                gpus = list(self.inventory.gpus.values())
+                gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
                 if await slices.publish(self.client, self.options.name, gpus):
                     self.log.info("slices published", gpus=len(gpus))
                 self.published = True
@@ -185,6 +265,12 @@ class Node:
                 self.log.warning("slices not published", problem=no.what)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stale.wait(), wait_s)
+
+    def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
+        """A GPU as claims see it: where pods have units of it, it is not theirs."""
+        if UNITS in self.shares.ledger.booked(gpu.card.uuid).kinds:
+            return dataclasses.replace(gpu, taken=UNITS)
+        return gpu
 
     async def _sweep(self) -> None:
         """Take back what belongs to claims that are gone without the kubelet having said so."""
@@ -251,21 +337,3 @@ def _cards(log: Any) -> dict[str, Card]:
         return {card.uuid: card for card in nvml.cards()}
     finally:
         nvml.close()
-
-
-def open_log(form: LogFormat) -> Any:
-    """A structlog logger on stderr: lines of `key=value`, or JSON."""
-    import structlog
-
-    render: Any = structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"])
-    if form is LogFormat.JSON:
-        render = structlog.processors.JSONRenderer(default=str)
-    return structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-    )

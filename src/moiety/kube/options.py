@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,12 @@ STATE: Final = Path("/var/lib/moiety/kube")
 NATIVE: Final = Path("/var/lib/moiety/native")
 
 
+def usual_state_dir() -> Path:
+    """Where it is written down what pods have: beside an agent that has a folder of its own."""
+    own = os.environ.get("MOIETY_DIR")
+    return Path(own) / "kube" if own else STATE
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How one node is served."""
@@ -27,11 +34,11 @@ class Options:
     kubeconfig: str | None = None
     units: int = 100
     """that a GPU has, where pods get units"""
-    resources: tuple[str, ...] = ()
-    """names of units beside moiety.dev/gpu, with the models that they are of"""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """of units beside moiety.dev/gpu: the models that each is of"""
     kubelet_dir: Path = KUBELET
     cdi_dir: Path = USUAL_DIR
-    state_dir: Path = STATE
+    state_dir: Path = field(default_factory=usual_state_dir)
     native_dir: Path | None = None
     """where the machine sees our libraries; None: where they are, in a pod STATE's neighbour"""
     hook: bool | None = None

@@ -7,7 +7,7 @@ killed in between, the next one knows of everything that may be there, and does 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,16 @@ class Shares:
         self.specs = specs
         self.inventory = inventory
         self.log = log
+        self.on_change: list[Callable[[], None]] = []
+        """something was given or taken back"""
         self.lock = asyncio.Lock()
         """who changes the book, holds it"""
         inventory.on_change.append(self._see)
         self._see()
+
+    def _tell(self) -> None:
+        for each in self.on_change:
+            each()
 
     def _see(self) -> None:
         self.ledger.gpus = self.inventory.gpus
@@ -64,6 +70,7 @@ class Shares:
             except (errors.MoietyError, OSError):
                 await self._unmake(new)
                 raise
+        self._tell()
 
     async def make_sure(self, given: Sequence[Given]) -> None:
         """Have what was given before be there. Raises what the agent and the disk raise."""
@@ -74,6 +81,7 @@ class Shares:
         """Remove these; those that are none are no error. Raises what the agent and disk raise."""
         async with self.lock:
             await self._unmake(names, must=True)
+        self._tell()
 
     async def change(self, given: Given) -> None:
         """Have one be otherwise from now on, also for its running processes.

@@ -25,6 +25,7 @@ WHOLE: Final = 100
 DEVICES_MOST: Final = 64
 """in one slice, where devices have taints"""
 TEXT_MOST: Final = 64
+TAKEN: Final = "gpu.moiety.dev/taken"
 UNHEALTHY: Final = "gpu.moiety.dev/unhealthy"
 _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 
@@ -38,6 +39,8 @@ class Gpu:
     """of its memory, what is shared out"""
     trouble: str = ""
     """why nobody should get it; empty: it is well"""
+    taken: str = ""
+    """by what pods have parts of it that are not claims; empty: by nothing"""
 
     @property
     def device(self) -> str:
@@ -67,6 +70,8 @@ def device(gpu: Gpu) -> Object:
     }
     if gpu.trouble:
         found["taints"] = [{"key": UNHEALTHY, "value": "true", "effect": "NoSchedule"}]
+    elif gpu.taken:
+        found["taints"] = [{"key": TAKEN, "value": gpu.taken, "effect": "NoSchedule"}]
     return found
 
 

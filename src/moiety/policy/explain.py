@@ -58,13 +58,21 @@ class Explanation:
     start: Start | None = None
 
 
+Say = Callable[[Task], str]
+
+
 def explain(
-    snapshot: Snapshot, name: str, known: Typical | None = None, terms: Terms = USUAL
+    snapshot: Snapshot,
+    name: str,
+    known: Typical | None = None,
+    terms: Terms = USUAL,
+    say: Say = str,
 ) -> Explanation:
     """What the next cycle does about a workload, and why; raises InvalidValue for unknown names.
 
     The expected start counts ends of what runs and the places of those ahead. It leaves out that
-    room could be made meanwhile, so it is rather too late than too early.
+    room could be made meanwhile, so it is rather too late than too early. `say` has the names by
+    which tasks are called.
     """
     workload = next((each for each in snapshot.workloads if each.name == name), None)
     if workload is None:
@@ -76,7 +84,7 @@ def explain(
     ran = [(each.task, each.spot) for each in snapshot.running if each.task.workload == name]
     own_end = [each for each in decisions if isinstance(each, Eviction) and each.task[0] == name]
     if began:
-        return _begins(cycle, workload, decisions, began)
+        return _begins(cycle, workload, decisions, began, say)
     if own_end:
         text = f"{name} ends: {own_end[0].reason}"
         return Explanation(name, "waits", text, end=tuple(each.task for each in own_end))
@@ -88,17 +96,20 @@ def explain(
             text += f"; for more of them, {refusal.text}"
         return Explanation(name, "runs", text, spots=tuple(ran))
     assert refusal
-    return _waits(cycle, workload, refusal)
+    return _waits(cycle, workload, refusal, say)
 
 
 def what_if(
-    snapshot: Snapshot, workload: Workload, known: Typical | None = None, terms: Terms = USUAL
+    snapshot: Snapshot,
+    workload: Workload,
+    known: Typical | None = None,
+    terms: Terms = USUAL,
+    say: Say = str,
 ) -> Explanation:
     """The same for a workload that is not there yet: as if it were submitted now."""
     coming = replace(workload, submitted_s=snapshot.now_s)
-    return explain(
-        replace(snapshot, workloads=(*snapshot.workloads, coming)), workload.name, known, terms
-    )
+    there = replace(snapshot, workloads=(*snapshot.workloads, coming))
+    return explain(there, workload.name, known, terms, say)
 
 
 def _names(snapshot: Snapshot) -> str:
@@ -107,7 +118,7 @@ def _names(snapshot: Snapshot) -> str:
 
 
 def _begins(
-    cycle: Cycle, workload: Workload, decisions: list[Decision], began: list[Placement]
+    cycle: Cycle, workload: Workload, decisions: list[Decision], began: list[Placement], say: Say
 ) -> Explanation:
     name = workload.name
     ends = tuple(
@@ -122,16 +133,20 @@ def _begins(
     shown = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
     text = f"{name} begins now with {len(began)} of {workload.tasks} tasks on {shown}"
     if ends:
-        text += f"; {_list(ends)} ends for it" if len(ends) == 1 else f"; {_list(ends)} end for it"
+        text += (
+            f"; {_list(ends, say)} ends for it"
+            if len(ends) == 1
+            else f"; {_list(ends, say)} end for it"
+        )
     if moves:
-        text += f"; {_list(moves)} moves" if len(moves) == 1 else f"; {_list(moves)} move"
+        text += f"; {_list(moves, say)} moves" if len(moves) == 1 else f"; {_list(moves, say)} move"
     spots = tuple((each.task, each.spot) for each in began)
     return Explanation(
         name, "begins", text, spots=spots, end=ends, move=moves, start=Start(0, 0, 0)
     )
 
 
-def _waits(cycle: Cycle, workload: Workload, refusal: Refusal) -> Explanation:
+def _waits(cycle: Cycle, workload: Workload, refusal: Refusal, say: Say) -> Explanation:
     state, name = cycle.state, workload.name
     piece = next_piece(state, workload)
     assert piece
@@ -147,15 +162,15 @@ def _waits(cycle: Cycle, workload: Workload, refusal: Refusal) -> Explanation:
     if ahead:
         text += f"; {len(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of it"
     if move:
-        text += f"; it would have room if {_list(move)} moved"
+        text += f"; it would have room if {_list(move, say)} moved"
     elif end:
-        text += f"; it would have room if {_list(end)} ended"
+        text += f"; it would have room if {_list(end, say)} ended"
     text += f"; {_expected(start)}"
     return Explanation(name, "waits", text, numbers, (), ahead, end, move, start)
 
 
-def _list(tasks: tuple[Task, ...]) -> str:
-    shown = ", ".join(map(str, tasks[:3]))
+def _list(tasks: tuple[Task, ...], say: Say) -> str:
+    shown = ", ".join(map(say, tasks[:3]))
     return shown if len(tasks) <= 3 else f"{shown} and {len(tasks) - 3} more"
 
 

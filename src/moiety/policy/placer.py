@@ -54,6 +54,8 @@ class Placer:
         self.cluster = cluster
         self.placing = placing
         self.choosing = choosing
+        if placing is Placing.SPREAD and choosing is Choosing.RULE and _is_measured(cluster):
+            self.choosing = Choosing.LEAST_BUSY
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._rule = _rule(placing, cluster, typical or Typical(()))
         self._order = _standing(cluster, order)
@@ -140,6 +142,10 @@ class Placer:
             return (left.index(WHOLE_GPU),)
         on = self.cluster.nodes[node]
         return choose(on, left, shape.gpus, milli, self.choosing, self._random)
+
+
+def _is_measured(cluster: Cluster) -> bool:
+    return any(gpu.utilisation is not None for node in cluster.nodes for gpu in node.gpus)
 
 
 def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:

@@ -104,7 +104,8 @@ class Standing:
         used: Mapping[str, float],
     ) -> None:
         below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
-        weights = weights_by_use({queue.name: queue.weight for queue in below}, used)
+        own = {queue.name: queue.weight for queue in below}
+        weights = weights_by_use(own, used, whole=total[GPU_MILLI])
         for at in range(len(RESOURCES)):
             claims = [
                 Claim(

@@ -78,9 +78,11 @@ class Shape:
             parts.append(f"{self.gpu_memory_mib} MiB of GPU memory each")
         if self.models:
             parts.append(f"of model {' or '.join(sorted(self.models))}")
-        parts.append(f"{self.cpu_milli / 1000:g} CPUs")
-        parts.append(f"{self.memory_mib} MiB of memory")
-        return ", ".join(parts)
+        if self.cpu_milli:
+            parts.append(f"{self.cpu_milli / 1000:g} CPUs")
+        if self.memory_mib:
+            parts.append(f"{self.memory_mib} MiB of memory")
+        return ", ".join(parts) or "a task"
 
 
 class Must(StrEnum):

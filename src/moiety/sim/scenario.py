@@ -11,6 +11,7 @@ from moiety.policy.cycle import decide
 from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
 from moiety.policy.refusals import WORDS
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.usage import used_after
 from moiety.sim.scenario_file import Expected, Refused, Scenario
 
 CYCLES: Final = 2
@@ -75,8 +76,13 @@ def run_all(cases: Sequence[Scenario | Refused], path: str) -> list[Outcome]:
     return outcomes
 
 
-def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
-    """The cluster when everything that was decided has happened."""
+def after(
+    snapshot: Snapshot, decisions: Sequence[Decision], half_life_s: float | None = None
+) -> Snapshot:
+    """The cluster when everything that was decided has happened.
+
+    With `half_life_s`, what queues have is counted into what they used of late.
+    """
     now = snapshot.now_s + CYCLE_S
     running = {each.task: each for each in snapshot.running}
     shapes = {
@@ -97,7 +103,10 @@ def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
             shape = shapes[task.workload, task.subgroup]
             running[task] = Running(task, shape, each.spot, snapshot.now_s)
     workloads = tuple(each for each in snapshot.workloads if each.name not in over)
-    return replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    then = replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    if half_life_s is None:
+        return then
+    return replace(then, used=used_after(then, CYCLE_S, half_life_s))
 
 
 def _places(snapshot: Snapshot) -> dict[Task, Spot]:

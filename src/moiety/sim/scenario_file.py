@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class Scenario:
     expected: Mapping[str, Expected]
     notes: tuple[str, ...] = ()
     """what is odd about it, but can be done"""
+    run_times: Mapping[str, float] = field(default_factory=dict)
+    """seconds that jobs are expected to run in all, where the file says"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
         raise ScenarioInvalid(str(path), where, f"it is not JSON: {error.msg}") from None
     except (UnicodeDecodeError, RecursionError) as error:
         raise ScenarioInvalid(str(path), "", f"it is not JSON: {error}") from None
-    cases = data.get("cases") if isinstance(data, dict) else data
+    cases = data
+    if isinstance(data, dict):
+        cases = [data] if "nodes" in data else data.get("cases")
     if not isinstance(cases, list):
         raise ScenarioInvalid(str(path), "", "it is not a list of cases")
     found: list[Scenario | Refused] = []
@@ -155,14 +159,36 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
     running = _Seating({node.name: node for node in nodes}).seat(
         [task for _, _, own in jobs for task in own]
     )
+    now_s = 1 + max((workload.submitted_s for workload, _, _ in jobs), default=0)
+    ages, run_times = _times(case, tasks)
     snapshot = Snapshot(
         nodes,
         tuple(workload for workload, _, _ in jobs),
-        tuple(running),
+        tuple(
+            replace(each, since_s=now_s - ages[each.task]) if each.task in ages else each
+            for each in running
+        ),
         queues,
-        now_s=1 + max((workload.submitted_s for workload, _, _ in jobs), default=0),
+        now_s=now_s,
     )
-    return Scenario(name, snapshot, tasks, _expected(case, tasks), tuple(notes))
+    return Scenario(name, snapshot, tasks, _expected(case, tasks), tuple(notes), run_times)
+
+
+def _times(
+    case: Mapping[str, Any], tasks: Mapping[str, Task]
+) -> tuple[dict[Task, float], dict[str, float]]:
+    """For how long tasks have run, and how long jobs are expected to, where that is said."""
+    ages: dict[Task, float] = {}
+    run_times: dict[str, float] = {}
+    for where, row in _rows(case, "jobs"):
+        name = row["name"]
+        if row.get("expected_run_s") is not None:
+            run_times[name] = _number(row, "expected_run_s", where)
+        for at, each in enumerate(row["tasks"]):
+            if each.get("running_for_s") is not None:
+                key = f"{where}.tasks[{at}]"
+                ages[tasks[f"{name}/{at}"]] = _number(each, "running_for_s", key)
+    return ages, run_times
 
 
 def _node(row: Mapping[str, Any], where: str) -> Node:
@@ -259,7 +285,9 @@ def _job(
         queue,
         priority=int(_number(row, "priority", where, 0)),
         is_preemptible=bool(row.get("preemptible", True)),
+        is_opportunistic=bool(row.get("opportunistic", False)),
         submitted_s=_number(row, "created", where, 0),
+        max_run_s=None if row.get("max_run_s") is None else _number(row, "max_run_s", where),
     )
     return workload, shown, running
 

@@ -46,6 +46,7 @@ class KubeNode:
     async def __aenter__(self) -> Self:
         self.machine.__enter__()
         await self.api.start()
+        await self.kubelet.start()
         self.api.put(NODES, {"metadata": {"name": NAME}})
         return self
 
@@ -56,6 +57,7 @@ class KubeNode:
         trace: TracebackType | None,
     ) -> None:
         await self.api.stop()
+        await self.kubelet.stop()
         self.machine.__exit__(kind, error, trace)
 
     async def start(self, *options: str) -> None:
@@ -64,8 +66,10 @@ class KubeNode:
             self.machine.start_agent()  # the stand-in waits meanwhile; an agent needs none of it
         self.launch(*options)
         if "plugin" not in options:
-            await self.kubelet.register(self._ended)
+            await self.kubelet.find_driver(self._ended)
             await self.until(lambda: bool(self.devices()), "slices are published")
+        if "plugin" in options or "both" in options:
+            await self.until(lambda: bool(self.kubelet.plugins), "the plugin has registered")
 
     def launch(self, *options: str) -> subprocess.Popen[str]:
         """`moiety kube node` alone; what it logs goes to node.log."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from grpc.aio import AioRpcError
 
-from moiety.kube import rpc
+from moiety.kube import podresources, rpc
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION
+from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN
+from moiety.kube.plugin import REGISTRATION as PLUGINS
+from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
+from moiety.kube.protocol import podresources_v1_pb2 as pods_pb
 
 DEADLINE_S: Final = 120.0
 
@@ -25,13 +29,93 @@ class Kubelet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = Path()
+        self.plugins: dict[str, Any] = {}
+        """who registered as device plugin: the request, by resource"""
+        self.pods: list[Any] = []
+        """what the podresources socket tells"""
+        self._servers: list[rpc.Server] = []
+
+    async def start(self) -> None:
+        """Serve what a kubelet serves, with its folder of plugins emptied, as when it starts."""
+        plugins = self.folder / FOLDER
+        plugins.mkdir(parents=True, exist_ok=True)
+        for path in plugins.iterdir():
+            path.unlink()
+        self.plugins.clear()
+        pods = self.folder / podresources.SOCKET
+        self._servers = [
+            rpc.Server(plugins / KUBELET, (PLUGINS, self)),
+            rpc.Server(pods, (podresources.LISTER, self)),
+        ]
+        for server in self._servers:
+            await server.start()
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        for server in self._servers:
+            await server.stop()
+        self._servers.clear()
+
+    async def register(self, request: Any) -> Any:
+        """A device plugin is there."""
+        self.plugins[request.resource_name] = request
+        return plugin_pb.Empty()
+
+    async def list(self, request: Any) -> Any:
+        """Which pod has what."""
+        del request
+        return pods_pb.ListPodResourcesResponse(pod_resources=self.pods)
+
+    async def get(self, request: Any) -> Any:
+        """Never asked for."""
+        raise rpc.Refusal(f"{request} is not played")
+
+    get_allocatable_resources = get
+
+    def has(self, pod: str, container: str, resource: str, ids: Sequence[str]) -> None:
+        """Have the podresources socket tell that a container has these units."""
+        devices = pods_pb.ContainerDevices(resource_name=resource, device_ids=ids)
+        inner = pods_pb.ContainerResources(name=container, devices=[devices])
+        self.pods.append(pods_pb.PodResources(name=pod, namespace="team", containers=[inner]))
+
+    async def ask_plugin(self, resource: str, method: str, request: Any) -> Any:
+        """One question to a device plugin; raises AioRpcError."""
+        endpoint = self.folder / FOLDER / self.plugins[resource].endpoint
+        async with rpc.connected(endpoint) as channel:
+            return await rpc.call(channel, PLUGIN, method, request, DEADLINE_S)
+
+    async def allocate(self, resource: str, *containers: Sequence[str]) -> Sequence[str]:
+        """The CDI devices of containers that get these units."""
+        parts = [plugin_pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
+        request = plugin_pb.AllocateRequest(container_requests=parts)
+        done = await self.ask_plugin(resource, "Allocate", request)
+        return [device.name for each in done.container_responses for device in each.cdi_devices]
+
+    async def prefer(
+        self, resource: str, available: Sequence[str], size: int, must: Sequence[str] = ()
+    ) -> Sequence[str]:
+        """Which of the units the plugin would take."""
+        one = plugin_pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, must_include_deviceIDs=must, allocation_size=size
+        )
+        request = plugin_pb.PreferredAllocationRequest(container_requests=[one])
+        done = await self.ask_plugin(resource, "GetPreferredAllocation", request)
+        found: Sequence[str] = list(done.container_responses[0].deviceIDs)
+        return found
+
+    async def units(self, resource: str) -> AsyncIterator[dict[str, str]]:
+        """The health of all units by name, whenever the plugin tells."""
+        endpoint = self.folder / FOLDER / self.plugins[resource].endpoint
+        async with rpc.connected(endpoint) as channel:
+            async for told in rpc.listen(channel, PLUGIN, "ListAndWatch", plugin_pb.Empty()):
+                yield {device.ID: device.health for device in told.devices}
 
     @property
     def registry(self) -> Path:
         """Where drivers put the sockets by which they are found."""
         return self.folder / "plugins_registry"
 
-    async def register(self, problem: Callable[[], str] = str) -> Any:
+    async def find_driver(self, problem: Callable[[], str] = str) -> Any:
         """Find the DRA driver, as the kubelet's plugin watcher does; returns what it says.
 
         `problem` says why none can come any more.

@@ -1,0 +1,227 @@
+"""What becomes of one pod: left alone, changed, or refused with a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from moiety.kube import names, share_config, templates
+from moiety.kube.fleet import Fleet
+from moiety.kube.resize import InvalidResize
+from moiety.kube.resize import parse as parse_resize
+from moiety.kube.spellings import join
+from moiety.kube.spellings.ask import Ask, Pod, Refused, Told, containers, labels, notes
+
+USUAL_SCHEDULER: Final = "default-scheduler"
+
+
+class By(StrEnum):
+    """By what pods get their shares in this cluster."""
+
+    CLAIMS = "claims"
+    UNITS = "units"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All that an answer depends on, beside the pod."""
+
+    told: Told = field(default_factory=Told)
+    fleet: Fleet = field(default_factory=Fleet)
+    by: By = By.CLAIMS
+    units: int = 100
+    """that a GPU has"""
+    gpu_memory_bytes: int = 0
+    """of each GPU, where units are given and somebody said so"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer about one object."""
+
+    problem: str = ""
+    """why not, with what to try; empty: it is admitted"""
+    patch: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
+    templates: tuple[Mapping[str, Any], ...] = ()
+    """that have to be in the pod's namespace before it is"""
+
+
+def admit(pod: Pod, cluster: Cluster) -> Verdict:
+    """What becomes of a new pod."""
+    try:
+        return _admit(pod, cluster)
+    except Refused as no:
+        return Verdict(problem=f"moiety: {no.what} ({no.hint})")
+
+
+def check_resize(new: Pod, old: Pod) -> Verdict:
+    """What becomes of a change of a pod: a resize that makes no sense is refused."""
+    text = notes(new).get(names.RESIZE)
+    if text is None or text == notes(old).get(names.RESIZE):
+        return Verdict()
+    try:
+        parts = parse_resize(text)
+    except InvalidResize as no:
+        return Verdict(problem=f"moiety: {no.what} ({no.hint})")
+    if names.SHARED not in labels(new) and not (new.get("spec") or {}).get("resourceClaims"):
+        return Verdict(problem="moiety: the pod has no share that could be resized")
+    there = {each["name"] for each in containers(new)}
+    for who, _, _ in parts:
+        if who and who not in there:
+            return Verdict(problem=f"moiety: {names.RESIZE} names {who!r}, which is no container")
+    return Verdict()
+
+
+def check_claim(spec: Mapping[str, Any]) -> Verdict:
+    """What becomes of a claim, or a template of one: parameters of ours must be a share."""
+    for config in ((spec.get("devices") or {}).get("config")) or []:
+        opaque = config.get("opaque") or {}
+        if opaque.get("driver") != share_config.DRIVER:
+            continue
+        try:
+            share_config.decode(opaque.get("parameters") or {})
+        except share_config.InvalidShareConfig as no:
+            return Verdict(problem=f"moiety: {no.what} ({no.hint})")
+    return Verdict()
+
+
+def _admit(pod: Pod, cluster: Cluster) -> Verdict:
+    asks = join.read(pod, cluster.told)
+    forged = [key for key in names.OURS if key in notes(pod)]
+    if forged:
+        raise Refused(
+            f"{' and '.join(forged)} is written by moiety only; a copy of a running pod is no "
+            "manifest",
+            "the manifest that the pod was made from",
+        )
+    if asks is None:
+        return Verdict()
+    spec = pod["spec"]
+    made: dict[str, Mapping[str, Any]] = {}
+    changed = {
+        where: [dict(each) for each in spec.get(where) or []]
+        for where in ("initContainers", "containers")
+    }
+    claims: list[dict[str, str]] = []
+    by_name = {each["name"]: each for where in changed.values() for each in where}
+    for container in by_name.values():
+        container["resources"] = _without(container, asks.resources)
+    if cluster.by is By.CLAIMS:
+        for group, ask in _groups(asks):
+            found = templates.template(ask, cluster.fleet)
+            made[found["metadata"]["name"]] = found
+            entry = _free_name(f"moiety-{group[0]}"[:63].rstrip("-"), spec, claims)
+            claims.append({"name": entry, "resourceClaimTemplateName": found["metadata"]["name"]})
+            for name in group:
+                own = by_name[name]["resources"]
+                own["claims"] = [*(own.get("claims") or []), {"name": entry}]
+    else:
+        _one_user_each(asks)
+        for name, ask in asks.by_container.items():
+            own = by_name[name]["resources"]
+            number = templates.units(ask, cluster.units, cluster.gpu_memory_bytes)
+            own["limits"] = {**(own.get("limits") or {}), names.GPU: str(number)}
+    return Verdict(
+        patch=tuple(_patch(pod, asks, changed, claims, cluster)),
+        warnings=tuple(_warnings(pod, asks)),
+        templates=tuple(made.values()),
+    )
+
+
+def _groups(asks: join.Asks) -> list[tuple[list[str], Ask]]:
+    """Who has one share: each container by itself, but for those that are together."""
+    found: list[tuple[list[str], Ask]] = []
+    for name, ask in asks.by_container.items():
+        if name in asks.together:
+            for group, other in found:
+                if other == ask and group[0] in asks.together:
+                    group.append(name)
+                    break
+            else:
+                found.append(([name], ask))
+        else:
+            found.append(([name], ask))
+    return found
+
+
+def _one_user_each(asks: join.Asks) -> None:
+    if "moiety" in asks.spellings and len(asks.together) > 1:
+        raise Refused(
+            f"this cluster gives GPUs in units, which containers do not share: "
+            f"{', '.join(sorted(asks.together))}",
+            f"one container in {names.CONTAINER}, or units in each one's limits",
+        )
+
+
+def _without(container: Mapping[str, Any], gone: frozenset[str]) -> dict[str, Any]:
+    own = dict(container.get("resources") or {})
+    for part in ("limits", "requests"):
+        if part in own:
+            own[part] = {k: v for k, v in (own[part] or {}).items() if k not in gone}
+            if not own[part]:
+                del own[part]
+    return own
+
+
+def _free_name(wanted: str, spec: Mapping[str, Any], ours: list[dict[str, str]]) -> str:
+    taken = {each["name"] for each in [*(spec.get("resourceClaims") or []), *ours]}
+    number, name = 1, wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted[:60]}-{number}"
+    return name
+
+
+def _patch(
+    pod: Pod,
+    asks: join.Asks,
+    changed: Mapping[str, list[dict[str, Any]]],
+    claims: list[dict[str, str]],
+    cluster: Cluster,
+) -> list[Mapping[str, Any]]:
+    spec = pod["spec"]
+    asked = {name: share_config.encode(ask.share) for name, ask in asks.by_container.items()}
+    text = msgspec.json.encode(asked, order="deterministic").decode()
+    kind = "claim" if cluster.by is By.CLAIMS else "units"
+    found: list[Mapping[str, Any]] = [
+        _add("/metadata/annotations", {**notes(pod), names.ASKED: text}),
+        _add("/metadata/labels", {**labels(pod), names.SHARED: kind}),
+    ]
+    for where, them in changed.items():
+        for number, (new, old) in enumerate(zip(them, spec.get(where) or [], strict=True)):
+            if new["resources"] != (old.get("resources") or {}):
+                found.append(_add(f"/spec/{where}/{number}/resources", new["resources"]))
+    if claims:
+        found.append(_add("/spec/resourceClaims", [*(spec.get("resourceClaims") or []), *claims]))
+    if spec.get("schedulerName") in join.SCHEDULERS:
+        found.append(_add("/spec/schedulerName", USUAL_SCHEDULER))
+    return found
+
+
+def _add(path: str, value: Any) -> Mapping[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _warnings(pod: Pod, asks: join.Asks) -> list[str]:
+    found = []
+    spec = pod["spec"]
+    regular = [each["name"] for each in spec.get("containers") or []]
+    if "moiety" in asks.spellings and names.CONTAINER not in notes(pod) and len(regular) > 1:
+        who = ", ".join(asks.by_container)
+        found.append(f"moiety: of {len(regular)} containers, {who} gets the GPU; "
+                     f"{names.CONTAINER} names others")  # fmt: skip
+    for each in spec.get("initContainers") or []:
+        name = each["name"]
+        alone = name in asks.by_container and name not in asks.together
+        if alone and each.get("restartPolicy") != "Always":
+            found.append(
+                f"moiety: init container {name} has a share of its own, held as long as the pod"
+            )
+    if spec.get("schedulerName") in join.SCHEDULERS:
+        found.append(f"moiety: {spec['schedulerName']} is not waited for: {USUAL_SCHEDULER}")
+    return found

@@ -1,0 +1,172 @@
+"""How the API server is told of the webhook: which objects it asks about, and when. Pure.
+
+Its two configurations are in deploy/; a running webhook puts its certificate into them, and the
+names of resources that its settings add. A test compares both.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from moiety.kube import names, share_config
+from moiety.kube.client import Resource
+from moiety.kube.spellings import hami, kai, kubeshare, nvshare
+from moiety.kube.spellings.ask import Told
+
+MUTATING: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration", False,
+)  # fmt: skip
+VALIDATING: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration", False,
+)  # fmt: skip
+NAME: Final = "moiety"
+SERVICE: Final = "moiety-webhook"
+PODS_HOOK: Final = "pods.moiety.dev"
+RESIZES_HOOK: Final = "resizes.moiety.dev"
+CLAIMS_HOOK: Final = "claims.moiety.dev"
+NOT_IN: Final = ("kube-system", "kube-node-lease", names.NAMESPACE)
+
+
+def asks(told: Told) -> str:
+    """A CEL expression: whether a pod asks for anything that the webhook reads.
+
+    It looks at names only and cannot fail, so that other pods never depend on the webhook.
+    """
+    resources = [*hami.PARTS, *told.metagpu_resources]
+    if told.whole_gpus:
+        resources.append(hami.WHOLE)
+    listed = _list(resources)
+    key = f"k in {listed} || k.startsWith('{nvshare.PREFIX}') || k.startsWith('{names.PREFIX}')"
+    of_pod = f"k in {_list(kai.KEYS)} || k.startsWith('{kubeshare.PREFIX}')"
+    limits = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, {key})"
+    return " || ".join(
+        (
+            f"(has(object.metadata.annotations) && object.metadata.annotations.exists(k, {of_pod} "
+            f"|| k.startsWith('{names.PREFIX}')))",
+            "(has(object.metadata.labels) && object.metadata.labels.exists(k, "
+            f"k.startsWith('{kubeshare.PREFIX}')))",
+            f"object.spec.containers.exists(c, {limits})",
+            f"(has(object.spec.initContainers) && object.spec.initContainers.exists(c, {limits}))",
+        )
+    )
+
+
+def mutating(told: Told, trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[str, Any]:
+    """The configuration for new pods."""
+    hook = _hook(
+        PODS_HOOK,
+        "/mutate",
+        [_rule("", "v1", ["pods"], ["CREATE"])],
+        {"name": "asks-for-a-share", "expression": asks(told)},
+        trusted,
+        namespace,
+    )
+    # Without an answer such a pod would run without its GPU, or wait for a resource for ever.
+    hook |= {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "sideEffects": "NoneOnDryRun",
+    }
+    return _configuration(MUTATING, [hook])
+
+
+def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[str, Any]:
+    """The configuration for changes of pods, and for claims."""
+    resize = f"has(object.metadata.annotations) && '{names.RESIZE}' in object.metadata.annotations"
+    devices = "{}.devices.config.exists(c, has(c.opaque) && c.opaque.driver == '{}')"
+    template = (
+        "has(object.spec.spec) ? (has(object.spec.spec.devices) && "
+        f"has(object.spec.spec.devices.config) && "
+        f"{devices.format('object.spec.spec', share_config.DRIVER)}) : "
+        "(has(object.spec.devices) && has(object.spec.devices.config) && "
+        f"{devices.format('object.spec', share_config.DRIVER)})"
+    )
+    hooks = [
+        _hook(
+            RESIZES_HOOK,
+            "/validate",
+            [_rule("", "v1", ["pods"], ["UPDATE"])],
+            {"name": "resizes", "expression": resize},
+            trusted,
+            namespace,
+        ),
+        _hook(
+            CLAIMS_HOOK,
+            "/validate",
+            [
+                _rule(
+                    "resource.k8s.io",
+                    "v1",
+                    ["resourceclaims", "resourceclaimtemplates"],
+                    ["CREATE", "UPDATE"],
+                )
+            ],
+            {"name": "has-a-share-config", "expression": template},
+            trusted,
+            namespace,
+        ),
+    ]
+    # What is wrong there is found by the node as well, and said in an Event of the pod.
+    for hook in hooks:
+        hook |= {"failurePolicy": "Ignore", "sideEffects": "None"}
+    return _configuration(VALIDATING, hooks)
+
+
+def _configuration(resource: Resource, hooks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": NAME},
+        "webhooks": hooks,
+    }
+
+
+def _hook(
+    name: str,
+    path: str,
+    rules: list[dict[str, Any]],
+    condition: dict[str, str],
+    trusted: bytes,
+    namespace: str,
+) -> dict[str, Any]:
+    client: dict[str, Any] = {
+        "service": {"namespace": namespace, "name": SERVICE, "path": path, "port": 443}
+    }
+    if trusted:
+        client["caBundle"] = base64.b64encode(trusted).decode()
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client,
+        "rules": rules,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {
+            "matchExpressions": [
+                {
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": [*NOT_IN[:-1], namespace],
+                }
+            ]
+        },
+        "objectSelector": {},
+        "matchConditions": [condition],
+        "timeoutSeconds": 10,
+    }
+
+
+def _rule(group: str, version: str, plural: list[str], operations: list[str]) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": plural,
+        "operations": operations,
+        "scope": "Namespaced",
+    }
+
+
+def _list(found: Any) -> str:
+    return "[" + ", ".join(f"'{each}'" for each in found) + "]"

@@ -1,0 +1,186 @@
+"""Serves the API server's questions over TLS; the work of `moiety kube webhook`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from moiety.kube import access, names
+from moiety.kube.client import ApiError, Client
+from moiety.kube.webhook import review, sweeper
+from moiety.kube.webhook.admission import Verdict
+from moiety.kube.webhook.keeper import Keeper
+from moiety.kube.webhook.knowledge import Knowledge
+from moiety.kube.webhook.review import NoReview
+
+BODY_MOST: Final = 8 << 20
+READY_WITHIN_S: Final = 5.0
+KEPT_S: Final = 5.0
+"""for so long a template is taken to be there; shorter than whoever sweeps looks behind"""
+EVERY_S: Final = 60.0
+SWEEP_EVERY_S: Final = 600.0
+DRAIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one copy of the webhook is told."""
+
+    host: str = "0.0.0.0"
+    port: int = 9443
+    namespace: str = names.NAMESPACE
+    kubeconfig: str | None = None
+
+
+class Webhook:
+    """One copy: answers, and what it remembers between them."""
+
+    def __init__(self, client: Client, namespace: str, log: Any) -> None:
+        self.client = client
+        self.log = log
+        self.knowledge = Knowledge(client, namespace, log)
+        self.keeper = Keeper(client, namespace, self.knowledge, log)
+        self._there: dict[tuple[str, str], float] = {}
+
+    def app(self) -> web.Application:
+        """The addresses that it serves."""
+        app = web.Application(client_max_size=BODY_MOST)
+        app.router.add_post("/mutate", self.review)
+        app.router.add_post("/validate", self.review)
+        app.router.add_get("/healthz", self.health)
+        app.router.add_get("/readyz", self.ready)
+        return app
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Whether it runs at all."""
+        return web.Response(text="ok\n")
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """Whether it can answer."""
+        if self.knowledge.is_known and self.keeper.certificates:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="it has not heard of its cluster yet\n")
+
+    async def review(self, request: web.Request) -> web.Response:
+        """One question; the answer always says why not."""
+        try:
+            asked = review.read(await request.read())
+            verdict = await self.decide(asked)
+        except NoReview as no:
+            return web.Response(status=400, text=f"{no.what}\n")
+        return web.json_response(review.answer(asked["uid"], verdict))
+
+    async def decide(self, asked: Any) -> Verdict:
+        """What becomes of an object; templates that it needs are there then."""
+        if not self.knowledge.is_known:
+            return Verdict(problem="moiety: the webhook has just started and does not know the "
+                                   "cluster yet (the same once more in a moment)")  # fmt: skip
+        verdict = review.decide(asked, self.knowledge.cluster)
+        if verdict.problem:
+            self.log.info("refused", namespace=asked.get("namespace"), name=asked.get("name"),
+                          problem=verdict.problem)  # fmt: skip
+        if verdict.templates and not asked.get("dryRun"):
+            try:
+                for template in verdict.templates:
+                    await self._make(dict(template), str(asked.get("namespace") or "default"))
+            except ApiError as no:
+                return Verdict(problem=f"moiety: the claim's template cannot be made: {no.what}")
+        return verdict
+
+    async def _make(self, template: dict[str, Any], namespace: str) -> None:
+        key, now = (namespace, template["metadata"]["name"]), time.monotonic()
+        if self._there.get(key, 0.0) > now:
+            return
+        await sweeper.make(self.client, template, namespace)
+        if len(self._there) > 10_000:
+            self._there.clear()
+        self._there[key] = now + KEPT_S
+
+    async def until_known(self) -> None:
+        """Return when it has heard of its cluster."""
+        while not self.knowledge.is_known:
+            await asyncio.sleep(0.02)
+
+    async def keep(self) -> None:
+        """Certificate and registration, for ever; at once when settings change."""
+        while True:
+            try:
+                await self.keeper.keep()
+            except ApiError as no:
+                self.log.warning("certificate or registration not kept", problem=no.what)
+            self.knowledge.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.knowledge.changed.wait(), EVERY_S)
+
+    async def sweep(self) -> None:
+        """Templates of nobody, for ever."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            try:
+                await sweeper.sweep(self.client, self.log)
+            except ApiError as no:
+                self.log.warning("templates not swept", problem=no.what)
+
+
+@contextlib.asynccontextmanager
+async def serving(client: Client, options: Options, log: Any) -> AsyncIterator[tuple[Webhook, int]]:
+    """A webhook that serves while the block lasts, and its port."""
+    hook = Webhook(client, options.namespace, log)
+    watching = asyncio.create_task(hook.knowledge.watch())
+    tasks = [watching]
+    runner = web.AppRunner(hook.app(), access_log=None, shutdown_timeout=DRAIN_S)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(hook.until_known(), READY_WITHIN_S)
+        await _first_certificate(hook)
+        tasks += [asyncio.create_task(hook.keep()), asyncio.create_task(hook.sweep())]
+        await runner.setup()
+        site = web.TCPSite(
+            runner, options.host, options.port, ssl_context=hook.keeper.context, reuse_port=False
+        )
+        await site.start()
+        yield hook, runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first_certificate(hook: Webhook) -> None:
+    """Without one there is nothing to serve; the API server may be away for a while."""
+    while True:
+        try:
+            await hook.keeper.agree()
+            return
+        except ApiError as no:
+            if not (no.is_away or no.is_conflict):
+                raise
+            hook.log.warning("no certificate yet", problem=no.what)
+            await asyncio.sleep(1)
+
+
+def main(options: Options, log: Any) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ClusterRefusal where there is no cluster."""
+    asyncio.run(_main(options, log))
+
+
+async def _main(options: Options, log: Any) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with (
+        Client(access.find(options.kubeconfig)) as client,
+        serving(client, options, log) as (_, port),
+    ):
+        log.info("webhook serves", port=port, namespace=options.namespace)
+        await ended.wait()
+        log.info("webhook ends")

@@ -1,0 +1,86 @@
+"""`moiety sim explain` and `what-if`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.cli.main import main
+
+
+def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["sim", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def job(name: str, queue: str, gpus: int, **task: Any) -> dict[str, Any]:
+    return {"name": name, "queue": queue, "gpus_per_task": gpus, "priority": 50, "tasks": [task]}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    runs = {"state": "running", "node": "n", "running_for_s": 600}
+    jobs = [
+        job("old", "q", 1, **runs) | {"expected_run_s": 3600},
+        job("young", "q", 1, **runs | {"running_for_s": 60}),
+        job("theirs", "r", 2, **runs) | {"expected_run_s": 1800},
+        job("new", "q", 2, state="pending") | {"created": 700},
+    ]
+    queues = [
+        {"name": name, "parent": None, "created": 0, "priority": 100, "quota_gpus": 2}
+        for name in "qr"
+    ]
+    node = {"name": "n", "gpus": 4, "gpu_memory_mib": 16000, "cpu_milli": 9, "memory_bytes": 2**34}
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps({"name": "c", "nodes": [node], "queues": queues, "jobs": jobs}))
+    return path
+
+
+def test_it_says_why_a_job_waits_and_until_when(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = moiety(capsys, "explain", str(case), "new")
+    assert code == 0
+    assert out == (
+        "new waits: none of 1 nodes can take 2 GPUs now: 1 have too little of their GPUs left; "
+        "queue q has 2 of a fair share of 2 GPUs, its quota is 2; it would have room if young/0, "
+        "theirs/0 ended; expected to begin in 1200 s (between 600 s and 2400 s)\n"
+    )
+    code, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json")
+    found = json.loads(out)
+    assert (found["status"], found["end"]) == ("waits", ["young/0", "theirs/0"])
+    assert found["start"] == {"expected_s": 1200, "earliest_s": 600, "latest_s": 2400}
+
+
+def test_it_says_what_would_be(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = moiety(
+        capsys, "what-if", str(case), "--queue", "q", "--gpus", "1", "--priority", "90"
+    )
+    assert out == "what-if begins now with 1 of 1 tasks on n; young/0 ends for it\n"
+    _, out, _ = moiety(capsys, "what-if", str(case), "--queue", "q", "--memory", "20GiB")
+    assert out.startswith("what-if cannot run here: none of 1 nodes can take 20480 MiB of memory")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("explain", "FILE", "x"), "there is no job x\n  try: one of: old, young, theirs, new"),
+        (("explain", "FILE", "new", "--case", "x"), "--case with one of: c"),
+        (("what-if", "FILE", "--queue", "x"), "one of: q, r"),
+        (("what-if", "FILE", "--queue", "q", "--gpus", "1", "--gpu", "0.5"), "or a part of one"),
+        (("what-if", "FILE", "--queue", "q", "--min-tasks", "3"), "at most 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: tuple[str, ...], words: str, case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [str(case) if each == "FILE" else each for each in arguments]
+    code, _, err = moiety(capsys, *filled)
+    assert code
+    assert words in err
