@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moiety.cli.show import count, output_option, table
+from moiety.cli.show import Number, count, output_option, table
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def cluster_options(command: Command) -> Command:
         click.option(
             "--restart",
             "restart_s",
-            type=click.FloatRange(min=0),
+            type=Number(min=0, max=1e9),
             default=RESTART_S,
             show_default=True,
             help="Seconds that a gang loses when it goes on after it was stopped.",
@@ -65,7 +65,7 @@ def gang_options(command: Command) -> Command:
         click.option(
             "--repair",
             "repair_hours",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Number(min=0, max=1e9, min_open=True),
             default=4.0,
             show_default=True,
             help="Hours until a node that failed is back.",
@@ -73,7 +73,7 @@ def gang_options(command: Command) -> Command:
         click.option(
             "--fail-every",
             "fail_hours",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Number(min=0, max=1e9, min_open=True),
             help="Each node fails at random, once in so many hours, by --seed.",
         ),
         click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
@@ -234,7 +234,7 @@ def _queue_table(outcome: GangOutcome) -> str:
 @click.option(
     "--wait",
     "wait_minutes",
-    type=click.FloatRange(min=0),
+    type=Number(min=0, max=1e9),
     default=60.0,
     show_default=True,
     help="Minutes that all but 5 % of the jobs may wait at most, in all.",
