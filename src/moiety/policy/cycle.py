@@ -148,7 +148,7 @@ class Cycle:
                 return None
             budget.next_try()
             following = attempt(piece)
-            if following is None:
+            if following is None and not budget.stops_plan():  # or it may have been cut short
                 budget.tried.add(key)
             return following
 

@@ -81,8 +81,12 @@ class Placer:
             return None
         milli = self.cluster.milli(shape, slice(node, node + 1))
         amount = milli if isinstance(milli, int) else int(milli[0])
-        if mask is not None and mask.gpus is not None and shape.gpus:
-            left = np.where(mask.gpus[node], self.cluster.left[node], 0).tolist()
+        by_rule = not self.cluster.counts_memory and not shape.is_apart
+        if shape.gpus and not (by_rule and (mask is None or mask.gpus is None)):
+            enough = self.cluster.enough(shape, slice(node, node + 1))[0]
+            if mask is not None and mask.gpus is not None:
+                enough &= mask.gpus[node]
+            left = np.where(enough, self.cluster.left[node], 0).tolist()
             on = self.cluster.nodes[node]
             gpus = choose(on, left, shape.gpus, amount, self.choosing, self._random)
             return Seat(node, gpus, amount)

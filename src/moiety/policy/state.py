@@ -137,6 +137,8 @@ class State:
         found = self._taken.get(key)
         if found is None:
             memory = max(shape.gpu_memory_mib, milli * gpu_memory_mib // WHOLE_GPU)
+            if shape.is_apart:
+                memory = shape.gpu_memory_mib
             gpus = shape.gpus
             found = gpus * milli, gpus * memory, shape.cpu_milli, shape.memory_mib
             self._taken[key] = found

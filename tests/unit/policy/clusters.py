@@ -91,6 +91,8 @@ def _shape(random: Random) -> Shape:
             Shape(500, 1, 1, 300),
             Shape(500, 1, 1, 500, 0, frozenset({"T4"})),
             Shape(1000, 1, 1, 0, 9000),
+            Shape(1000, 1, 1, 100, 12000),
+            Shape(1000, 1, 1, 800, 1000),
             Shape(2000, 2),
         )
     )

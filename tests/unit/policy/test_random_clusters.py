@@ -58,6 +58,7 @@ def check(snapshot: Snapshot) -> None:
     """Nothing has more than there is or than it may; gangs are whole; all are where they belong."""
     nodes = {node.name: node for node in snapshot.nodes}
     left = {node.name: [1000] * len(node.gpus) for node in snapshot.nodes}
+    memory_left = {node.name: [16000.0] * len(node.gpus) for node in snapshot.nodes}
     cpu = {node.name: node.cpu_milli for node in snapshot.nodes}
     memory = {node.name: node.memory_mib for node in snapshot.nodes}
     work = {workload.name: workload for workload in snapshot.workloads}
@@ -75,6 +76,10 @@ def check(snapshot: Snapshot) -> None:
         assert not each.shape.models or node.model in each.shape.models
         for gpu in spot.gpus:
             left[spot.node][gpu] -= spot.gpu_milli
+            along = spot.gpu_milli * 16000 / 1000
+            memory_left[spot.node][gpu] -= (
+                each.shape.gpu_memory_mib if each.shape.is_apart else along
+            )
             labels.setdefault((spot.node, gpu), []).append(workload)
         if not workload.is_opportunistic:
             amounts = (len(spot.gpus) * spot.gpu_milli, 0, each.shape.cpu_milli, 0)
@@ -82,6 +87,7 @@ def check(snapshot: Snapshot) -> None:
     assert (
         min([*cpu.values(), *memory.values(), *(one for row in left.values() for one in row)]) >= 0
     )
+    assert all(one >= 0 for row in memory_left.values() for one in row)
     for queue in snapshot.queues:
         limit, quota = queue.limit.gpu_milli, queue.quota.gpu_milli
         assert limit is None or standing.has[queue.name][0] <= limit
