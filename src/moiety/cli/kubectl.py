@@ -244,7 +244,9 @@ async def _resize(
     shared = (found["metadata"].get("labels") or {}).get(names.SHARED)
     if not shared and not view.claim_keys(found) and not view.units_of(found):
         raise PodRefusal(pod, "it has no share of a GPU", f"kubectl moiety explain {pod}")
-    notes = {names.RESIZE: text, names.RESIZED: None}
+    before = (found["metadata"].get("annotations") or {}).get(names.RESIZE)
+    wish = f"{before} " if before is not None and before.split() == text.split() else text
+    notes = {names.RESIZE: wish, names.RESIZED: None}  # said again, it is tried again
     await client.patch(PODS, pod, {"metadata": {"annotations": notes}}, namespace)
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:
