@@ -29,8 +29,10 @@ QUOTA, FAIR, BEYOND = range(3)
 
 
 class Tenants(Worth):
-    """The order `default` where gangs have queues. Raises InvalidValue for an unknown queue, or one
-    whose limit is below what a gang needs."""
+    """The order `default` where gangs have queues.
+
+    Raises InvalidValue for an unknown queue, or one whose limit is below what a gang needs.
+    """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         super().__init__()
