@@ -77,6 +77,9 @@ def gang_options(command: Command) -> Command:
             help="Each node fails at random, once in so many hours, by --seed.",
         ),
         click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
+        click.option(
+            "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
+        ),
         click.option("--by-queue", is_flag=True, help="Queues have quotas, by what they used."),
     ):
         command = option(command)
@@ -95,6 +98,7 @@ def check_folder(options: dict[str, Any]) -> None:
         ("changes", "--changes"),
         ("fail_hours", "--fail-every"),
         ("by_queue", "--by-queue"),
+        ("queues", "--queues"),
     ):
         if options[name]:
             raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
@@ -106,6 +110,7 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
     from moiety.sim import gang_plot
     from moiety.sim import plot as plots
     from moiety.sim.outcome import run_gangs
+    from moiety.sim.queue_file import read_queues
     from moiety.sim.tenants import queues_by_use
 
     if options["live"] or options["faster"] != 1 or options["name"]:
@@ -119,6 +124,10 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
         if len({gang.queue for gang in trace.gangs}) < 2:
             raise BadArgument(f"{trace.name} names no queues", "no --by-queue")
         queues = queues_by_use(trace)
+    if options["queues"]:
+        if queues:
+            raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
+        queues = read_queues(Path(options["queues"]), trace.complaints)
     changes = _changes(trace, options)
     outcomes = []
     for name in orders:

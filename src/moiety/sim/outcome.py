@@ -103,10 +103,7 @@ def run_gangs(
             f"a job wants {largest} GPUs, and after all changes {left.gpus} are left",
             "changes that leave enough, or --bad report with a smaller --cluster",
         )
-    watch = None
-    if queues:
-        quotas = {queue.name: (queue.quota.gpu_milli or 0) // WHOLE_GPU for queue in queues}
-        watch = QuotaWatch(quotas)
+    watch = QuotaWatch(queues) if queues else None
     began = time.perf_counter()
     runs, timeline = replay(trace, order_of(name, queues), cost, changes, progress, watch)
     took_s = time.perf_counter() - began

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from moiety.model.errors import InvalidValue
 from moiety.policy import attained
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Amounts, Queue
+from moiety.policy.queues import Amounts, Queue, QueueTree
 from moiety.policy.standing import GPU_MILLI, Standing
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Pool, Run
@@ -29,7 +29,10 @@ QUOTA, FAIR, BEYOND = range(3)
 
 
 class Tenants(Worth):
-    """The order `default` where gangs have queues. Raises InvalidValue for an unknown queue."""
+    """The order `default` where gangs have queues.
+
+    Raises InvalidValue for an unknown queue, or one whose limit is below what a gang needs.
+    """
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         super().__init__()
@@ -38,7 +41,15 @@ class Tenants(Worth):
 
     def came(self, run: Run, pool: Pool) -> None:
         """It waits in its queue."""
-        self.standing.check(run.gang.queue, run.gang.name or f"number {run.number}")
+        gang, name = run.gang, run.gang.name or f"number {run.number}"
+        self.standing.check(gang.queue, name)
+        for above in self.standing.paths[gang.queue]:
+            limit = self.standing.limit[above][GPU_MILLI]
+            if limit is not None and gang.gpus * WHOLE_GPU > limit:
+                raise InvalidValue(
+                    f"{name} wants {gang.gpus} GPUs, and queue {above} never has more than "
+                    f"{limit / WHOLE_GPU:g}"
+                )
         super().came(run, pool)
 
     def looks(self, pool: Pool) -> float | None:
@@ -203,24 +214,38 @@ def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
     )
 
 
-@dataclass(slots=True)
 class QuotaWatch:
-    """Looks after each decision whether anybody waits who is entitled to GPUs by quota."""
+    """Looks after each decision whether anybody waits who is entitled to GPUs by quota.
 
-    quotas: Mapping[str, int]
-    """GPUs"""
-    moments: int = 0
-    broken: int = 0
-    """moments at which somebody did"""
+    On every level of the tree: of its queue, and of those above.
+    """
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        tree = QueueTree(queues)
+        self._paths = {name: tree.path(name) for name in tree.queues}
+        self._quota = {name: queue.quota.gpu_milli for name, queue in tree.queues.items()}
+        self.moments = 0
+        self.broken = 0
+        """moments at which somebody did"""
 
     def __call__(self, pool: Pool) -> None:
         """After a decision."""
         self.moments += 1
-        for run in pool.waiting.values():
-            gang = run.gang
-            if pool.held[gang.queue] + gang.gpus <= self.quotas[gang.queue]:
-                self.broken += 1
-                return
+        if not pool.waiting:
+            return
+        held: Counter[str] = Counter()
+        for queue, gpus in pool.held.items():
+            for name in self._paths[queue]:
+                held[name] += gpus
+        kinds = {(run.gang.queue, run.gang.gpus) for run in pool.waiting.values()}
+        self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
+
+    def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
+        return all(
+            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota
+            for name in self._paths[queue]
+            for quota in [self._quota[name]]
+        )
 
 
 def satisfied(runs: Iterable[Run]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from moiety.sim.capacity import Part, needed, parse_split, split
 from moiety.sim.changes import failures, read_changes
 from moiety.sim.gangs import Gang, GangTrace, read_gangs
 from moiety.sim.outcome import ORDERS, run_gangs
+from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
 from moiety.sim.runs import Change, Cost, Pool, replay
 from moiety.sim.tenants import QuotaWatch, Tenants, jain, queues_by_use, satisfied
@@ -122,7 +123,7 @@ def test_nobody_within_quota_waits_and_everybody_ends(
     trace = GangTrace("t", made, (8, 8, 8))
     quotas = {"a": 16, "b": 8, "c": 0}
     queues = [Queue(name, quota=Amounts(gpu_milli=1000 * q)) for name, q in quotas.items()]
-    watch = QuotaWatch(quotas)
+    watch = QuotaWatch(queues)
 
     def both(pool: Pool) -> None:
         assert all(0 <= free <= 8 for free in pool.nodes.free)
@@ -137,6 +138,52 @@ def test_a_queue_that_is_not_there_is_named() -> None:
     trace = GangTrace("t", (Gang("g", 1, 0, 1, "x"),), (8,))
     with pytest.raises(InvalidValue, match="no queue x"):
         replay(trace, Tenants([Queue("y")]))
+    small = Queue("x", limit=Amounts(gpu_milli=500))
+    with pytest.raises(InvalidValue, match=r"queue x never has more than 0\.5"):
+        replay(trace, Tenants([small]))
+
+
+QUEUES = "name,parent,quota_gpus,limit_gpus,weight,priority\n"
+
+
+def test_a_tree_of_queues_is_read_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "q.csv"
+    file.write_text(QUEUES + "all,,8,8,,\na,all,6,,2,\nb,all,2,4,,1\n")
+    queues = read_queues(file, Complaints())
+    assert [queue.name for queue in queues] == ["all", "a", "b"]
+    assert queues[1].quota.gpu_milli == 6000
+    assert (queues[1].weight, queues[2].priority) == (2, 1)
+    gangs = [Gang(f"g{at}", 2, 0, 100, "ab"[at % 2]) for at in range(12)]
+    watch = QuotaWatch(queues)
+
+    def limits(pool: Pool) -> None:
+        watch(pool)
+        assert pool.held["b"] <= 4
+        assert pool.held["a"] + pool.held["b"] <= 8
+
+    runs, _ = replay(GangTrace("t", tuple(gangs), (8, 8)), Tenants(queues), watch=limits)
+    assert watch.broken == 0
+    assert all(run.is_over for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a,b,1,,,\nb,a,1,,,\n", "go round in a loop"),
+        ("a,,1,,,\na,,1,,,\n", "a is in line 2 already"),
+        ("a,x,1,,,\n", "there is no queue x"),
+        ("a,,-1,,,\n", "quota_gpus is negative"),
+        ("a,,2,1,,\n", "above its limit"),
+        ("a,,1,,,\nb,a,2,,,\n", "quotas below a add up to 2 GPUs, and its own is 1"),
+    ],
+)
+def test_queues_that_make_no_sense_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "q.csv"
+    file.write_text(QUEUES + text)
+    with pytest.raises(TraceInvalid) as caught:
+        read_queues(file, Complaints())
+    assert problem in caught.value.what
+    assert caught.value.what.startswith("q.csv")
 
 
 def test_quotas_by_use_add_up_and_fairness_is_one_where_all_got_all() -> None:
