@@ -83,6 +83,8 @@ class Pool:
         self.has_news = False
         """whether something came, ended or changed at this moment, and not only an order looks"""
         self._begun: list[Run] = []
+        self.newly: list[Run] = []
+        """who has begun since the order was last asked to decide, and what it has begun then"""
 
     def wait(self, run: Run) -> None:
         """It wants to run."""
@@ -106,6 +108,7 @@ class Pool:
         self.held[run.gang.queue] += run.gang.gpus
         self.asked[run.gang.queue] -= run.gang.gpus
         self._begun.append(run)
+        self.newly.append(run)
 
     def stop(self, run: Run) -> None:
         """It is preempted: its work is kept, its GPUs are free."""
@@ -257,6 +260,7 @@ def replay(
         if is_stale:
             continue
         again = order.decide(pool)
+        pool.newly.clear()
         for run in pool.begun():
             if run.is_running:
                 ends = run.since_s + run.left_s

@@ -7,6 +7,7 @@ goes on elsewhere at the cost of a restart.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 
 from moiety.policy import attained
@@ -27,9 +28,8 @@ class Worth:
         self._value: dict[int, float] = {}
         """of each that waits or runs, without age"""
         self._stale: set[int] = set()
-        self._edge_s: dict[int, float] = {}
-        """when each that runs comes into its next span"""
-        self._epoch: dict[int, int] = {}
+        self._edges: list[tuple[float, int, int]] = []
+        """a heap of when each that runs comes into its next span: time, number, epoch"""
 
     def came(self, run: Run, pool: Pool) -> None:
         """It is in the history from now on."""
@@ -43,8 +43,8 @@ class Worth:
         """Its neighbours are known better."""
         self._history.ended(run.number, run.attained_s)
         self._stale.update(self._history.near(run.number))
-        for of in (self._active, self._value, self._edge_s, self._epoch):
-            of.pop(run.number, None)
+        self._active.pop(run.number, None)
+        self._value.pop(run.number, None)
 
     def expected_s(self, run: Run, now_s: float, quantile: float = 0.5) -> float:
         """Seconds of work after which it has ended with that likelihood."""
@@ -53,17 +53,23 @@ class Worth:
     def follow(self, pool: Pool) -> None:
         """Note who has begun, and who has come into another span."""
         now = pool.now_s
-        for number, run in pool.running.items():
-            if self._epoch.get(number) != run.epoch:
-                self._epoch[number] = run.epoch
-                self._edge_s[number] = run.since_s + next_edge(run.attained_s) - run.attained_s
-                self._stale.add(number)
-            if self._edge_s[number] <= now + 1e-3:
-                done = run.attained(now)
-                if self._history.ran(number, done):
-                    self._stale.update(self._history.near(number))
-                self._stale.add(number)
-                self._edge_s[number] = run.since_s + next_edge(done) - run.attained_s
+        for run in pool.newly:
+            if run.is_running:
+                edge_s = run.since_s + next_edge(run.attained_s) - run.attained_s
+                heapq.heappush(self._edges, (edge_s, run.number, run.epoch))
+            self._stale.add(run.number)
+        pool.newly.clear()
+        while self._edges and self._edges[0][0] <= now + 1e-3:
+            _, number, epoch = heapq.heappop(self._edges)
+            run = pool.running.get(number)
+            if run is None or run.epoch != epoch:
+                continue
+            done = run.attained(now)
+            if self._history.ran(number, done):
+                self._stale.update(self._history.near(number))
+            self._stale.add(number)
+            edge_s = run.since_s + next_edge(done) - run.attained_s
+            heapq.heappush(self._edges, (edge_s, number, epoch))
 
     def refresh(self, pool: Pool) -> dict[int, float]:
         """The worth of everybody, by number, now."""
@@ -93,8 +99,13 @@ class Worth:
         """When the next gang comes into its next span, if that could matter to anybody."""
         if not pool.waiting:
             return None
-        edges = [self._edge_s.get(number, pool.now_s) for number in pool.running]
-        return min(edges, default=None)
+        while self._edges:
+            edge_s, number, epoch = self._edges[0]
+            run = pool.running.get(number)
+            if run is not None and run.epoch == epoch:
+                return edge_s
+            heapq.heappop(self._edges)
+        return None
 
     def decide(self, pool: Pool) -> float | None:
         """Those of most worth run."""
