@@ -53,11 +53,11 @@ class Worth:
     def follow(self, pool: Pool) -> None:
         """Note who has begun, and who has come into another span."""
         now = pool.now_s
-        for run in pool.newly:
-            if run.is_running:
-                edge_s = run.since_s + next_edge(run.attained_s) - run.attained_s
-                heapq.heappush(self._edges, (edge_s, run.number, run.epoch))
-            self._stale.add(run.number)
+        for new in pool.newly:
+            if new.is_running:
+                edge_s = new.since_s + next_edge(new.attained_s) - new.attained_s
+                heapq.heappush(self._edges, (edge_s, new.number, new.epoch))
+            self._stale.add(new.number)
         pool.newly.clear()
         while self._edges and self._edges[0][0] <= now + 1e-3:
             _, number, epoch = heapq.heappop(self._edges)
