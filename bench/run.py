@@ -15,6 +15,7 @@ from bench import (
     coverage,
     faults,
     fit,
+    growth,
     handoff,
     jain,
     kube,
@@ -50,6 +51,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "coverage": coverage.measure,
     "pytorch": pytorch.measure,
     "faults": faults.measure,
+    "growth": growth.measure,
     "kube": kube.measure,
     "kube_webhook": kube_webhook.measure,
     "policy_fidelity": policy_fidelity.measure,
@@ -62,7 +64,6 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,
     "faults_real": faults.real,
-    "faults_growth": faults.growing,
 }
 """of scripts that take long, to be measured by themselves"""
 
