@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel clean
+.PHONY: help set-up demo test test-again test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everythin
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+image: wheel  ## the container image, without docker or a registry, into dist/moiety-image.tar
+	@$(PY) tools/image.py "$$(ls -t dist/moiety-*.whl | head -n 1)" dist/moiety-image.tar
 
 # For a machine with a GPU and without a network: the wheel, and wheels of what it needs there.
 gpu-bundle: wheel  ## the wheel and all that it needs, for GPU_PYTHON (3.12), into dist/gpu/

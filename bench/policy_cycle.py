@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 from random import Random
 
 from bench.figure import Figure
@@ -88,7 +89,8 @@ def _gang() -> Figure:
 
 
 def _unschedulable() -> Figure:
-    snapshot = full(GANG_NODES, (workload("wants", "poor", EIGHT, GANG_TASKS + 1),))
+    gang = workload("wants", "poor", EIGHT, GANG_TASKS)
+    snapshot = full(GANG_NODES, (gang,), kept=GANG_NODES - GANG_TASKS + 1)
     took, decisions = timed(snapshot)
     assert count(decisions, Refusal) == len(decisions) == 1
     return Figure(
@@ -100,8 +102,9 @@ def _unschedulable() -> Figure:
         device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
         samples=ROUNDS,
         baseline=249,
-        note=f"one task more than its queue's quota allows; until a gang of {GANG_TASKS + 1} tasks "
-        "is told that it cannot be scheduled; baseline: KAI-Scheduler's own benchmark",
+        note=f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot "
+        f"be scheduled: on {GANG_NODES - GANG_TASKS + 1} nodes one job must not be ended; "
+        "baseline: KAI-Scheduler's own benchmark",
     )
 
 
@@ -132,8 +135,11 @@ def workload(name: str, queue: str, shape: Shape, tasks: int, at_s: float = 0.0)
     return Workload(name, (Subgroup("main", shape, tasks, tasks),), queue, submitted_s=at_s)
 
 
-def full(nodes: int, wanting: tuple[Workload, ...]) -> Snapshot:
-    """Two queues have all GPUs, and the third, entitled to half of them, has none."""
+def full(nodes: int, wanting: tuple[Workload, ...], kept: int = 0) -> Snapshot:
+    """Two queues have all GPUs, and the third, entitled to half of them, has none.
+
+    On `kept` nodes one job must not be ended.
+    """
     whole = nodes * GPUS * 1000
     random = Random(0)
     places = [(node, gpu) for node in range(nodes) for gpu in range(GPUS)]
@@ -141,6 +147,8 @@ def full(nodes: int, wanting: tuple[Workload, ...]) -> Snapshot:
     jobs, running = [], []
     for at, (node, gpu) in enumerate(places):
         job = workload(f"j{at:05}", f"rich{at % 2}", ONE, 1, float(at))
+        if gpu == 0 and node < kept:
+            job = replace(job, is_preemptible=False)
         jobs.append(job)
         spot = Spot(f"n{node:04}", (gpu,), 1000)
         running.append(Running(Task(job.name, "main", 0), ONE, spot, float(at)))

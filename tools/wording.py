@@ -38,6 +38,7 @@ ALLOWED = {
     "sigs.k8s.io": "a part of the names of Go's modules",
     "nvidia.com": "the prefix of NVIDIA's resources in Kubernetes",
     "nvshare.com": "the prefix of nvshare's resources in Kubernetes",
+    "docker.io": "the registry that is meant where an image names none",
     "cnvrg.io": "the prefix of MetaGPU's resources in Kubernetes",
     "gpu.nvidia.com": "the name of NVIDIA's driver in Kubernetes",
     "app.kubernetes.io": "the prefix of labels that say what belongs together",

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "shim/costs.h"
 #include "shim/gate.h"
@@ -95,7 +97,8 @@ static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns, uint64_t bound_n
         sched_yield();
         return;
     }
-    nanosleep(&nap, NULL);
+    syscall(SYS_nanosleep, &nap,
+            NULL); /* not nanosleep(3): nobody is cancelled in the middle of a call */
 }
 
 static bool is_patient(const struct track *track, uint64_t waited_ns)

@@ -56,6 +56,14 @@ CUresult sg_context_drain(CUcontext context)
 
 /* ---- creating and destroying ---- */
 
+void sg_context_wait(CUcontext context)
+{
+    int cancelled;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
+    pthread_cond_wait(&context->changed, &context->lock);
+    pthread_setcancelstate(cancelled, NULL);
+}
+
 void sg_contexts_lock(void) { pthread_mutex_lock(&lock); }
 
 void sg_contexts_unlock(void) { pthread_mutex_unlock(&lock); }

@@ -33,6 +33,9 @@ int sg_current_is_full(void);
 void sg_current_push(CUcontext context);
 void sg_current_pop(void);
 
+/* Until something in it changed; called with its lock. Nobody is cancelled in it: the lock would stay taken. */
+void sg_context_wait(CUcontext context);
+
 /* Creating and destroying is done under this lock. */
 void sg_contexts_lock(void);
 void sg_contexts_unlock(void);

@@ -123,12 +123,13 @@ static CUresult charge(CUmodule module)
 }
 
 /* A path to an open file that was never given to dlopen before: it takes a known path for a known library, and
- * numbers of files are used again. A running number stands in it, as slashes with dots and without. */
+ * numbers of files are used again. A running number stands in it, as slashes with dots and without. Whose file it
+ * is stands in it too: a debugger opens the path as well, and /proc/self would be its own files (gdb read a pipe). */
 static void path_of(int file, char path[128])
 {
     static uint32_t loaded;
     uint32_t number = __atomic_add_fetch(&loaded, 1, __ATOMIC_RELAXED);
-    char *at = path + sprintf(path, "/proc/self/fd");
+    char *at = path + sprintf(path, "/proc/%d/fd", (int)getpid());
     for (int bit = 0; bit < 32; bit++) {
         at += sprintf(at, "%s", number >> bit & 1 ? "/." : "/");
     }

@@ -91,7 +91,7 @@ void sg_record_wait(struct sg_record *record)
     CUcontext context = record->stream->context;
     pthread_mutex_lock(&context->lock);
     while (record->stream->completed < record->number) {
-        pthread_cond_wait(&context->changed, &context->lock);
+        sg_context_wait(context);
     }
     pthread_mutex_unlock(&context->lock);
 }

@@ -223,7 +223,7 @@ void sg_stream_wait(CUstream stream, uint64_t number)
     CUcontext context = stream->context;
     pthread_mutex_lock(&context->lock);
     while (stream->completed < number) {
-        pthread_cond_wait(&context->changed, &context->lock);
+        sg_context_wait(context);
     }
     pthread_mutex_unlock(&context->lock);
 }

@@ -26,6 +26,7 @@ LEFT = {
     "exec": 2,
     "replace": 2,
     "threads": 1,
+    "cancel": 1,
     "leave": 1,
     "capture": 1,
 }
@@ -38,7 +39,7 @@ def beside(
 ) -> Iterator[Ordeal]:
     """A node on which somebody computes all the time, and is right in the end."""
     with Ordeal(tmp_path_factory.mktemp("beside"), native, programs / "worker") as made:
-        neighbour = made.start_worker(ENDLESS, round_ms=20)
+        neighbour = made.start_worker(ENDLESS, round_ms=200)
         made.until(lambda: made.turns() > 0, "the neighbour computes")
         yield made
         made.finish([neighbour])

@@ -91,6 +91,20 @@ def test_a_program_can_be_traced(
     assert "shim.sock" in log.read_text()
 
 
+def test_a_program_can_be_debugged(node: Node, programs: Path, work: list[object]) -> None:
+    """The debugger opens all libraries, also those that a driver loads from memory."""
+    if not shutil.which("gdb"):
+        pytest.skip("gdb is not installed")
+    commands = ["-ex", "tbreak write", "-ex", "run", "-ex", "bt", "-ex", "continue"]
+    gdb = ["gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", *commands]
+    debugged = node.run([*gdb, "--args", programs / "worker", *work], env={"DEBUGINFOD_URLS": ""})
+    code, said, _ = finish(debugged)
+    assert code == 0
+    assert "#0 " in said, "it was stopped in between"
+    assert "0 words wrong" in said
+    assert "exited normally" in said
+
+
 @pytest.mark.parametrize("tool", ["ncu", "compute-sanitizer", "cuda-gdb", "cuda-memcheck"])
 def test_a_tool_that_cannot_share_is_refused_with_what_to_do(
     node: Node, tmp_path: Path, tool: str

@@ -324,7 +324,8 @@ def execute(command: Sequence[str]) -> int:
     (unshare,) = Path(f"/proc/{at[0]}/task/{at[0]}/children").read_text().split()
     (init,) = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
     env = {**Bed(at[1]).env, inside.VARIABLE: str(at[1])}
-    full = ["nsenter", "-t", init, "-m", "-n", "-p", "--wd=" + os.getcwd(), "--", *command]
+    there = ["sh", "-c", 'cd "$0" && exec "$@"', os.getcwd()]  # the folder as mounted inside
+    full = ["nsenter", "-t", init, "-m", "-n", "-p", "--", *there, *command]
     return subprocess.run(full, env=env, check=False).returncode
 
 

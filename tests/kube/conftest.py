@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from moiety.testing.native import native_dir
 from tests.kube import bed as beds
 from tests.kube import images, setup
 
@@ -57,3 +58,12 @@ def pod(name: str, *command: str, namespace: str, **spec: Any) -> dict[str, Any]
         }
         | spec,
     }
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """The folder with libmoiety.so and simgpu/."""
+    folder = native_dir()
+    if folder is None:
+        pytest.skip("the native libraries are not built: make test-kube builds them")
+    return folder

@@ -33,7 +33,12 @@ SERVICE: Final = "10.250.0.1"
 """The API server's address as pods know it: the first of the services' addresses."""
 NODE: Final = "10.250.1.1"
 """The node's address. Kubernetes takes none in 127.0.0.0/8."""
-FOLDERS: Final = {"kubelet": "/var/lib/kubelet", "log": "/var/log", "cdi": "/etc/cdi"}
+FOLDERS: Final = {
+    "kubelet": "/var/lib/kubelet",
+    "moiety": "/var/lib/moiety",
+    "log": "/var/log",
+    "cdi": "/etc/cdi",
+}
 KERNEL: Final = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,

@@ -1,5 +1,6 @@
 #include "simgpu/shared/clock.h"
 
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -18,8 +19,11 @@ void sg_sleep_until(uint64_t when_ns)
     if (when_ns <= sg_now_ns()) {
         return;
     }
+    int cancelled;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) != 0)
         ;
+    pthread_setcancelstate(cancelled, NULL);
 }
 
 void sg_precise_sleeps(void) { prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0); }

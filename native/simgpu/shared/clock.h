@@ -10,7 +10,7 @@
 
 uint64_t sg_now_ns(void);
 
-/* Returns at once when the moment has passed. */
+/* Returns at once when the moment has passed. Nobody is cancelled in it. */
 void sg_sleep_until(uint64_t when_ns);
 
 /* The calling thread's sleeps end when they should, not up to 50 us later. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -90,6 +91,11 @@ class Call:
         if not line:
             raise HungUp(problem="it closed the connection")
         return read_answer(line, answer)
+
+    def interrupt(self) -> None:
+        """Have a question that another thread waits with fail; that thread hangs up."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Hang up."""

@@ -72,13 +72,18 @@ def keeps_out(pods: list[str], pid: int, proc: Path = Path("/proc")) -> str:
     """Why a process may not use a share that these pods have; empty: it may."""
     if not pods:
         return ""
-    try:
-        found = parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
-    except OSError:
-        return f"pid {pid} has ended"
+    found = pod_of(pid, proc)
     if found.replace("-", "") in (pod.replace("-", "") for pod in pods):
         return ""
     return f"pid {pid} is in {f'pod {found}' if found else 'no pod'}, and it is another pod's"
+
+
+def pod_of(pid: int, proc: Path = Path("/proc")) -> str:
+    """The UID of the pod of Kubernetes that a process is in; empty: of none, or it has ended."""
+    try:
+        return parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
+    except OSError:
+        return ""
 
 
 def container_of(pid: int, proc: Path = Path("/proc")) -> str:

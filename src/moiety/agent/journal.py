@@ -123,11 +123,12 @@ class Journal:
         pid: int | None = None,
         program: str = "",
         uid: int | None = None,
+        pod: str = "",
     ) -> None:
-        """It happened just now; `pid`, `program` and `uid` name a process that shares nothing."""
+        """It happened just now; what follows `gpu` names a process that shares nothing."""
         self._tell_due()
         self.counts[reason] += 1
-        self._add(reason, message, client, gpu, pid, program, uid)
+        self._add(reason, message, client, gpu, pid, program, uid, pod)
 
     def _add(
         self,
@@ -138,6 +139,7 @@ class Journal:
         pid: int | None = None,
         program: str = "",
         uid: int | None = None,
+        pod: str = "",
     ) -> None:
         event = Event(
             number=self.next,
@@ -152,6 +154,7 @@ class Journal:
             gpu=gpu,
             uid=client.uid if client else uid,
             labels=client.labels if client else {},
+            pod=pod,
         )
         self.next += 1
         self.ring.append(event)
@@ -169,6 +172,7 @@ class Journal:
         message: str,
         client: Client | None = None,
         gpu: int | None = None,
+        pod: str = "",
     ) -> bool:
         """As `note`, of what one process or workload can bring about as often as it likes.
 
@@ -183,7 +187,7 @@ class Journal:
             known = self._repeats[key] = _Repeats(self._wall_s())
         if known.told < REPEATS_ALONE:
             known.told += 1
-            self.note(reason, message, client, gpu)
+            self.note(reason, message, client, gpu, pod=pod)
             return True
         self.counts[reason] += 1
         known.merged += 1

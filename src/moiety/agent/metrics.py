@@ -38,7 +38,9 @@ class Metric(NamedTuple):
 
 CARD: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
 GPU: Final = ("gpu", "uuid")
-PROGRAM: Final = ("tenant", "pid", "program", "workload")
+OF_POD: Final = ("namespace", "pod", "container")
+"""of Kubernetes, empty elsewhere; named as its own metrics name them"""
+PROGRAM: Final = ("tenant", "pid", "program", "workload", *OF_POD)
 ON_GPU: Final = (*PROGRAM, "gpu")
 
 METRICS: Final = {
@@ -188,7 +190,8 @@ def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str
 
 
 def _labels(row: ProcessRow) -> Labels:
-    return (str(row.tenant), str(row.pid), row.program, row.workload)
+    of_pod = (row.labels.get(name, "") for name in OF_POD)
+    return (str(row.tenant), str(row.pid), row.program, row.workload, *of_pod)
 
 
 def _on_gpu(found: dict[str, list[tuple[Labels, float]]], row: ProcessRow) -> None:

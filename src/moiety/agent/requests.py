@@ -514,6 +514,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """of the user whom it is about"""
     labels: dict[str, str] = {}
     """of its share: namespace, pod, container"""
+    pod: str = ""
+    """the UID of the pod that a process is in which shares nothing"""
 
 
 class Happened(Answer, frozen=True, tag="happened"):

@@ -45,6 +45,7 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
         gang="",
         container="",
         pod="",
+        labels={},
         cost="",
         pinned="yes" if row.pinned else "",
         unknown={},

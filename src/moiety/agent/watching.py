@@ -311,6 +311,7 @@ class Watching:
             pid=who.pid,
             program=who.command,
             uid=who.uid,
+            pod=who.pod,
         )
 
     def _kill(self, action: Action, client: Client | None) -> None:

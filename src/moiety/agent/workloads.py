@@ -303,7 +303,8 @@ class Workloads:
         if no := containers.keeps_out(workload.record.pods, peer.pid):
             text = f"share {workload.record.id}: {no}"
             self._node.log.warning("stranger turned away", pid=peer.pid, reason=no)
-            self._node.journal.often(workload.record.id, "Refused", text)
+            pod = containers.pod_of(peer.pid)
+            self._node.journal.often(workload.record.id, "Refused", text, pod=pod)
             sock.close()
             return
         is_admin = is_unbounded(workload.record, peer, os.getuid())

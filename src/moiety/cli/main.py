@@ -121,12 +121,17 @@ def moiety(ctx: click.Context, colour: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; never returns."""
+    run(moiety, "moiety", arguments)
+
+
+def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line, and end with its exit code, every error said as a sentence."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path may be no text at all
     try:
-        moiety.main(args=words, prog_name="moiety", standalone_mode=False)
+        command.main(args=words, prog_name=name, standalone_mode=False)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
@@ -136,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except MoietyError as error:
         if isinstance(error, InvalidValue) and not error.hint:
-            error.hint = f"{typed(words)} --help"
+            error.hint = f"{typed(words, command, name)} --help"
         end(error)
     except OSError as error:  # the output does not fit on the disk, say; not that nobody reads it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
@@ -144,10 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(0)
 
 
-def typed(words: Sequence[str]) -> str:
+def typed(words: Sequence[str], command: click.Command | None = None, name: str = "moiety") -> str:
     """The command in a command line, without its options."""
-    command: click.Command | None = moiety
-    found = ["moiety"]
+    command = command or moiety
+    found = [name]
     for word in words:
         if not isinstance(command, click.Group):
             break

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moiety.sim.trace import Trace
 
 RULES: Final = ("default", "fgd", "best-fit", "bin-pack", "spread", "worst-fit", "random")
-CHOICES: Final = ("rule", "best-fit", "worst-fit", "first", "random")
+CHOICES: Final = ("rule", "best-fit", "worst-fit", "least-busy", "first", "random")
 """policy's names, for help that does not import it; a test compares"""
 SHOWN_PERCENTS: Final = (50, 70, 80, 90, 95, 100, 110, 120, 130)
 SHOWN_RULES: Final = ("default", "fgd", "best-fit", "random")

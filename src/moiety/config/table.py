@@ -441,7 +441,7 @@ _KUBE: Final = (
         Path,
         "DIR",
         "where it is written down what pods have",
-        default="/var/lib/moiety/kube",
+        unset="/var/lib/moiety/kube; with MOIETY_DIR, a folder in that",
     ),
     _kube(
         "native-dir",

@@ -33,6 +33,7 @@ class AgentLine:
         self._timeout_s = timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agent")
         self._call: Call | None = None
+        self._closed = False
 
     async def ask(self, request: requests.Request, answer: type[A]) -> A:
         """What the agent answers; raises what it raised, or NoAgent after a while."""
@@ -49,6 +50,14 @@ class AgentLine:
         await loop.run_in_executor(self._thread, self._hang_up)
         self._thread.shutdown(wait=False)
 
+    def abandon(self) -> None:
+        """Leave in the middle of a question: who waits for its answer waits no more."""
+        self._closed = True
+        call = self._call
+        if call is not None:
+            call.interrupt()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
     def _ask(self, request: requests.Request, answer: type[A]) -> A:
         until_s = time.monotonic() + self._patience_s
         while True:
@@ -58,7 +67,7 @@ class AgentLine:
                 return self._call.ask(request, answer)
             except (HungUp, errors.NoAgent, errors.AgentStopping):
                 self._hang_up()
-                if time.monotonic() >= until_s:
+                if self._closed or time.monotonic() >= until_s:
                     raise
                 time.sleep(AGAIN_S)
             except errors.AgentSilent:

@@ -28,9 +28,12 @@ from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Regist
 from moiety.kube.inventory import Inventory
 from moiety.kube.ledger import Ledger, Mode
 from moiety.kube.logs import open_log
+from moiety.kube.notices import Notices
 from moiety.kube.options import Options
-from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN, Plugin, take_back_unused
+from moiety.kube.owners import Owners
+from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN, Plugin
 from moiety.kube.podresources import held
+from moiety.kube.pods import Pods
 from moiety.kube.readiness import Readiness
 from moiety.kube.rpc import Server
 from moiety.kube.share_config import DRIVER
@@ -38,6 +41,8 @@ from moiety.kube.shares import Shares
 from moiety.kube.specs import Specs, install
 from moiety.model.errors import AgentError, MoietyError
 
+LISTEN_S: Final = 30.0
+"""longer than the agent lets anybody wait for an event"""
 PUBLISH_S: Final = 30.0
 """slices that somebody deleted are back after so long at most"""
 SOCKETS_S: Final = 1.0
@@ -68,6 +73,14 @@ class Node:
         self._stale = asyncio.Event()
         """the slices may not say what is so"""
         self._suspects: dict[str, float] = {}
+        self._wished = asyncio.Event()
+        """a pod is not as it was"""
+        self.pods = Pods(client, options.name, lambda _: self._wished.set())
+        self._listener = AgentLine(find, timeout_s=LISTEN_S)
+        cursor = options.state_dir / "told"
+        self.notices = Notices(client, self._listener, self.pods, options.name, cursor, log)
+        self.notices.on_gpu_error.append(self.inventory.failed)
+        self.owners = Owners(self.shares, self.pods, client, self.notices, log)
         self.plugins: list[Plugin] = []
         self._kubelet_inode = 0
         """of the socket where the plugins are registered"""
@@ -110,6 +123,7 @@ class Node:
             if readiness:
                 readiness.close()
             await self.line.close()
+            self._listener.abandon()
             self.log.info("ended", shares=len(self.shares.given))
 
     async def _first_look(self, stop: asyncio.Task[Any]) -> bool:
@@ -130,6 +144,9 @@ class Node:
         loops = [
             _forever(self._look, self.options.every_s, self.log),
             _forever(self._keep_sockets, SOCKETS_S, self.log),
+            self._see_pods(),
+            self._follow_pods(),
+            self.notices.follow(),
         ]
         if self.options.mode is not Mode.PLUGIN:
             await self._start_dra()
@@ -137,7 +154,6 @@ class Node:
         if self.options.mode is not Mode.DRA:
             await self._start_plugins()
             loops.append(_forever(self._keep_registered, SOCKETS_S, self.log))
-            loops.append(_forever(self._see_pods, self.options.every_s, self.log))
         self.log.info(
             "serving",
             node=self.options.name,
@@ -189,10 +205,28 @@ class Node:
         self._kubelet_inode = inode
 
     async def _see_pods(self) -> None:
-        """Who has which units, and which nobody has any more."""
-        found = await held(self.options.kubelet_dir)
-        used = {device for each in found for device in each.devices}
-        await take_back_unused(self.shares, used, self.log)
+        """Have shares be what their pods are and wish: when a pod changes, and now and then."""
+        failed = ""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wished.wait(), self.options.every_s)
+            self._wished.clear()
+            try:
+                has_units = any(each.kind == UNITS for each in self.shares.given.values())
+                await self.owners.see(await held(self.options.kubelet_dir) if has_units else None)
+                failed = ""
+            except (MoietyError, OSError) as error:
+                if str(error) != failed:
+                    self.log.warning("failed", what="see pods", problem=str(error))
+                failed = str(error)
+
+    async def _follow_pods(self) -> None:
+        while True:
+            try:
+                await self.pods.follow()
+            except ApiError as no:  # we may not look: then shares have no names and no wishes
+                self.log.error("pods not seen", problem=no.what)
+                await asyncio.sleep(PUBLISH_S)
 
     async def _look(self) -> None:
         """See how agent and GPUs are; a new agent is told what pods have."""

@@ -18,6 +18,12 @@ STATE: Final = Path("/var/lib/moiety/kube")
 NATIVE: Final = Path("/var/lib/moiety/native")
 
 
+def usual_state_dir() -> Path:
+    """Where it is written down what pods have: beside an agent that has a folder of its own."""
+    own = os.environ.get("MOIETY_DIR")
+    return Path(own) / "kube" if own else STATE
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How one node is served."""
@@ -32,7 +38,7 @@ class Options:
     """of units beside moiety.dev/gpu: the models that each is of"""
     kubelet_dir: Path = KUBELET
     cdi_dir: Path = USUAL_DIR
-    state_dir: Path = STATE
+    state_dir: Path = field(default_factory=usual_state_dir)
     native_dir: Path | None = None
     """where the machine sees our libraries; None: where they are, in a pod STATE's neighbour"""
     hook: bool | None = None

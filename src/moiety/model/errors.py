@@ -56,6 +56,7 @@
     │   ├── TraceMissing                         122
     │   └── ScenarioInvalid                      124   a case that makes no sense
     ├── ClusterRefusal                           113   no API server, or one that says no
+    ├── PodRefusal                               114   a pod's share is not, or stays as it is
     ├── ConfigError
     │   ├── BadConfigFile                        115   a file of settings that cannot be read
     │   └── BadSetting                           116   a name or a value in it or the environment
@@ -703,6 +704,15 @@ class ClusterRefusal(MoietyError):
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what, hint or "kubectl auth can-i --list, with the same kubeconfig")
+
+
+class PodRefusal(MoietyError):
+    """A pod has no share, or its share cannot be what was asked for."""
+
+    exit_code = 114
+
+    def __init__(self, pod: str, problem: str, hint: str = "") -> None:
+        super().__init__(f"pod {pod}: {problem}", hint or f"kubectl moiety explain {pod}")
 
 
 # Settings

@@ -82,6 +82,9 @@ class Cluster:
         self.left_total: Ints = self.left.sum(axis=1)
         self.gpu_milli_total = int(self.left_total.sum())
         self.used_milli = 0
+        self._over: Ints | None = None
+        """[N, G]: memory of GPUs that is in use beyond the part that goes with the thousandths in
+        use, in thousandths of MiB; negative: less. None: nowhere. See `Shape.is_apart`"""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -92,6 +95,7 @@ class Cluster:
         twin.__dict__.update(self.__dict__)
         for name in ("free_cpu", "free_memory", "left", "ordered", "left_total"):
             setattr(twin, name, getattr(self, name).copy())
+        twin._over = None if self._over is None else self._over.copy()
         return twin
 
     def milli(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Ints | int:
@@ -100,8 +104,25 @@ class Cluster:
             return shape.gpu_milli
         memory = self.gpu_memory[nodes]
         by_memory = -(-shape.gpu_memory_mib * WHOLE_GPU // np.maximum(memory, 1))
-        needed = np.maximum(by_memory, shape.gpu_milli)
-        return np.where(memory > 0, needed, WHOLE_GPU + 1)
+        needed = shape.gpu_milli if shape.is_apart else by_memory
+        return np.where(memory >= shape.gpu_memory_mib, needed, WHOLE_GPU + 1)
+
+    @property
+    def counts_memory(self) -> bool:
+        """Whether memory of GPUs is in use apart from their thousandths."""
+        return self._over is not None
+
+    def enough(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Bools:
+        """[number of nodes, G]: which GPUs have enough left of themselves and of their memory."""
+        milli = np.reshape(self.milli(shape, nodes), (-1, 1))
+        left = self.left[nodes]
+        enough: Bools = left >= milli
+        if self._over is not None or shape.is_apart:
+            memory = self.gpu_memory[nodes][:, None]
+            needed = shape.gpu_memory_mib * WHOLE_GPU if shape.is_apart else milli * memory
+            over = 0 if self._over is None else self._over[nodes]
+            enough &= left * memory - over >= needed
+        return enough
 
     def acceptable(self, shape: Shape) -> Bools | None:
         """[number of models]: which of them will do; None: all. Nodes without GPUs never matter."""
@@ -117,7 +138,10 @@ class Cluster:
             width = self.left.shape[1]
             if shape.gpus > width:
                 return np.zeros_like(fits)
-            fits &= self.ordered[nodes, width - shape.gpus] >= self.milli(shape, nodes)
+            if self._over is None and not shape.is_apart:
+                fits &= self.ordered[nodes, width - shape.gpus] >= self.milli(shape, nodes)
+            else:
+                fits &= self.enough(shape, nodes).sum(axis=1) >= shape.gpus
             models = self.acceptable(shape)
             if models is not None:
                 fits &= models[self.model[nodes]]
@@ -127,7 +151,7 @@ class Cluster:
         """The same for all nodes, if only what the mask leaves may be used."""
         fits = self.has_room(shape) & mask.nodes
         if shape.gpus and mask.gpus is not None:
-            enough = self.left >= np.reshape(self.milli(shape), (-1, 1))
+            enough = self.enough(shape)
             fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
         return fits
 
@@ -141,6 +165,9 @@ class Cluster:
         if shape.gpus:
             milli = np.broadcast_to(self.milli(shape), len(self))[:, None]
             on_gpus = left // np.maximum(milli, 1)
+            if shape.is_apart:
+                in_memory = self.gpu_memory // shape.gpu_memory_mib
+                on_gpus = np.minimum(on_gpus, in_memory[:, None])
             slots = np.minimum(slots, on_gpus.sum(axis=1) // shape.gpus)
             slots[(left >= milli).sum(axis=1) < shape.gpus] = 0
             models = self.acceptable(shape)
@@ -160,7 +187,8 @@ class Cluster:
             if shape.models and on.model not in shape.models:
                 return 0
             milli = max(shape.milli_on(on.gpu_memory_mib), 1)
-            gpus = [left // milli for left in self.left[node].tolist() if left >= milli]
+            most = on.gpu_memory_mib // shape.gpu_memory_mib if shape.is_apart else UNBOUNDED
+            gpus = [min(left // milli, most) for left in self.left[node].tolist() if left >= milli]
             slots = min(slots, sum(gpus) // shape.gpus) if len(gpus) >= shape.gpus else 0
         return slots
 
@@ -177,6 +205,7 @@ class Cluster:
         """Which nodes could take it if nothing ran on them."""
         empty = self.copy()
         empty.free_cpu, empty.free_memory = self.cpu, self.memory
+        empty.left, empty._over = self.capacity, None
         empty.ordered = np.sort(self.capacity, axis=1)
         return empty.has_room(shape)
 
@@ -197,6 +226,9 @@ class Cluster:
         if parts:
             nodes, gpus, amounts = np.array(parts, np.int64).T
             np.subtract.at(self.left, (nodes, gpus), amounts)
+        for shape, seat in taken:
+            if shape.is_apart:
+                self._change_memory(shape, seat, 1)
         for node, gpu in np.argwhere(self.left < 0):
             name = self.nodes[node].name
             raise InternalError(f"GPU {gpu} of {name} has {self.left[node, gpu]} left")
@@ -220,6 +252,8 @@ class Cluster:
                 raise InternalError(f"GPU {gpu} of {self.nodes[node].name} has {row[gpu]} left")
         if not (0 <= cpu <= self.cpu[node] and 0 <= memory <= self.memory[node]):
             raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        if shape.is_apart:
+            self._change_memory(shape, seat, sign)
         used = amount * len(seat.gpus)
         self.free_cpu[node] = cpu
         self.free_memory[node] = memory
@@ -229,6 +263,13 @@ class Cluster:
             self.ordered[node] = row
             self.left_total[node] -= used
             self.used_milli += used
+
+    def _change_memory(self, shape: Shape, seat: Seat, sign: int) -> None:
+        if self._over is None:
+            self._over = np.zeros_like(self.left)
+        goes_along = seat.gpu_milli * int(self.gpu_memory[seat.node])
+        over = shape.gpu_memory_mib * WHOLE_GPU - goes_along
+        self._over[seat.node, list(seat.gpus)] += sign * over
 
     def fragments_of(self, shapes: Iterable[tuple[Shape, float]]) -> float:
         """GPU thousandths that are free but of no use to a task, by how often each shape comes.
@@ -243,6 +284,6 @@ class Cluster:
                 total += weight * float(self.left_total.sum())
                 continue
             fits = self.has_room(shape)
-            too_small = np.where(self.left < np.reshape(self.milli(shape), (-1, 1)), self.left, 0)
+            too_small = np.where(self.enough(shape), 0, self.left)
             total += weight * float(np.where(fits, too_small.sum(axis=1), self.left_total).sum())
         return total

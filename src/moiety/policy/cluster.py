@@ -43,6 +43,8 @@ class Choosing(StrEnum):
     """the fullest GPU that has room"""
     WORST_FIT = "worst-fit"
     """the emptiest GPU"""
+    LEAST_BUSY = "least-busy"
+    """the one that was measured to be least busy, in tenths; then, or without, the emptiest"""
     FIRST = "first"
     """the first that has room"""
     RANDOM = "random"

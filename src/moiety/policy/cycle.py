@@ -103,13 +103,17 @@ class Cycle:
         """Everything, in the order in which it does harm."""
         self._end_overdue()
         self._fill()
-        made = self._make(room.displace, "displaced")
+        everybody = self.state.workloads.values()
+        opportunists = any(workload.is_opportunistic for workload in everybody)
+        made = opportunists and self._make(room.displace, "displaced")
         made = self._make(self._consolidate, "moved") or made
         made = self._make(room.reclaim, "reclaimed") or made
-        made = self._make(room.preempt, "preempted") or made
+        if len({workload.priority for workload in everybody}) > 1:
+            made = self._make(room.preempt, "preempted") or made
         if made:
             self._fill()
-        self._fill(opportunistic=True)
+        if opportunists:
+            self._fill(opportunistic=True)
         if self.terms.defragment_moves and not self.why:
             self._defragment()
         self._explain()
@@ -144,7 +148,7 @@ class Cycle:
                 return None
             budget.next_try()
             following = attempt(piece)
-            if following is None:
+            if following is None and not budget.stops_plan():  # or it may have been cut short
                 budget.tried.add(key)
             return following
 

@@ -45,8 +45,9 @@ def _empty_one(
     return None
 
 
-def _fragments(cluster: Cluster, known: Typical) -> float:
-    return cluster.fragments_of(known.weighted)
+def _fragments(cluster: Cluster, known: Typical) -> int:
+    """Whole thousandths: the last bits of a sum depend on the order of the nodes."""
+    return round(cluster.fragments_of(known.weighted))
 
 
 def _emptiest(state: State, leavers: Leavers, pool: str) -> list[tuple[int, list[Unit]]]:
@@ -64,6 +65,8 @@ def _emptiest(state: State, leavers: Leavers, pool: str) -> list[tuple[int, list
                     Unit(unit.order, unit.workload, (task,), unit.is_extra)
                 )
                 used[node] = used.get(node, 0) + len(gpus) * milli
+    for units in on.values():
+        units.sort(key=lambda unit: (unit.order, unit.tasks))
     cluster = state.pools.placers[pool].cluster
     in_use = cluster.capacity.sum(axis=1) - cluster.left_total
     found = [(used[node], node) for node in on if in_use[node] == used[node]]

@@ -81,18 +81,24 @@ def _round(
 
 
 def weights_by_use(
-    weights: Mapping[str, float], used: Mapping[str, float], strength: float = USAGE_STRENGTH
+    weights: Mapping[str, float],
+    used: Mapping[str, float],
+    strength: float = USAGE_STRENGTH,
+    whole: float = 0.0,
 ) -> dict[str, float]:
     """Weights of siblings, more for who used less than its part of late, less for who used more.
 
     `used` is what each had in the mean, older use counting less (`decayed`). A queue's part p of
     all weights becomes p + strength * (p - u), where u is its part of all use, and never less than
-    nothing. Without any use, weights stay what they are.
+    nothing. Use that adds up to less than a tenth of the `whole` that is divided counts as a part
+    of that tenth: so it fades when little is used for a while. Without any use, weights stay what
+    they are.
     """
     weight = sum(weights.values())
     total = sum(used.get(name, 0.0) for name in weights)
     if weight <= 0 or total <= 0:
         return dict(weights)
+    total = max(total, whole / 10)
     changed = {}
     for name, own in weights.items():
         part = own / weight

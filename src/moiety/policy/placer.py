@@ -54,6 +54,8 @@ class Placer:
         self.cluster = cluster
         self.placing = placing
         self.choosing = choosing
+        if placing is Placing.SPREAD and choosing is Choosing.RULE and _is_measured(cluster):
+            self.choosing = Choosing.LEAST_BUSY
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._rule = _rule(placing, cluster, typical or Typical(()))
         self._order = _standing(cluster, order)
@@ -79,8 +81,12 @@ class Placer:
             return None
         milli = self.cluster.milli(shape, slice(node, node + 1))
         amount = milli if isinstance(milli, int) else int(milli[0])
-        if mask is not None and mask.gpus is not None and shape.gpus:
-            left = np.where(mask.gpus[node], self.cluster.left[node], 0).tolist()
+        by_rule = not self.cluster.counts_memory and not shape.is_apart
+        if shape.gpus and not (by_rule and (mask is None or mask.gpus is None)):
+            enough = self.cluster.enough(shape, slice(node, node + 1))[0]
+            if mask is not None and mask.gpus is not None:
+                enough &= mask.gpus[node]
+            left = np.where(enough, self.cluster.left[node], 0).tolist()
             on = self.cluster.nodes[node]
             gpus = choose(on, left, shape.gpus, amount, self.choosing, self._random)
             return Seat(node, gpus, amount)
@@ -140,6 +146,10 @@ class Placer:
             return (left.index(WHOLE_GPU),)
         on = self.cluster.nodes[node]
         return choose(on, left, shape.gpus, milli, self.choosing, self._random)
+
+
+def _is_measured(cluster: Cluster) -> bool:
+    return any(gpu.utilisation is not None for node in cluster.nodes for gpu in node.gpus)
 
 
 def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:

@@ -94,6 +94,9 @@ class Pools:
         node = seat.node
         if cluster.free_cpu[node] < shape.cpu_milli or cluster.free_memory[node] < shape.memory_mib:
             return False
+        if cluster.counts_memory:
+            enough = cluster.enough(shape, slice(node, node + 1))[0]
+            return all(bool(enough[gpu]) for gpu in seat.gpus)
         return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in seat.gpus)
 
     def take(self, shape: Shape, place: Place) -> None:

@@ -75,10 +75,7 @@ def _ruled_out(cluster: Cluster, shape: Shape, mask: Mask | None) -> dict[Reason
 
 
 def _gpus_fit(cluster: Cluster, shape: Shape) -> Bools:
-    width = cluster.ordered.shape[1]
-    if shape.gpus > width:
-        return np.zeros(len(cluster), np.bool_)
-    fits: Bools = cluster.ordered[:, width - shape.gpus] >= cluster.milli(shape)
+    fits: Bools = cluster.enough(shape).sum(axis=1) >= shape.gpus
     return fits
 
 
@@ -95,8 +92,7 @@ def _best(cluster: Cluster, shape: Shape) -> dict[str, int]:
         "most_free_memory_mib": int(cluster.free_memory[suitable].max()),
     }
     if shape.gpus:
-        milli = np.broadcast_to(cluster.milli(shape), len(cluster))
-        enough = cluster.ordered[suitable] >= milli[suitable, None]
+        enough = cluster.enough(shape)[suitable]
         best["most_free_gpu_milli"] = int(cluster.left_total[suitable].max())
         best["most_gpus_with_enough_left"] = int(enough.sum(axis=1).max())
     return best

@@ -34,9 +34,11 @@ def choose(
     elif milli == WHOLE_GPU:
         if 1 < count < len(fitting) and any(gpu.links for gpu in node.gpus):
             return _connected(node, fitting, count)
+    elif choosing is Choosing.LEAST_BUSY and any(g.utilisation is not None for g in node.gpus):
+        fitting.sort(key=lambda gpu: (round(10 * (node.gpus[gpu].utilisation or 0)), -left[gpu]))
     elif choosing in (Choosing.RULE, Choosing.BEST_FIT):
         fitting.sort(key=left.__getitem__)
-    elif choosing is Choosing.WORST_FIT:
+    elif choosing in (Choosing.WORST_FIT, Choosing.LEAST_BUSY):
         fitting.sort(key=left.__getitem__, reverse=True)
     return tuple(sorted(fitting[:count]))
 

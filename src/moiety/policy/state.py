@@ -64,6 +64,7 @@ class State:
         )
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
+        self._sums: dict[tuple[tuple[Shape, int], ...], Vector] = {}
         self._taken: dict[tuple[Shape, int, int], Vector] = {}
         self.seated: dict[Task, Seated] = {}
         self.tasks_of: dict[str, list[Task]] = {}
@@ -89,22 +90,25 @@ class State:
 
     def _seat_all(self) -> None:
         """Everything that runs has its place: in sums, because there can be much of it."""
-        sums: dict[tuple[str, bool], list[int]] = {}
+        counts: Counter[tuple[str, bool, Vector]] = Counter()
         for running, place in zip(self.snapshot.running, self.pools.places, strict=True):
             task = running.task
+            name = task[0]
             amounts = self._amounts(running.shape, place)
             self.seated[task] = Seated(running.shape, place, amounts)
-            self.tasks_of.setdefault(task.workload, []).append(task)
-            self.running[task.workload, task.subgroup] += 1
-            workload = self.workloads[task.workload]
+            own = self.tasks_of.get(name)
+            if own is None:
+                self.tasks_of[name] = [task]
+            else:
+                own.append(task)
+            self.running[name, task[1]] += 1
+            workload = self.workloads[name]
             if self.companies:
                 self.companies.change(self._company(task), place, 1)
-            if workload.is_opportunistic:
-                continue
-            total = sums.setdefault((workload.queue, workload.is_preemptible), [0, 0, 0, 0])
-            for at, amount in enumerate(amounts):
-                total[at] += amount
-        for (queue, is_preemptible), total in sums.items():
+            if not workload.is_opportunistic:
+                counts[workload.queue, workload.is_preemptible, amounts] += 1
+        for (queue, is_preemptible, amounts), count in counts.items():
+            total = [count * amount for amount in amounts]
             self.standing.add(queue, total, 1, guaranteed=not is_preemptible)
 
     def _company(self, task: Task) -> Company:
@@ -124,8 +128,9 @@ class State:
         return gpu, gpu_memory, cpu, sum(node.memory_mib for node in self.snapshot.nodes)
 
     def _amounts(self, shape: Shape, place: Place) -> Vector:
-        cluster = self.pools.placers[place.pool].cluster
-        return self._of(shape, place.seat.gpu_milli, cluster.nodes[place.seat.node].gpu_memory_mib)
+        pool, (node, _, milli) = place
+        memory = self.pools.placers[pool].cluster.nodes[node].gpu_memory_mib
+        return self._taken.get((shape, milli, memory)) or self._of(shape, milli, memory)
 
     def _of(self, shape: Shape, milli: int, gpu_memory_mib: int) -> Vector:
         """What a task of a shape takes that has so much of each GPU of so much memory."""
@@ -133,6 +138,8 @@ class State:
         found = self._taken.get(key)
         if found is None:
             memory = max(shape.gpu_memory_mib, milli * gpu_memory_mib // WHOLE_GPU)
+            if shape.is_apart:
+                memory = shape.gpu_memory_mib
             gpus = shape.gpus
             found = gpus * milli, gpus * memory, shape.cpu_milli, shape.memory_mib
             self._taken[key] = found
@@ -143,12 +150,17 @@ class State:
 
         A part of a GPU that is asked for by memory counts as what it is of the largest GPU.
         """
+        key = tuple(shapes)
+        kept = self._sums.get(key)
+        if kept is not None:
+            return kept
         total = [0, 0, 0, 0]
-        for shape, count in shapes:
+        for shape, count in key:
             milli = min(shape.milli_on(self._largest_gpu), WHOLE_GPU) if shape.gpus else 0
             for at, amount in enumerate(self._of(shape, milli, self._largest_gpu)):
                 total[at] += count * amount
-        return tuple(total)
+        found = self._sums[key] = tuple(total)
+        return found
 
     def start(self, task: Task, shape: Shape, place: Place) -> None:
         """It begins there; there is room."""

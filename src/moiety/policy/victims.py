@@ -78,7 +78,10 @@ class Leavers:
     def _of(self, name: str) -> list[Unit]:
         state = self._state
         workload, tasks = state.workloads[name], state.tasks_of[name]
-        since = max([self._since(task) for task in tasks])
+        if len(tasks) == 1:
+            since = self._since(tasks[0])
+        else:
+            since = max([self._since(task) for task in tasks])
         if state.snapshot.now_s - since < self._min_run_s:
             return []
         rank = workload.priority, -workload.submitted_s, Backwards(name)

@@ -20,7 +20,8 @@ class Shape:
     gpu_milli: int = 0
     """of each of them, in thousandths; 1000 is a GPU for itself"""
     gpu_memory_mib: int = 0
-    """of each of them; a GPU's thousandths are then at least this part of its memory"""
+    """of each of them. Without `gpu_milli`, a task takes as large a part of the GPU; with it,
+    memory is apart: much memory and little compute leave compute to others, and vice versa"""
     models: frozenset[str] = frozenset()
     """the GPU models that will do; none named: all"""
     _hash: int = field(default=0, init=False, repr=False, compare=False)
@@ -57,13 +58,18 @@ class Shape:
         """Thousandths of GPUs in all, without regard to memory."""
         return self.gpus * self.gpu_milli
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether it says of memory and compute of a GPU how much it takes of each."""
+        return bool(self.gpu_memory_mib and self.gpu_milli)
+
     def milli_on(self, gpu_memory_mib: int) -> int:
         """Thousandths of each GPU, if a GPU has so much memory; above 1000: it has too little."""
         if not self.gpu_memory_mib:
             return self.gpu_milli
-        if not gpu_memory_mib:
+        if gpu_memory_mib < self.gpu_memory_mib:
             return WHOLE_GPU + 1
-        return max(self.gpu_milli, -(-self.gpu_memory_mib * WHOLE_GPU // gpu_memory_mib))
+        return self.gpu_milli or -(-self.gpu_memory_mib * WHOLE_GPU // gpu_memory_mib)
 
     def __str__(self) -> str:
         parts = []

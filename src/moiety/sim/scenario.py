@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cycle import decide
+from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
 from moiety.policy.refusals import WORDS
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.usage import used_after
 from moiety.sim.scenario_file import Expected, Refused, Scenario
 
 CYCLES: Final = 2
@@ -18,6 +19,8 @@ CYCLES: Final = 2
 QUIET_CYCLES: Final = 5
 """and then to stay"""
 CYCLE_S: Final = 1.0
+TERMS: Final = Terms(reservations=0)
+"""when things were created is an order here, not how long anybody has waited"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def run_scenario(case: Scenario | Refused) -> Outcome:
     seen = [_places(snapshot)]
     problems: list[str] = []
     for cycle in range(1, CYCLES + QUIET_CYCLES + 1):
-        decisions = decide(snapshot)
+        decisions = decide(snapshot, terms=TERMS)
         told += [_told(cycle, each, names) for each in decisions]
         snapshot = after(snapshot, decisions)
         places = _places(snapshot)
@@ -75,8 +78,13 @@ def run_all(cases: Sequence[Scenario | Refused], path: str) -> list[Outcome]:
     return outcomes
 
 
-def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
-    """The cluster when everything that was decided has happened."""
+def after(
+    snapshot: Snapshot, decisions: Sequence[Decision], half_life_s: float | None = None
+) -> Snapshot:
+    """The cluster when everything that was decided has happened.
+
+    With `half_life_s`, what queues have is counted into what they used of late.
+    """
     now = snapshot.now_s + CYCLE_S
     running = {each.task: each for each in snapshot.running}
     shapes = {
@@ -97,7 +105,10 @@ def after(snapshot: Snapshot, decisions: Sequence[Decision]) -> Snapshot:
             shape = shapes[task.workload, task.subgroup]
             running[task] = Running(task, shape, each.spot, snapshot.now_s)
     workloads = tuple(each for each in snapshot.workloads if each.name not in over)
-    return replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    then = replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    if half_life_s is None:
+        return then
+    return replace(then, used=used_after(then, CYCLE_S, half_life_s))
 
 
 def _places(snapshot: Snapshot) -> dict[Task, Spot]:

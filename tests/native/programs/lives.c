@@ -6,6 +6,7 @@
  * exec     a child replaces itself with a program that uses the GPU
  * replace  a program that uses the GPU replaces itself
  * threads  a hundred threads end while work of theirs is under way
+ * cancel   forty threads are cancelled while they are in calls
  * leave    main ends the program while other threads are in calls
  * capture  the program ends while a stream is captured
  * hang     a kernel runs for an hour; says so once it does
@@ -83,6 +84,40 @@ static void end_threads(void)
     OK(cuCtxSynchronize());
 }
 
+static void *submit_until_cancelled(void *ready)
+{
+    CUstream stream;
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (;;) {
+        OK(cuMemsetD8Async(data + (1 << 20), 1, 1 << 20, stream));
+        OK(cuStreamSynchronize(stream));
+        __atomic_store_n((int *)ready, 1, __ATOMIC_RELEASE);
+        pthread_testcancel();
+    }
+}
+
+static void cancel_threads(void)
+{
+    for (int round = 0; round < 10; round++) {
+        pthread_t threads[4];
+        int ready[4] = {0};
+        for (int i = 0; i < 4; i++) {
+            CHECK(!pthread_create(&threads[i], NULL, submit_until_cancelled, &ready[i]));
+        }
+        for (int i = 0; i < 4; i++) {
+            void *end = NULL;
+            while (!__atomic_load_n(&ready[i], __ATOMIC_ACQUIRE)) {
+                usleep(100);
+            }
+            CHECK(!pthread_cancel(threads[i]));
+            CHECK(!pthread_join(threads[i], &end));
+            CHECK(end == PTHREAD_CANCELED);
+        }
+    }
+    OK(cuCtxSynchronize());
+}
+
 static void leave_while_others_submit(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -143,6 +178,8 @@ int main(int argc, char **argv)
         execl("/proc/self/exe", "lives", "plain", NULL);
     } else if (is("threads")) {
         end_threads();
+    } else if (is("cancel")) {
+        cancel_threads();
     } else if (is("leave")) {
         leave_while_others_submit();
     } else if (is("capture")) {

@@ -79,7 +79,15 @@ def test_values_and_names_are_those_of_the_node() -> None:
     assert found["DCGM_FI_DEV_GPU_UTIL"][0][1] == 25
     assert found["moiety_gpu_waiting"][0][1] == 2
     labels, value = found["moiety_process_evicted_bytes_total"][0]
-    assert labels == {"tenant": "3", "pid": "103", "program": 'a "name"\\n\n', "workload": "w"}
+    assert labels == {
+        "tenant": "3",
+        "pid": "103",
+        "program": 'a "name"\\n\n',
+        "workload": "w",
+        "namespace": "",
+        "pod": "",
+        "container": "",
+    }
     assert value == 1 << 40
     refused = [v for labels, v in found["moiety_events_total"] if labels["reason"] == "Refused"]
     assert refused == [3]

@@ -58,6 +58,7 @@ EXAMPLES = [
     errors.FileExists("trace.json"),
     errors.FileNotWritable("trace.json", "No space left on device"),
     errors.ClusterRefusal("GET /api/v1/pods: forbidden"),
+    errors.PodRefusal("train", "it has no share of a GPU"),
     errors.BadConfigFile("config.toml", "it is not TOML"),
     errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.TraceInvalid("jobs.csv", 7, "cpu_milli is negative: -1"),

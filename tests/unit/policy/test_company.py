@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Eviction, Reason
-from moiety.policy.snapshot import Snapshot
-from moiety.policy.workloads import Company, Workload
+from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.workloads import Company, Shape, Workload, single
 from tests.unit.policy.build import A, B, evicted, node, placed, refused, runs, work
 
 
@@ -100,3 +102,28 @@ def test_moves_that_make_what_is_free_useful_are_made_within_their_budget() -> N
     assert moves(0) == []
     assert len(moves(1)) == 1
     assert len(moves(9)) == 2
+
+
+def test_memory_of_a_gpu_is_apart_where_both_are_asked_for() -> None:
+    """T4s with 16,000 MiB: much memory with little compute goes with little with much."""
+    large = single("large", Shape(0, 0, 1, 100, 14000))
+    quick = single("quick", Shape(0, 0, 1, 800, 1000), 1)
+    other = single("other", Shape(0, 0, 1, 100, 2000), 2)
+    half = single("half", Shape(0, 0, 1, 100), 3)
+    decisions = decide(Snapshot((node(count=1),), (large, quick, other, half)))
+    assert sorted(placed(decisions)) == ["large/main/0", "quick/main/0"]
+    assert {each.reason for each in refused(decisions).values()} == {Reason.GPUS_FULL}
+    decisions = decide(Snapshot((node(count=1),), (half, other, quick)))
+    assert len(placed(decisions)) == 3
+
+
+def test_who_takes_a_part_of_a_gpu_has_as_much_of_its_memory() -> None:
+    half, large = single("half", Shape(0, 0, 1, 500)), single("large", Shape(0, 0, 1, 10, 8001))
+    running = (Running(Task("half", "main", 0), Shape(0, 0, 1, 500), Spot("n", (0,), 500)),)
+    snapshot = Snapshot((node(count=1),), (half, large), running)
+    assert placed(decide(snapshot, terms=Terms(moves_max=0))) == {}
+    fits = single("large", Shape(0, 0, 1, 10, 8000))
+    assert len(placed(decide(replace(snapshot, workloads=(half, fits))))) == 1
+    never = single("large", Shape(0, 0, 1, 10, 16001))
+    [refusal] = refused(decide(replace(snapshot, workloads=(half, never)))).values()
+    assert (refusal.reason, refusal.is_final) == (Reason.GPU_SIZE, True)

@@ -26,8 +26,11 @@ def test_a_shape_that_makes_no_sense_is_refused(wrong: dict[str, Any], named: st
 
 
 def test_memory_of_a_gpu_is_a_part_of_it() -> None:
-    shape = Shape(gpus=1, gpu_milli=200, gpu_memory_mib=10000)
-    assert shape.milli_on(80000) == 200
+    apart = Shape(gpus=1, gpu_milli=200, gpu_memory_mib=10000)
+    assert apart.milli_on(40000) == apart.milli_on(10000) == 200
+    assert apart.milli_on(9999) > 1000
+    shape = Shape(gpus=1, gpu_memory_mib=10000)
+    assert shape.milli_on(80000) == 125
     assert shape.milli_on(40000) == 250
     assert shape.milli_on(30000) == 334  # rounded up: never less than was asked for
     assert shape.milli_on(8000) > 1000

@@ -1,0 +1,322 @@
+"""`kubectl moiety`: a cluster's GPUs, and the pods that share them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moiety.cli.show import emit_json, output_option, size, table
+from moiety.model.errors import PodRefusal
+
+if TYPE_CHECKING:
+    from moiety.kube.client import Client
+    from moiety.kube.view import Seen
+
+EXEC_S: Final = 15.0
+LOOK_S: Final = 0.5
+GPU_TITLES: Final = ("NODE", "GPU", "MODEL", "MEMORY", "PROMISED", "KEPT", "SHARES", "TROUBLE")
+POD_TITLES: Final = ("NAMESPACE", "POD", "STATE", "NODE", "GPU", "ASKED", "RECEIVED", "ALLOCATED")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kubeconfig", metavar="FILE", help="How the API server is reached.")
+@click.pass_context
+def kubectl(ctx: click.Context, kubeconfig: str | None) -> None:
+    """Look at GPUs that pods share, and change shares."""
+    ctx.obj = kubeconfig
+
+
+namespace_option = click.option("-n", "--namespace", metavar="NAME", help="The pod's namespace.")
+
+
+@kubectl.command()
+@click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
+@output_option
+@click.pass_obj
+def status(kubeconfig: str | None, system: str, output: str) -> None:
+    """Show the GPUs, and the pods that share them: what they asked for and received."""
+    from moiety.kube import view
+
+    seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
+    if output == "json":
+        emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen)})
+        return
+    click.echo(_text(seen))
+
+
+@kubectl.command()
+@click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
+@click.option("--every", default=2.0, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option("--count", type=click.IntRange(1), help="End after so many looks.")
+@output_option
+@click.pass_obj
+def top(kubeconfig: str | None, system: str, every: float, count: int | None, output: str) -> None:
+    """Look at the same again and again; Ctrl-C ends it."""
+    from moiety.kube import view
+
+    done = 0
+    while count is None or done < count:
+        if done:
+            time.sleep(every)
+        seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
+        done += 1
+        if output == "json":
+            emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen)})
+            continue
+        click.clear()
+        click.echo(_text(seen))
+
+
+@kubectl.command()
+@click.argument("pod")
+@namespace_option
+@click.option("--container", help="Only this container's share.")
+@click.option("--gpu", help="A part of the GPU's time, such as 0.6; none: no guarantee.")
+@click.option("--gpu-limit", help="The largest part; none: all of it.")
+@click.option("--memory", help="What stays on the GPU, such as 10Gi; none: nothing.")
+@click.option("--memory-limit", help="The most it may allocate; none: all that the GPU has.")
+@click.option("--priority", help="low, normal or high.")
+@click.option("--latency", type=click.Choice(["true", "false"]), help="Goes first at once.")
+@click.option("--wait", default=30.0, type=click.FloatRange(0), help="Seconds until it counts.")
+@output_option
+@click.pass_obj
+def resize(
+    kubeconfig: str | None, /, pod: str, namespace: str | None, container: str | None, wait: float,
+    output: str, **values: str | None,
+) -> None:  # fmt: skip
+    """Change the share of a pod while it runs.
+
+    The pod's node does it, and the running program has it at once. Refused where the GPU has been
+    promised to others.
+    """
+    from moiety.kube import resize as resizing
+
+    words = {key.replace("_", "-"): text for key, text in values.items() if text is not None}
+    if not words:
+        raise click.UsageError("nothing to change: --gpu, --memory and the like say to what")
+    text = resizing.written(words, container or "")
+    answer = _run(kubeconfig, lambda client: _resize(client, pod, namespace, text, wait))
+    if answer is not None and answer.startswith("refused"):
+        raise PodRefusal(pod, answer.removeprefix("refused").lstrip(": "))
+    if output == "json":
+        emit_json({"pod": pod, "asked": text, "done": answer is not None})
+    elif answer is None:
+        click.echo(f"{pod}: {text} is written down; its node has not answered within {wait:g} s")
+    else:
+        click.echo(f"{pod}: {text}")
+
+
+@kubectl.command()
+@click.argument("pod")
+@namespace_option
+@click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
+@output_option
+@click.pass_obj
+def explain(
+    kubeconfig: str | None, pod: str, namespace: str | None, system: str, output: str
+) -> None:
+    """Say in one sentence why a pod does not run, or how it does."""
+    found = _run(kubeconfig, lambda client: _explain(client, pod, namespace, system, kubeconfig))
+    if output == "json":
+        emit_json(found)
+        return
+    click.echo(found.sentence)
+    if found.hint:
+        click.echo(f"  try: {found.hint}")
+
+
+@kubectl.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output_option
+@click.pass_obj
+def uninstall(kubeconfig: str | None, yes: bool, output: str) -> None:
+    """Remove what moiety made in other namespaces: registration, templates, slices.
+
+    Before `kubectl delete -k`, so that nothing is left. Pods that run keep their shares until the
+    nodes' agents go.
+    """
+    if not yes:
+        click.confirm("New pods will get no shares any more. Go on?", abort=True)
+    gone = _run(kubeconfig, _uninstall)
+    if output == "json":
+        emit_json(gone)
+    else:
+        click.echo(", ".join(f"{number} {kind}" for kind, number in gone.items()) + " removed")
+
+
+def _run(kubeconfig: str | None, work: Callable[[Client], Awaitable[Any]]) -> Any:
+    from moiety.cli.kube import must_have
+
+    must_have(("aiohttp",))
+    from moiety.kube import access
+    from moiety.kube.client import Client
+
+    async def body() -> Any:
+        async with Client(access.find(kubeconfig), patience_s=2) as client:
+            return await work(client)
+
+    return asyncio.run(body())
+
+
+async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
+    from moiety.kube.client import CLAIMS, PODS, SLICES, ApiError
+    from moiety.kube.share_config import DRIVER
+    from moiety.kube.view import Seen
+
+    pods, _ = await client.list(PODS)
+    try:
+        slices, _ = await client.list(SLICES, field_selector=f"spec.driver={DRIVER}")
+        claims, _ = await client.list(CLAIMS)
+    except ApiError as no:
+        if not no.is_missing:  # a cluster without that API gives units
+            raise
+        slices, claims = [], []
+    agents = [
+        each["metadata"]["name"]
+        for each in pods
+        if each["metadata"].get("namespace") == system
+        and (each["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "moiety-node"
+    ]
+    told = await asyncio.gather(*(_processes(each, system, kubeconfig) for each in agents))
+    return Seen(slices, claims, pods, [row for rows in told for row in rows])
+
+
+async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]]:
+    """What an agent says of its programs; nothing where kubectl may not ask it."""
+    command = ["kubectl", *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
+    command += ["exec", "-n", system, pod, "-c", "agent", "--", "moiety", "ps", "-o", "json"]
+    try:
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, timeout=EXEC_S, check=True
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout) or []
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
+    return found
+
+
+def _text(seen: Seen) -> str:
+    from moiety.kube import view
+
+    rows = view.gpus(seen)
+    found = [
+        table(
+            GPU_TITLES,
+            [
+                [
+                    row.node, row.device, row.model or "-", size(row.memory_bytes),
+                    f"{row.percent} %", size(row.promised_bytes), str(row.pods), row.trouble or "-",
+                ]
+                for row in rows
+            ],
+        )
+        if rows
+        else "no node offers GPUs by claims"
+    ]  # fmt: skip
+    pods = view.pods(seen)
+    if not pods:
+        return "\n".join([*found, "no pod has a share, or waits for one"])
+    cells = [
+        [
+            row.namespace, row.name, row.phase, row.node or "-", ",".join(row.gpus) or "-",
+            "; ".join(row.asked.values()),
+            "-" if row.received is None else f"{row.received:.0%}", size(row.allocated_bytes),
+        ]
+        for row in pods
+    ]  # fmt: skip
+    return "\n".join([*found, "", table(POD_TITLES, cells)])
+
+
+async def _resize(
+    client: Client, pod: str, namespace: str | None, text: str, wait_s: float
+) -> str | None:
+    from moiety.kube import names, view
+    from moiety.kube.client import PODS
+
+    namespace = namespace or client.access.namespace
+    found = await client.get(PODS, pod, namespace)
+    shared = (found["metadata"].get("labels") or {}).get(names.SHARED)
+    if not shared and not view.claim_keys(found) and not view.units_of(found):
+        raise PodRefusal(pod, "it has no share of a GPU", f"kubectl moiety explain {pod}")
+    before = (found["metadata"].get("annotations") or {}).get(names.RESIZE)
+    wish = f"{before} " if before is not None and before.split() == text.split() else text
+    notes = {names.RESIZE: wish, names.RESIZED: None}  # said again, it is tried again
+    await client.patch(PODS, pod, {"metadata": {"annotations": notes}}, namespace)
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        found = await client.get(PODS, pod, namespace)
+        answer = (found["metadata"].get("annotations") or {}).get(names.RESIZED)
+        if answer is not None:
+            return str(answer)
+        await asyncio.sleep(LOOK_S)
+    return None
+
+
+async def _explain(
+    client: Client, pod: str, namespace: str | None, system: str, kubeconfig: str | None
+) -> Any:
+    from moiety.kube import explain as explaining
+    from moiety.kube import names
+    from moiety.kube.client import EVENTS, PODS, ApiError
+    from moiety.kube.fleet import of
+    from moiety.kube.webhook import told
+    from moiety.kube.webhook.knowledge import CONFIG_MAPS
+
+    namespace = namespace or client.access.namespace
+    found = await client.get(PODS, pod, namespace)
+    seen = await _look(client, system, kubeconfig)
+    try:
+        events, _ = await client.list(
+            EVENTS, namespace, field_selector=f"regarding.uid={found['metadata']['uid']}"
+        )
+    except ApiError:
+        events = []
+    maps = []
+    for name in (names.SETTINGS, names.SIZES):
+        try:
+            maps.append((await client.get(CONFIG_MAPS, name, system)).get("data") or {})
+        except ApiError:
+            maps.append({})
+    cluster = told.read(maps[0], maps[1], of(dict(each) for each in seen.slices)).cluster
+    return explaining.explain(found, seen, events, cluster.told)
+
+
+async def _uninstall(client: Client) -> dict[str, int]:
+    from moiety.kube.client import SLICES, ApiError
+    from moiety.kube.share_config import DRIVER
+    from moiety.kube.webhook import registration, sweeper
+
+    gone = {"registrations": 0, "templates": 0, "slices": 0}
+    for resource in (registration.MUTATING, registration.VALIDATING):
+        try:
+            await client.get(resource, registration.NAME)
+        except ApiError as no:
+            if no.is_missing:
+                continue
+            raise
+        await client.delete(resource, registration.NAME)
+        gone["registrations"] += 1
+    try:
+        gone["templates"] = await sweeper.remove_all(client)
+        slices, _ = await client.list(SLICES, field_selector=f"spec.driver={DRIVER}")
+    except ApiError as no:
+        if not no.is_missing:
+            raise
+        return gone
+    for each in slices:
+        await client.delete(SLICES, each["metadata"]["name"])
+        gone["slices"] += 1
+    return gone
+
+
+def main() -> None:
+    """Run `kubectl moiety`; never returns."""
+    from moiety.cli.main import run
+
+    run(kubectl, "kubectl moiety")

@@ -1,0 +1,154 @@
+"""Why a pod does not run, or how it does, in one sentence. Pure.
+
+The scheduler's reason and ours together: what it asks for, what there is, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moiety.kube import view
+from moiety.kube.spellings import join
+from moiety.kube.spellings.ask import Refused, Told
+from moiety.model.format import format_bytes, format_fraction
+
+Object = Mapping[str, Any]
+PREPARING: Final = ("FailedPrepareDynamicResources", "UnexpectedAdmissionError", "Refused")
+CREATING: Final = ("FailedResourceClaimCreation",)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is said of one pod."""
+
+    pod: str
+    phase: str
+    sentence: str
+    hint: str = ""
+    scheduler: str = ""
+    """its own words"""
+
+
+def explain(
+    pod: Object,
+    seen: view.Seen,
+    events: Sequence[Object] = (),
+    told: Told | None = None,
+) -> Explanation:
+    """Of one pod, as it is now; `events` are the pod's, the oldest first."""
+    name = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+    status = pod.get("status") or {}
+    phase = status.get("phase", "Pending")
+    scheduler = _scheduler(status)
+    sentence, hint = _said(pod, seen, events, told or Told(), phase, scheduler)
+    return Explanation(name, phase, f"{name} {sentence}", hint, scheduler)
+
+
+def _said(
+    pod: Object, seen: view.Seen, events: Sequence[Object], told: Told, phase: str, scheduler: str
+) -> tuple[str, str]:
+    claims = {
+        (each["metadata"].get("namespace", "default"), each["metadata"]["name"]): each
+        for each in seen.claims
+    }
+    row = view.pod_row(pod, claims, seen.processes)
+    if row is None:
+        return _without(pod, told)
+    asked = "; ".join(f"{who}: {what}" for who, what in row.asked.items())
+    if phase in view.ENDED:
+        return f"has ended ({phase})", ""
+    if phase == "Running":
+        on = f" of {', '.join(row.gpus)}" if row.gpus else ""
+        got = "" if row.received is None else f", and received {format_fraction(row.received)}"
+        bad = _container(pod)
+        return f"runs on {row.node} with its share{on} ({asked}){got}{bad}", ""
+    if row.node:
+        return _starting(pod, events, row)
+    if failed := _last(events, CREATING):
+        return f"has no claim yet: {failed}", "kubectl get resourceclaimtemplates"
+    ours = [claims[key] for key in view.claim_keys(pod) if key in claims]
+    room = _room(ours, view.gpus(seen), is_whole=not ours and bool(view.units_of(pod)))
+    theirs = f"; the scheduler says: {scheduler}" if scheduler else ""
+    if not ours and not row.claims and not view.units_of(pod):
+        return f"waits for its claim to be made ({asked}){theirs}", "kubectl get resourceclaims"
+    return f"waits for a GPU ({asked}): {room}{theirs}", "kubectl moiety status"
+
+
+def _without(pod: Object, told: Told) -> tuple[str, str]:
+    """Nothing was made of it: because it asks for nothing, or because nobody was asked."""
+    try:
+        asks = join.read(pod, told)
+    except Refused as no:
+        return f"has no share: it asks for one that makes no sense: {no.what}", no.hint
+    if asks is None:
+        return "asks for no share of a GPU", "moiety.dev/gpu: '0.5' among its annotations"
+    what = "; ".join(f"{who}: {ask}" for who, ask in asks.by_container.items())
+    return (
+        f"has no share although it asks for one ({what}): it was made when no webhook was "
+        "registered, or in a namespace that is left out",
+        "delete it and make it again",
+    )
+
+
+def _starting(pod: Object, events: Sequence[Object], row: view.PodRow) -> tuple[str, str]:
+    if failed := _last(events, PREPARING):
+        return f"cannot start on {row.node}: {failed}", "kubectl describe pod"
+    waiting = _container(pod)
+    return f"has its share on {row.node} and is being started{waiting}", "kubectl describe pod"
+
+
+def _container(pod: Object) -> str:
+    status = pod.get("status") or {}
+    for each in [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]:
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        if reason and reason not in ("ContainerCreating", "PodInitializing"):
+            message = waiting.get("message", "")
+            return f"; container {each['name']} waits: {reason}{f', {message}' if message else ''}"
+    return ""
+
+
+def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bool = False) -> str:
+    """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
+    if not rows:
+        return "no node offers GPUs (does moiety-node run on one?)"
+    wanted = [view.wants(request) for claim in claims for request in view.requests(claim)]
+    if is_whole:  # a resource, which the scheduler makes a claim of when there is room
+        wanted = [(view.WHOLE, 0)]
+    if not wanted:
+        return "no claim of it is known"
+    percent, memory = max(wanted)
+    well = [row for row in rows if not row.trouble]
+    if not well:
+        return f"all {len(rows)} GPUs are unwell ({rows[0].trouble})"
+    fits = [row for row in well if row.free_percent >= percent and row.free_bytes >= memory]
+    if fits:
+        return (
+            f"{fits[0].device} of {fits[0].node} has room, so something else keeps it (a selector, "
+            "another resource, a taint of the node)"
+        )
+    best = max(well, key=lambda row: (min(row.free_percent, percent), row.free_bytes))
+    need = f"{percent} %" + (f" and {format_bytes(memory)}" if memory else "")
+    return (
+        f"{need} of one GPU are wanted, and of {len(well)} GPUs the roomiest, {best.device} of "
+        f"{best.node}, has {best.free_percent} % and {format_bytes(best.free_bytes)} left"
+    )
+
+
+def _scheduler(status: Object) -> str:
+    for each in status.get("conditions") or []:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+def _last(events: Sequence[Object], reasons: Sequence[str]) -> str:
+    for each in reversed(events):
+        if each.get("reason") in reasons:
+            return str(each.get("note") or each.get("message") or "")
+    return ""

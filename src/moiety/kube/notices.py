@@ -1,0 +1,159 @@
+"""Events of Kubernetes, of what the agent's journal says: on the pod that it is about, or the node.
+
+What was told is counted by the journal's numbers, and the last one is written down: the next
+process goes on after it. What an API server does not take in time is lost, and said in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.agent import requests
+from moiety.kube.agent_line import AgentLine
+from moiety.kube.client import EVENTS, ApiError, Client
+from moiety.kube.pods import Pod, Pods, reference
+from moiety.model.errors import MoietyError
+
+CONTROLLER: Final = "moiety.dev/node"
+TOLD: Final = frozenset({"Evicted", "Idle", "ShareChanged", "OffenceOver"})
+"""what is told beside warnings"""
+LEFT_OUT: Final = frozenset({"Missing", "ConnectionLost"})
+"""warnings that say nothing to the owner of a pod"""
+OF_NODE: Final = frozenset({"GpuError", "GpuUnreadable", "Unregistered"})
+"""told on the node, where they are about no pod"""
+NOTE_MOST: Final = 1000
+A_MINUTE: Final = 30
+"""events of one pod; more are left out, and counted"""
+WAIT_S: Final = 5.0
+AGAIN_S: Final = 1.0
+_XID: Final = re.compile(r"XID (\d+)")
+
+
+class Notices:
+    """Tells Kubernetes what happens on one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        line: AgentLine,
+        pods: Pods,
+        node: str,
+        cursor: Path,
+        log: Any,
+    ) -> None:
+        """`line` is its own: it waits there. `cursor` is the file with the last number."""
+        self._client = client
+        self._line = line
+        self._pods = pods
+        self._node = node
+        self._cursor = cursor
+        self._log = log
+        self._lately: dict[str, deque[float]] = {}
+        self.on_gpu_error: list[Callable[[int, int], None]] = []
+
+    async def follow(self) -> None:
+        """Tell what happens from now on, for ever."""
+        after = await self._begin()
+        while True:
+            try:
+                asked = requests.Events(after=after, wait_s=WAIT_S)
+                page = await self._line.ask(asked, requests.Happened)
+            except MoietyError:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for event in page.events:
+                await self._tell(event)
+            if page.read_to > after:
+                after = page.read_to
+                self._write(after)
+            elif not page.events and await self._last() < after:
+                after = 0  # an agent that counts anew: somebody has emptied its folder
+
+    async def tell(
+        self, about: Pod | None, reason: str, note: str, *, warning: bool, gpu: int | None = None
+    ) -> None:
+        """One event; what does not arrive is said in the log."""
+        key = about.uid if about else ""
+        lately = self._lately.setdefault(key, deque(maxlen=A_MINUTE))
+        now_s = time.monotonic()
+        if len(lately) == A_MINUTE and now_s - lately[0] < 60:
+            self._log.info("event left out", reason=reason, note=note)
+            return
+        lately.append(now_s)
+        if len(self._lately) > 4 * A_MINUTE + len(self._pods.by_uid):
+            self._lately = {k: v for k, v in self._lately.items() if k in self._pods.by_uid}
+        name = about.name if about else self._node
+        namespace = about.namespace if about else "default"
+        where = f" (GPU {gpu})" if gpu is not None else ""
+        node = {"apiVersion": "v1", "kind": "Node", "name": self._node}
+        body = {
+            "metadata": {"name": f"{name[:230]}.{secrets.token_hex(8)}", "namespace": namespace},
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._node[:128],
+            "action": "Sharing",
+            "reason": reason,
+            "regarding": reference(about) if about else node,
+            "note": (note + where)[:NOTE_MOST],
+            "type": "Warning" if warning else "Normal",
+        }
+        try:
+            await self._client.create(EVENTS, body, namespace)
+        except ApiError as no:
+            self._log.warning("event not taken", reason=reason, note=note, problem=no.what)
+
+    async def _tell(self, event: requests.Event) -> None:
+        if event.reason == "GpuError" and (xid := _XID.search(event.message)):
+            for tell in self.on_gpu_error:
+                tell(event.gpu if event.gpu is not None else -1, int(xid[1]))
+        warning = event.severity == "warning"
+        if event.reason in LEFT_OUT or not (warning or event.reason in TOLD):
+            return
+        pod = self._pod(event)
+        if pod is None and event.reason not in OF_NODE:
+            return
+        who = f"{event.program} (pid {event.pid}): " if event.pid is not None else ""
+        await self.tell(pod, event.reason, who + event.message, warning=warning, gpu=event.gpu)
+
+    def _pod(self, event: requests.Event) -> Pod | None:
+        if found := self._pods.by_uid.get(event.pod):
+            return found
+        labels = event.labels
+        if "pod" in labels:
+            return self._pods.named(labels.get("namespace", ""), labels["pod"])
+        return None
+
+    async def _begin(self) -> int:
+        """After which event: what an earlier process told last, else the newest there is."""
+        while True:
+            try:
+                last = await self._last()
+                break
+            except MoietyError:
+                await asyncio.sleep(AGAIN_S)
+        try:
+            return min(int(self._cursor.read_text()), last)
+        except (OSError, ValueError):
+            return last
+
+    async def _last(self) -> int:
+        """The number of the agent's newest event."""
+        after = 0
+        while True:
+            page = await self._line.ask(requests.Events(after=after), requests.Happened)
+            after = max(after, page.read_to)
+            if not page.more:
+                return after
+
+    def _write(self, after: int) -> None:
+        with contextlib.suppress(OSError):  # then some are told twice
+            self._cursor.write_text(f"{after}\n")

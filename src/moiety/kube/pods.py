@@ -1,0 +1,115 @@
+"""The pods of this node, as far as shares are concerned: whose what is, and what is wished for.
+
+It owns the picture of them, kept up to date by a watch, and no more of each than is needed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moiety.kube import names
+from moiety.kube.client import PODS, Client, Object
+
+KEPT: Final = (names.RESIZE, names.RESIZED, names.ASKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    notes: Mapping[str, str]
+    """its annotations that matter here"""
+    users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """by claim and request (claim/request; claim/ for all of it): the containers that use it"""
+
+    @property
+    def claims(self) -> set[str]:
+        """The names of the claims that it uses."""
+        return {key.partition("/")[0] for key in self.users}
+
+    def containers_of(self, claim: str, request: str) -> tuple[str, ...]:
+        """Those that use one request of a claim."""
+        return self.users.get(f"{claim}/{request}", ()) + self.users.get(f"{claim}/", ())
+
+
+def pod_of(found: Object) -> Pod:
+    """What matters of an object of Kubernetes."""
+    told = found["metadata"]
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    made = {
+        each["name"]: each.get("resourceClaimName")
+        for each in status.get("resourceClaimStatuses") or []
+    }
+    claims = {
+        each["name"]: each.get("resourceClaimName") or made.get(each["name"])
+        for each in spec.get("resourceClaims") or []
+    }
+    users: dict[str, tuple[str, ...]] = {}
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        for used in (container.get("resources") or {}).get("claims") or []:
+            if claim := claims.get(used["name"]):
+                _add(users, f"{claim}/{used.get('request') or ''}", container["name"])
+    extended = status.get("extendedResourceClaimStatus") or {}
+    for mapping in extended.get("requestMappings") or []:
+        key = f"{extended['resourceClaimName']}/{mapping['requestName']}"
+        _add(users, key, mapping["containerName"])
+    notes = told.get("annotations") or {}
+    return Pod(
+        told.get("namespace", ""),
+        told["name"],
+        told["uid"],
+        {key: notes[key] for key in KEPT if key in notes},
+        users,
+    )
+
+
+def _add(users: dict[str, tuple[str, ...]], key: str, container: str) -> None:
+    users[key] = (*users.get(key, ()), container)
+
+
+class Pods:
+    """Those of one node."""
+
+    def __init__(self, client: Client, node: str, on_change: Callable[[Pod], None]) -> None:
+        self._client = client
+        self._node = node
+        self._on_change = on_change
+        self.by_uid: dict[str, Pod] = {}
+        self.known = False
+        """every pod was seen once"""
+
+    async def follow(self) -> None:
+        """Keep the picture, for ever; raises ApiError if we may not look."""
+        selector = f"spec.nodeName={self._node}"
+        async for change in self._client.watch(PODS, field_selector=selector):
+            if change.kind == "SYNCED":
+                self.known = True
+                continue
+            pod = pod_of(change.object)
+            if change.kind == "DELETED":
+                self.by_uid.pop(pod.uid, None)
+            elif self.by_uid.get(pod.uid) != pod:
+                self.by_uid[pod.uid] = pod
+                self._on_change(pod)
+
+    def named(self, namespace: str, name: str) -> Pod | None:
+        """The one of this name."""
+        return next(
+            (p for p in self.by_uid.values() if (p.namespace, p.name) == (namespace, name)), None
+        )
+
+
+def reference(pod: Pod) -> dict[str, Any]:
+    """What an event is about."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+    }

@@ -1,0 +1,260 @@
+"""What the API server's objects say of GPUs and of the pods that share them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from moiety.kube import names, quantity, share_config
+from moiety.kube.share_config import DRIVER
+from moiety.model.errors import MoietyError
+from moiety.model.share import Share
+
+Object = Mapping[str, Any]
+WHOLE: Final = 100
+ENDED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What of one GPU a claim has."""
+
+    node: str
+    device: str
+    request: str
+    percent: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU of the cluster."""
+
+    node: str
+    device: str
+    model: str
+    memory_bytes: int
+    percent: int = 0
+    """of its time, that claims consume"""
+    promised_bytes: int = 0
+    pods: int = 0
+    trouble: str = ""
+
+    @property
+    def free_percent(self) -> int:
+        """Of its time, what can still be promised."""
+        return max(0, WHOLE - self.percent)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of its memory, what can still be promised."""
+        return max(0, self.memory_bytes - self.promised_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """One pod with a share."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    node: str
+    gpus: tuple[str, ...]
+    """as its node names them; empty: none yet, or units"""
+    asked: Mapping[str, str]
+    """by container"""
+    claims: tuple[str, ...] = ()
+    """UIDs"""
+    received: float | None = None
+    """of its GPUs' time, lately; None: nobody told"""
+    allocated_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All objects that the rows are made of."""
+
+    slices: Sequence[Object] = ()
+    claims: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    processes: Sequence[Object] = field(default_factory=tuple)
+    """rows of `moiety ps -o json`, of all nodes that answered"""
+
+
+def held(claim: Object) -> list[Held]:
+    """What a claim has of our GPUs."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    found = []
+    for each in devices.get("results") or []:
+        if each.get("driver") != DRIVER:
+            continue
+        consumed = each.get("consumedCapacity") or {}
+        percent = int(quantity.parse(str(consumed.get("compute", WHOLE))))
+        memory = quantity.parse_bytes(str(consumed.get("memory", 0)))
+        found.append(Held(each["pool"], each["device"], each["request"], percent, memory))
+    return found
+
+
+def gpus(seen: Seen) -> list[GpuRow]:
+    """Every GPU, with what is promised of it."""
+    promised: dict[tuple[str, str], list[Held]] = {}
+    for claim in seen.claims:
+        for one in held(claim):
+            promised.setdefault((one.node, one.device), []).append(one)
+    found = []
+    for each in seen.slices:
+        spec = each.get("spec") or {}
+        if spec.get("driver") != DRIVER:
+            continue
+        node = (spec.get("pool") or {}).get("name", "")
+        for device in spec.get("devices") or []:
+            taken = promised.get((node, device["name"]), [])
+            found.append(
+                GpuRow(
+                    node,
+                    device["name"],
+                    ((device.get("attributes") or {}).get("productName") or {}).get("string", ""),
+                    _memory(device),
+                    sum(h.percent for h in taken),
+                    sum(h.memory_bytes for h in taken),
+                    len(taken),
+                    ", ".join(t["key"] for t in device.get("taints") or []),
+                )
+            )
+    return sorted(found, key=lambda row: (row.node, row.device))
+
+
+def pods(seen: Seen) -> list[PodRow]:
+    """Every pod that has or waits for a share, and has not ended."""
+    claims = {_key(claim): claim for claim in seen.claims}
+    found = []
+    for pod in seen.pods:
+        row = pod_row(pod, claims, seen.processes)
+        if row is not None and row.phase not in ENDED:
+            found.append(row)
+    return sorted(found, key=lambda row: (row.namespace, row.name))
+
+
+def pod_row(
+    pod: Object, claims: Mapping[tuple[str, str], Object], processes: Iterable[Object] = ()
+) -> PodRow | None:
+    """One pod; None if it has no share and asks for none."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    namespace = metadata.get("namespace", "default")
+    own = [claims[key] for key in claim_keys(pod) if key in claims]
+    ours = [claim for claim in own if held(claim) or _wants(claim)]
+    asked = understood(pod)
+    units = units_of(pod)
+    if not ours and not asked and not units:
+        return None
+    gpus_of = tuple(dict.fromkeys(each.device for claim in ours for each in held(claim)))
+    said = {name: str(share) for name, share in asked.items()}
+    for name, number in units.items():
+        said.setdefault(name, number)
+    for claim in ours if not said else ():
+        said[claim["metadata"]["name"]] = _claimed(claim)
+    uids = tuple(str(claim["metadata"].get("uid", "")) for claim in ours)
+    rows = [each for each in processes if _is_of(each, str(metadata.get("uid", "")), uids)]
+    return PodRow(
+        namespace,
+        metadata["name"],
+        str(metadata.get("uid", "")),
+        status.get("phase", "Pending"),
+        (pod.get("spec") or {}).get("nodeName", ""),
+        gpus_of,
+        said,
+        uids,
+        sum(float(each.get("received") or 0) for each in rows) if rows else None,
+        sum(int(each.get("allocated_bytes") or 0) for each in rows) if rows else None,
+    )
+
+
+def understood(pod: Object) -> dict[str, Share]:
+    """What the webhook understood each container to ask for; empty if it was not asked."""
+    text = (pod["metadata"].get("annotations") or {}).get(names.ASKED)
+    if not text:
+        return {}
+    try:
+        documents = msgspec.json.decode(text)
+        return {name: share_config.decode(each) for name, each in documents.items()}
+    except (msgspec.DecodeError, MoietyError, AttributeError):
+        return {}
+
+
+def units_of(pod: Object) -> dict[str, str]:
+    """How many of which resource of ours each container asks for: `50 of moiety.dev/gpu`."""
+    spec = pod.get("spec") or {}
+    found = {}
+    for each in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        limits = (each.get("resources") or {}).get("limits") or {}
+        for key, number in limits.items():
+            if key.startswith(names.PREFIX):
+                found[each["name"]] = f"{number} of {key}"
+    return found
+
+
+def claim_keys(pod: Object) -> list[tuple[str, str]]:
+    """Namespace and name of each claim of a pod that is known by name already."""
+    namespace = pod["metadata"].get("namespace", "default")
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    found = [
+        each["resourceClaimName"]
+        for each in [
+            *(spec.get("resourceClaims") or []),
+            *(status.get("resourceClaimStatuses") or []),
+        ]
+        if each.get("resourceClaimName")
+    ]
+    extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+    return [(namespace, name) for name in dict.fromkeys([*found, *([extended] * bool(extended))])]
+
+
+def requests(claim: Object) -> list[Object]:
+    """What a claim asks of our class: each exact request, and the first of alternatives."""
+    found = []
+    for each in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or []:
+        exact: Object = each.get("exactly") or next(iter(each.get("firstAvailable") or []), {})
+        if exact.get("deviceClassName") == DRIVER:
+            found.append(exact)
+    return found
+
+
+def wants(request: Object) -> tuple[int, int]:
+    """Percent of a GPU's time and bytes of its memory that a request consumes."""
+    asked = (request.get("capacity") or {}).get("requests") or {}
+    percent = int(quantity.parse(str(asked.get("compute", WHOLE))))
+    return percent, quantity.parse_bytes(str(asked.get("memory", 0)))
+
+
+def _wants(claim: Object) -> bool:
+    return bool(requests(claim))
+
+
+def _claimed(claim: Object) -> str:
+    parts = []
+    for request in requests(claim):
+        percent, memory = wants(request)
+        parts.append(f"{percent} %" + (f", {quantity.format_bytes(memory)}" if memory else ""))
+    return "; ".join(parts) or "-"
+
+
+def _memory(device: Object) -> int:
+    value = ((device.get("capacity") or {}).get("memory") or {}).get("value", "0")
+    try:
+        return quantity.parse_bytes(str(value))
+    except quantity.InvalidQuantity:
+        return 0
+
+
+def _is_of(process: Object, uid: str, claims: Sequence[str]) -> bool:
+    pod = str(process.get("pod") or "").replace("_", "-")
+    workload = str(process.get("workload") or "")
+    return pod == uid or any(uid and workload.startswith(f"k8s-{uid}") for uid in claims)
+
+
+def _key(found: Object) -> tuple[str, str]:
+    return found["metadata"].get("namespace", "default"), found["metadata"]["name"]

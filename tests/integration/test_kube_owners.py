@@ -1,0 +1,133 @@
+"""Shares follow their pods: who may use them, what they are called, and how large they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from moiety.kube import names
+from moiety.kube.client import CLAIMS, EVENTS, PODS
+from moiety.kube.units import RESOURCE
+from moiety.testing.kube_node import NAME, TEAM, KubeNode
+
+GPUS = "A100-80:memory=256MiB"
+
+
+def on_node(
+    tmp_path: Path, native: Path, mode: str, story: Callable[[KubeNode], Awaitable[None]]
+) -> None:
+    async def tell() -> None:
+        async with KubeNode(tmp_path, GPUS, native=native) as node:
+            await node.start("--mode", mode)
+            await story(node)
+
+    asyncio.run(tell())
+
+
+def user_of(claim: str, pod: str, notes: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "metadata": {"name": pod, "annotations": notes or {}},
+        "spec": {
+            "nodeName": NAME,
+            "resourceClaims": [{"name": "g", "resourceClaimName": claim}],
+            "containers": [{"name": "main", "resources": {"claims": [{"name": "g"}]}}],
+        },
+    }
+
+
+def reasons(node: KubeNode) -> list[tuple[str, str]]:
+    return [(each["regarding"]["name"], each["reason"]) for each in node.api.all(EVENTS)]
+
+
+def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
+    tmp_path: Path, native: Path
+) -> None:
+    async def story(node: KubeNode) -> None:
+        claim = node.claim("train", {"gpu-0": 30})
+        node.api.put(PODS, user_of("train", "train-pod"), TEAM)
+        other = node.claim("other", {"gpu-0": 50})
+        for each in (claim, other):
+            assert not (await node.prepare(each)).error
+        name = f"k8s-{claim['metadata']['uid']}"
+
+        def written(pod: str = "train-pod") -> str:
+            found = node.api.get(PODS, pod, TEAM) or {}
+            return str(found["metadata"].get("annotations", {}).get(names.RESIZED, ""))
+
+        wish = {names.RESIZE: "gpu=0.5 memory-limit=64Mi"}
+        node.api.put(PODS, user_of("train", "train-pod", wish), TEAM)
+        await node.until(lambda: written() == wish[names.RESIZE], "the wish is granted")
+        row = node.shares()[name]
+        assert (row["share"]["gpu"], row["share"]["memory_limit_bytes"]) == (0.5, 64 << 20)
+        assert row["labels"] == {
+            "namespace": "team", "claim": "train", "pod": "train-pod", "container": "main",
+        }  # fmt: skip
+        node.api.put(PODS, user_of("train", "train-pod", {names.RESIZE: "gpu=0.6"}), TEAM)
+        await node.until(lambda: written().startswith("refused: "), "the wish is refused")
+        assert "50 % of it are given already" in written()
+        assert node.shares()[name]["share"]["gpu"] == 0.5
+        assert ("train-pod", "Resized") in reasons(node)
+        assert ("train-pod", "ResizeRefused") in reasons(node)
+
+    on_node(tmp_path, native, "dra", story)
+
+
+def test_a_claim_lets_in_the_pods_it_is_reserved_for_and_nobody_who_only_names_it(
+    tmp_path: Path, native: Path
+) -> None:
+    async def story(node: KubeNode) -> None:
+        claim = node.claim("train", {"gpu-0": 30})
+        assert not (await node.prepare(claim)).error
+        name = f"k8s-{claim['metadata']['uid']}"
+        node.api.put(PODS, user_of("train", "thief"), TEAM)
+        friend = node.api.put(PODS, user_of("train", "friend"), TEAM)
+        uid = friend["metadata"]["uid"]
+        found = node.api.get(CLAIMS, "train", TEAM)
+        assert found is not None
+        first = found["status"]["reservedFor"][0]["uid"]
+        reserved = [*found["status"]["reservedFor"]]
+        reserved.append({"resource": "pods", "name": "friend", "uid": uid})
+        node.api.put(
+            CLAIMS, {**found, "status": {**found["status"], "reservedFor": reserved}}, TEAM
+        )
+        await node.until(lambda: uid in node.shares()[name]["pods"], "the friend is let in")
+        assert set(node.shares()[name]["pods"]) == {first, uid}
+
+    on_node(tmp_path, native, "dra", story)
+
+
+def test_units_get_the_name_of_their_pod_and_what_it_asked_for_beside_them(
+    tmp_path: Path, native: Path
+) -> None:
+    async def story(node: KubeNode) -> None:
+        asked = {
+            "apiVersion": "resource.moiety.dev/v1alpha1",
+            "kind": "ShareConfig",
+            "gpu": {"request": "0.2"},
+            "memory": {"limit": "64Mi"},
+        }
+        async for units in node.kubelet.units(RESOURCE):
+            some = sorted(units)[:20]
+            break
+        (device,) = await node.kubelet.allocate(RESOURCE, some)
+        name = device.partition("=")[2]
+        body = {
+            "metadata": {
+                "name": "train",
+                "annotations": {names.ASKED: json.dumps({"main": asked})},
+            },
+            "spec": {"nodeName": NAME, "containers": [{"name": "main"}]},
+        }
+        pod = node.api.put(PODS, body, TEAM)
+        node.kubelet.has("train", "main", RESOURCE, some)
+        uid = pod["metadata"]["uid"]
+        await node.until(lambda: node.shares()[name]["pods"] == [uid], "the share has its pod")
+        row = node.shares()[name]
+        assert row["share"]["gpu"] == 0.2
+        assert row["share"]["memory_limit_bytes"] == 64 << 20
+        assert row["labels"] == {"namespace": "team", "pod": "train", "container": "main"}
+
+    on_node(tmp_path, native, "plugin", story)

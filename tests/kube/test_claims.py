@@ -1,0 +1,196 @@
+"""Pods with claims: what they ask for is what they get, and it outlives whatever is killed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.bed import Bed
+from tests.kube.programs import NODE_NAME
+from tests.kube.sharing import (
+    LONG,
+    RIGHT,
+    Sharing,
+    claim,
+    claimant,
+    device_class,
+    work,
+)
+
+
+@pytest.fixture(scope="module")
+def sharing(bed: Bed, native: Path) -> Iterator[Sharing]:
+    """Agent and driver for all tests of this file."""
+    found = Sharing(bed, native)
+    found.import_worker()
+    bed.apply(device_class())
+    found.start_agent()
+    found.start_node()
+    found.wait_until_published()
+    yield found
+    found.stop()
+    bed.call("kubectl", "delete", "resourceslices", "--all")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
+    """After each test, when its pods are gone, nothing of them is left on the node."""
+    yield
+    bed = sharing.bed
+    bed.kubectl("delete", "pods,resourceclaims", "--all", "-n", namespace, "--wait=true")
+    bed.until(lambda: not sharing.leavings(), f"nothing is left: {sharing.leavings()}")
+
+
+def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    for name, seed in (("one", 1), ("two", 2)):
+        bed.apply(claim(name, namespace, compute=50))
+        bed.apply(claimant(name, namespace, *work(103, LONG, seed=seed)))
+    for name in ("one", "two"):
+        sharing.until_phase(namespace, name, "Running")
+    bed.until(lambda: len(sharing.tenants()) == 2, "both are on the GPU")
+    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+
+    for name in ("one", "two"):
+        sharing.finish(namespace, name)
+
+
+def test_a_limit_holds_in_the_container_and_for_what_is_executed_in_it(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    config = {"memory": {"limit": "32Mi"}}
+    bed.apply(claim("small", namespace, compute=30, config=config))
+    bed.apply(claimant("small", namespace, *work(16, LONG)))
+    sharing.until_phase(namespace, "small", "Running")
+    run = ("kubectl", "exec", "small", "-n", namespace, "--")
+
+    within = bed.call(*run, *work(24, 2))
+    beyond = bed.call(*run, *work(48, 2))
+
+    assert (within.returncode, within.stdout) == (0, RIGHT)
+    assert beyond.returncode == 1
+    assert "cuMemAlloc_v2 failed with error 2" in beyond.stderr  # out of memory, as without us
+    sharing.finish(namespace, "small")
+
+
+def contend(bed: Bed, sharing: Sharing, namespace: str) -> dict[str, str]:
+    """Two pods that take turns; their containers."""
+    for name, seed in (("one", 1), ("two", 2)):
+        bed.apply(claim(name, namespace, compute=40))
+        bed.apply(claimant(name, namespace, *work(80, LONG, gpu_ms=5, seed=seed)))
+    for name in ("one", "two"):
+        sharing.until_phase(namespace, name, "Running")
+    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+    return containers(bed, namespace)
+
+
+def containers(bed: Bed, namespace: str) -> dict[str, str]:
+    """By pod."""
+    found = {}
+    for each in bed.get("pods", "-n", namespace)["items"]:
+        (status,) = each["status"]["containerStatuses"]
+        assert status["restartCount"] == 0
+        found[each["metadata"]["name"]] = status["containerID"]
+    return found
+
+
+def test_pods_go_on_while_everything_around_them_is_killed(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    before = contend(bed, sharing, namespace)
+
+    sharing.restart("node")
+    sharing.wait_until_published()
+    sharing.restart("agent")
+    bed.kill("kubelet")
+    bed.restart("containerd")
+    bed.start("kubelet")
+    bed.wait_for_node()
+    sharing.restart("node", signal.SIGTERM)
+    sharing.wait_until_published()
+
+    bed.until(lambda: len(sharing.tenants()) == 2, "both are back with the new agent")
+    assert len(sharing.shares()) == 2
+    # What is new gets its share as well, from the driver that is new.
+    bed.apply(claim("late", namespace, compute=20))
+    bed.apply(claimant("late", namespace, *work(16, 2)))
+    assert sharing.ended(namespace, "late") == (RIGHT, 0)
+    assert before.items() <= containers(bed, namespace).items()
+    for name in ("one", "two"):
+        sharing.finish(namespace, name)
+
+
+def test_a_pod_that_is_deleted_in_the_middle_leaves_the_other_alone(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    contend(bed, sharing, namespace)
+
+    bed.kubectl("delete", "pod", "one", "-n", namespace, "--grace-period=0", "--force")
+
+    bed.until(lambda: len(sharing.shares()) == 1, "the share is taken back")
+    sharing.finish(namespace, "two")
+
+
+def test_pods_go_on_without_the_api_server_and_new_ones_come_with_it(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    contend(bed, sharing, namespace)
+
+    bed.kill("kube-apiserver")
+    sharing.restart("agent")
+    bed.until(lambda: len(sharing.tenants()) == 2, "both are back with the new agent")
+    bed.start("kube-apiserver")
+    bed.wait_for_api()
+
+    bed.wait_for_node()
+    bed.apply(claim("late", namespace, compute=20))
+    bed.apply(claimant("late", namespace, *work(16, 2)))
+    assert sharing.ended(namespace, "late") == (RIGHT, 0)
+    for name in ("one", "two"):
+        sharing.finish(namespace, name)
+
+
+def test_a_drained_node_has_nothing_left(bed: Bed, sharing: Sharing, namespace: str) -> None:
+    contend(bed, sharing, namespace)
+    try:
+        bed.kubectl("drain", NODE_NAME, "--force", "--grace-period=1", "--ignore-daemonsets")
+
+        bed.until(lambda: not sharing.leavings(), "all was taken back")
+    finally:
+        bed.kubectl("uncordon", NODE_NAME)
+
+
+def test_a_pod_that_does_not_fit_waits_with_a_reason_and_starts_when_it_does(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    for name, percent in (("big", 80), ("next", 30)):
+        bed.apply(claim(name, namespace, compute=percent))
+        bed.apply(claimant(name, namespace, *work(16, LONG)))
+        if name == "big":
+            sharing.until_phase(namespace, "big", "Running")
+
+    def reason() -> str:
+        conditions = bed.get("pod", "next", "-n", namespace)["status"].get("conditions", [])
+        return "".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
+
+    bed.until(lambda: "cannot allocate all claims" in reason(), "it says why it waits")
+    sharing.finish(namespace, "big")
+    bed.kubectl("delete", "pod", "big", "-n", namespace)
+    sharing.until_phase(namespace, "next", "Running")
+    sharing.finish(namespace, "next")
+
+
+def test_parameters_that_are_wrong_are_said_in_the_events_of_the_pod(
+    bed: Bed, namespace: str
+) -> None:
+    bed.apply(claim("odd", namespace, compute=20, config={"colour": "red"}))
+    bed.apply(claimant("odd", namespace, *work(16, 2)))
+
+    def said() -> str:
+        return " ".join(each["message"] for each in bed.get("events", "-n", namespace)["items"])
+
+    bed.until(lambda: "colour" in said(), "an event names what is wrong")

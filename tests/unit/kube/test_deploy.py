@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moiety.kube import names
+from moiety.kube.fleet import Fleet
+from moiety.kube.share_config import DRIVER
+from moiety.kube.webhook import told
+from moiety.kube.webhook.admission import By
+from moiety.kube.webhook.keeper import SECRET
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+KUBECTL = shutil.which("kubectl")
+OVERLAYS = ("dra", "plugin", "simgpu")
+
+
+def made(overlay: str) -> list[dict[str, Any]]:
+    if KUBECTL is None:
+        pytest.skip("kubectl, which has kustomize in it, is not installed")
+    done = subprocess.run(
+        [KUBECTL, "kustomize", str(DEPLOY / "overlays" / overlay)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def one(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    (match,) = [e for e in found if (e["kind"], e["metadata"]["name"]) == (kind, name)]
+    return match
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_everything_is_in_our_namespace_and_says_whose_it_is(overlay: str) -> None:
+    for each in made(overlay):
+        where = each["metadata"].get("namespace")
+        assert where in (None, names.NAMESPACE)
+        assert each["metadata"]["labels"]["app.kubernetes.io/part-of"] == "moiety"
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_settings_and_sizes_make_sense(overlay: str) -> None:
+    found = made(overlay)
+    settings = one(found, "ConfigMap", names.SETTINGS)["data"]
+    sizes = one(found, "ConfigMap", names.SIZES)["data"]
+    read = told.read(settings, sizes, Fleet())
+    assert read.problems == ()
+    assert read.cluster.by is (By.UNITS if overlay == "plugin" else By.CLAIMS)
+    assert read.cluster.told.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_no_container_has_more_rights_than_are_listed(overlay: str) -> None:
+    found = made(overlay)
+    pods = [
+        e["spec"]["template"]["spec"] for e in found if e["kind"] in ("DaemonSet", "Deployment")
+    ]
+    containers = [container for pod in pods for container in pod["containers"]]
+    assert len(containers) == 3
+    for each in containers:
+        own = each["securityContext"]
+        assert own["capabilities"]["drop"] == ["ALL"]
+        assert not own["allowPrivilegeEscalation"]
+        assert own["readOnlyRootFilesystem"]
+        assert "privileged" not in own
+    rules = [rule for e in found if e["kind"] in ("Role", "ClusterRole") for rule in e["rules"]]
+    for rule in rules:
+        for field in ("apiGroups", "resources", "verbs"):
+            assert "*" not in rule[field]
+
+
+def test_a_class_is_there_where_pods_get_claims_and_only_there() -> None:
+    found = one(made("dra"), "DeviceClass", DRIVER)
+    assert found["spec"]["extendedResourceName"] == names.GPU
+    assert "DeviceClass" not in {each["kind"] for each in made("plugin")}
+
+
+def test_the_webhook_may_touch_its_own_secret_only() -> None:
+    role = one(made("dra"), "Role", "moiety-webhook")
+    reads = [r for r in role["rules"] if "secrets" in r["resources"] and "get" in r["verbs"]]
+    assert [rule["resourceNames"] for rule in reads] == [[SECRET]]
