@@ -19,9 +19,10 @@ import pytest
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.model.errors import MoietyError
-from moiety.testing.ordeal import DEADLINE_S, ENDLESS, Ordeal, cases, kill_agent
+from moiety.testing.ordeal import ENDLESS, Ordeal, cases, kill_agent
 from moiety.testing.schedules import lie
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import DEADLINE_S
 
 CASES = 8
 RESTARTS = 3
