@@ -73,7 +73,7 @@ HOSTILE = (
     "/",
     "/dev/null",
     "/dev/full",
-    "/nowhere/at/all",
+    "/proc/nowhere/at/all",
     "x/y",
     ".",
 )
