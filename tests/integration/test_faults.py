@@ -44,6 +44,7 @@ def test_a_fault_at_any_step(ordeal: Ordeal) -> None:
 @pytest.mark.parametrize("times", [RESTARTS, pytest.param(100, marks=pytest.mark.soak)])
 def test_an_agent_that_is_killed_again_and_again(ordeal: Ordeal, times: int) -> None:
     workers = [ordeal.start_worker(ENDLESS), ordeal.start_worker(ENDLESS)]
+    ordeal.until(lambda: ordeal.tenants() == 2, "both are there")  # nobody begins without an agent
     for _ in range(times):
         kill_agent(ordeal)
         ordeal.start_agent()
