@@ -15,9 +15,11 @@ from bench import (
     coverage,
     faults,
     fit,
+    growth,
     handoff,
     jain,
     kube,
+    kube_webhook,
     latency,
     makespan,
     makespan_big,
@@ -49,7 +51,9 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "coverage": coverage.measure,
     "pytorch": pytorch.measure,
     "faults": faults.measure,
+    "growth": growth.measure,
     "kube": kube.measure,
+    "kube_webhook": kube_webhook.measure,
     "policy_fidelity": policy_fidelity.measure,
     "policy_allocation": policy_allocation.measure,
     "policy_speed": policy_speed.measure,
@@ -60,7 +64,6 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,
     "faults_real": faults.real,
-    "faults_growth": faults.growing,
 }
 """of scripts that take long, to be measured by themselves"""
 

@@ -101,6 +101,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "sim": (
         ("moiety sim run", "on the trace that comes with moiety"),
         ("moiety sim compare --placing default --placing fgd --plot rules.svg", "side by side"),
+        ("moiety sim explain case.json train", "why a job waits, and until when"),
+        ("moiety sim what-if case.json --queue team --gpus 8 --tasks 4", "before it is submitted"),
         ("moiety sim run traces/july --live --faster 2 -o json", "your own, at twice the load"),
     ),
     "jupyter install": (

@@ -69,7 +69,7 @@ def _said(
     if failed := _last(events, CREATING):
         return f"has no claim yet: {failed}", "kubectl get resourceclaimtemplates"
     ours = [claims[key] for key in view.claim_keys(pod) if key in claims]
-    room = _room(ours, view.gpus(seen))
+    room = _room(ours, view.gpus(seen), is_whole=not ours and bool(view.units_of(pod)))
     theirs = f"; the scheduler says: {scheduler}" if scheduler else ""
     if not ours and not row.claims and not view.units_of(pod):
         return f"waits for its claim to be made ({asked}){theirs}", "kubectl get resourceclaims"
@@ -113,11 +113,13 @@ def _container(pod: Object) -> str:
     return ""
 
 
-def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow]) -> str:
-    """Of our own: why no GPU has room for these claims."""
+def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bool = False) -> str:
+    """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
     if not rows:
         return "no node offers GPUs (does moiety-node run on one?)"
     wanted = [view.wants(request) for claim in claims for request in view.requests(claim)]
+    if is_whole:  # a resource, which the scheduler makes a claim of when there is room
+        wanted = [(view.WHOLE, 0)]
     if not wanted:
         return "no claim of it is known"
     percent, memory = max(wanted)

@@ -154,9 +154,12 @@ def pod_row(
     gpus_of = tuple(dict.fromkeys(each.device for claim in ours for each in held(claim)))
     said = {name: str(share) for name, share in asked.items()}
     for name, number in units.items():
-        said.setdefault(name, f"{number} units")
+        said.setdefault(name, number)
     for claim in ours if not said else ():
         said[claim["metadata"]["name"]] = _claimed(claim)
+    resized = (metadata.get("annotations") or {}).get(names.RESIZED, "").strip()
+    if resized and not resized.startswith("refused"):
+        said = {name: f"{text}; since then {resized}" for name, text in said.items()}
     uids = tuple(str(claim["metadata"].get("uid", "")) for claim in ours)
     rows = [each for each in processes if _is_of(each, str(metadata.get("uid", "")), uids)]
     return PodRow(
@@ -186,14 +189,14 @@ def understood(pod: Object) -> dict[str, Share]:
 
 
 def units_of(pod: Object) -> dict[str, str]:
-    """How many units of ours each container has."""
+    """How many of which resource of ours each container asks for: `50 of moiety.dev/gpu`."""
     spec = pod.get("spec") or {}
     found = {}
     for each in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         limits = (each.get("resources") or {}).get("limits") or {}
         for key, number in limits.items():
             if key.startswith(names.PREFIX):
-                found[each["name"]] = str(number)
+                found[each["name"]] = f"{number} of {key}"
     return found
 
 

@@ -62,6 +62,12 @@ def next_piece(state: State, workload: Workload) -> Piece | None:
 
 def _next_piece(state: State, workload: Workload) -> Piece:
     name = workload.name
+    if len(workload.subgroups) == 1 and not state.tasks_of.get(name):  # the usual case, and quick
+        [only] = workload.subgroups
+        if only.tasks_min:
+            shape, own = only.shape, only.name
+            first = [(Task(name, own, index), shape) for index in range(only.tasks_min)]
+            return _piece(state, workload, first, is_extra=False)
     needed: list[tuple[Task, Shape]] = []
     extra: tuple[Task, Shape] | None = None
     for subgroup in workload.subgroups:
@@ -87,9 +93,13 @@ def _next_piece(state: State, workload: Workload) -> Piece:
 def _piece(
     state: State, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
 ) -> Piece:
-    shapes = tuple(Counter(shape for _, shape in tasks).items())
-    names = {task.subgroup for task, _ in tasks}
-    own = [subgroup for subgroup in workload.subgroups if subgroup.name in names]
+    if len(workload.subgroups) == 1:
+        shapes: tuple[tuple[Shape, int], ...] = ((tasks[0][1], len(tasks)),)
+        own = list(workload.subgroups)
+    else:
+        shapes = tuple(Counter(shape for _, shape in tasks).items())
+        names = {task.subgroup for task, _ in tasks}
+        own = [subgroup for subgroup in workload.subgroups if subgroup.name in names]
     is_tied = bool(workload.domain) or any(subgroup.domain for subgroup in own)
     ties: tuple[object, ...] = ()
     if is_tied or state.companies:

@@ -17,6 +17,7 @@ from moiety.policy.queues import RESOURCES, Amounts, Queue, QueueTree
 
 Vector = tuple[int, ...]
 NOTHING: Final = (0,) * len(RESOURCES)
+UNBOUNDED: Final = (None,) * len(RESOURCES)
 GPU_MILLI: Final = 0
 """its position in a vector"""
 DAY_S: Final = 86400
@@ -139,6 +140,8 @@ class Standing:
         bounds: Mapping[str, Sequence[int | None]],
     ) -> Excess | None:
         for name in reversed(self.paths[queue]):
+            if bounds[name] == UNBOUNDED:
+                continue
             for at, amount in enumerate(amounts):
                 bound = bounds[name][at]
                 if amount and bound is not None and has[name][at] + amount > bound:

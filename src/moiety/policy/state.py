@@ -64,6 +64,7 @@ class State:
         )
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
+        self._sums: dict[tuple[tuple[Shape, int], ...], Vector] = {}
         self._taken: dict[tuple[Shape, int, int], Vector] = {}
         self.seated: dict[Task, Seated] = {}
         self.tasks_of: dict[str, list[Task]] = {}
@@ -149,12 +150,17 @@ class State:
 
         A part of a GPU that is asked for by memory counts as what it is of the largest GPU.
         """
+        key = tuple(shapes)
+        kept = self._sums.get(key)
+        if kept is not None:
+            return kept
         total = [0, 0, 0, 0]
-        for shape, count in shapes:
+        for shape, count in key:
             milli = min(shape.milli_on(self._largest_gpu), WHOLE_GPU) if shape.gpus else 0
             for at, amount in enumerate(self._of(shape, milli, self._largest_gpu)):
                 total[at] += count * amount
-        return tuple(total)
+        found = self._sums[key] = tuple(total)
+        return found
 
     def start(self, task: Task, shape: Shape, place: Place) -> None:
         """It begins there; there is room."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cycle import decide
+from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
 from moiety.policy.refusals import WORDS
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
@@ -19,6 +19,8 @@ CYCLES: Final = 2
 QUIET_CYCLES: Final = 5
 """and then to stay"""
 CYCLE_S: Final = 1.0
+TERMS: Final = Terms(reservations=0)
+"""when things were created is an order here, not how long anybody has waited"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def run_scenario(case: Scenario | Refused) -> Outcome:
     seen = [_places(snapshot)]
     problems: list[str] = []
     for cycle in range(1, CYCLES + QUIET_CYCLES + 1):
-        decisions = decide(snapshot)
+        decisions = decide(snapshot, terms=TERMS)
         told += [_told(cycle, each, names) for each in decisions]
         snapshot = after(snapshot, decisions)
         places = _places(snapshot)

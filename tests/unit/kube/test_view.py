@@ -113,7 +113,10 @@ def test_units_are_shown_as_units() -> None:
         {"name": "main", "resources": {"limits": {"moiety.dev/gpu": "50"}}}
     ]
     (row,) = view.pods(Seen(pods=[found]))
-    assert row.asked == {"main": "50 units"}
+    assert row.asked == {"main": "50 of moiety.dev/gpu"}
+    sentence = said(found | {"status": {"phase": "Pending"}, "spec": found["spec"] | {
+        "nodeName": ""}}, Seen([gpu_slice()], [claim("c", 0.5, 0, "a")]))  # fmt: skip
+    assert "100 % of one GPU are wanted" in sentence
 
 
 def test_a_pod_that_runs_is_said_to() -> None:
