@@ -27,7 +27,7 @@ from moiety.devices.native import native_dir
 from tests.kube import setup
 from tests.kube.bed import Bed, found
 from tests.kube.programs import NODE_NAME
-from tests.kube.sharing import DRIVER, Sharing, claim, claimant, device_class
+from tests.kube.sharing import DRIVER, Sharing, claim, claimant
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEVICE: Final = "simgpu"
@@ -320,7 +320,7 @@ def inside(out: Path) -> None:
     assert native is not None
     sharing = Sharing(bed, native)
     sharing.import_worker()
-    bed.apply(device_class())
+    sharing.install("dra")
     sharing.start_agent()
     sharing.start_node()
     sharing.wait_until_published()

@@ -15,6 +15,7 @@ from bench import (
     coverage,
     faults,
     fit,
+    growth,
     handoff,
     jain,
     kube,
@@ -49,6 +50,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "coverage": coverage.measure,
     "pytorch": pytorch.measure,
     "faults": faults.measure,
+    "growth": growth.measure,
     "kube": kube.measure,
     "policy_fidelity": policy_fidelity.measure,
     "policy_allocation": policy_allocation.measure,
@@ -60,7 +62,6 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,
     "faults_real": faults.real,
-    "faults_growth": faults.growing,
 }
 """of scripts that take long, to be measured by themselves"""
 

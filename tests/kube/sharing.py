@@ -14,7 +14,8 @@ from tests.containers.images import of_host, with_worker
 from tests.kube import images
 from tests.kube.bed import Bed
 from tests.kube.conftest import pod
-from tests.kube.programs import NODE_NAME
+from tests.kube.inside import NODE
+from tests.kube.programs import NODE_NAME, kubeconfig
 
 IMAGE: Final = "moiety.test/worker:1"
 DRIVER: Final = "gpu.moiety.dev"
@@ -25,26 +26,18 @@ DIRECTORY: Final = Path("/run/moiety")
 RIGHT: Final = "0 words wrong\n"
 LONG: Final = 1_000_000
 """rounds: until it is told to stop"""
-GONE: Final = ("agent", "node")
+PROGRAMS: Final = ("agent", "node", "webhook")
+SYSTEM: Final = "moiety-system"
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROCESSES: Final = ("DaemonSet", "Deployment", "PodDisruptionBudget")
+"""what of deploy/ is played by processes of the node here, with the same accounts"""
+HOOK_PORT: Final = 9443
 
 
 def work(mebibytes: int, rounds: int, *, gpu_ms: int = 20, seed: int = 7) -> list[str]:
     """The worker's command line; SIGUSR1 has it stop after the round that it is in."""
     numbers = (mebibytes * MIB, rounds, gpu_ms, 2, seed)
     return ["/app/worker", "/app/kernels.elf", *map(str, numbers)]
-
-
-def device_class() -> dict[str, Any]:
-    """As deploy/ has it."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": DRIVER},
-        "spec": {
-            "extendedResourceName": RESOURCE,
-            "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
-        },
-    }
 
 
 def claim(
@@ -78,12 +71,35 @@ def claimant(name: str, namespace: str, *command: str, claims: str = "") -> dict
     return made
 
 
-def units(name: str, namespace: str, count: int, *command: str) -> dict[str, Any]:
-    """A pod that asks for so many hundredths of a GPU from a device plugin, or GPUs from DRA."""
+def asking(
+    name: str,
+    namespace: str,
+    *command: str,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A pod that says in words what it wants."""
     made = pod(name, *command, namespace=namespace)
-    limits = {"limits": {RESOURCE: str(count)}}
-    made["spec"]["containers"][0] |= {"image": IMAGE, "resources": limits}
+    made["metadata"] |= {"annotations": dict(annotations or {}), "labels": dict(labels or {})}
+    made["spec"]["containers"][0] |= {"image": IMAGE, "resources": {"limits": dict(limits or {})}}
     return made
+
+
+def endpoints() -> dict[str, Any]:
+    """Where the webhook's service leads: a process of the node."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "moiety-webhook-bed",
+            "namespace": SYSTEM,
+            "labels": {"kubernetes.io/service-name": "moiety-webhook"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [NODE], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": HOOK_PORT, "protocol": "TCP"}],
+    }
 
 
 class Sharing:
@@ -101,6 +117,41 @@ class Sharing:
             "PYTHONUNBUFFERED": "1",
         }
         self.options: tuple[str, ...] = ()
+        self.installed: list[dict[str, Any]] = []
+
+    # Objects
+
+    def install(self, overlay: str) -> None:
+        """The objects of `deploy/overlays/OVERLAY`; processes get the accounts in there."""
+        bed = self.bed
+        read = ("kubectl", "apply", "-k", str(ROOT / "deploy" / "overlays" / overlay))
+        listed = json.loads(bed.must(*read, "--dry-run=client", "-o", "json"))["items"]
+        self.installed = [each for each in listed if each["kind"] not in PROCESSES]
+        for each in self.installed:
+            if each["kind"] == "Service":  # what is behind it has no labels here
+                del each["spec"]["selector"]
+        bed.apply(*(each for each in self.installed if each["kind"] == "Namespace"))
+        bed.apply(*self.installed, endpoints())
+        for account, more in (
+            ("node", ("--bound-object-kind=Node", f"--bound-object-name={NODE_NAME}")),
+            ("webhook", ()),
+        ):
+            make = ("create", "token", f"moiety-{account}", "-n", SYSTEM, "--duration=24h")
+            known = kubeconfig(bed.folder, account)
+            known["users"][0]["user"]["token"] = bed.kubectl(*make, *more).strip()
+            self.account(account).write_text(json.dumps(known))
+
+    def account(self, name: str) -> Path:
+        """How a process with that account reaches the API server."""
+        return self.bed.folder / f"moiety-{name}.kubeconfig"
+
+    def uninstall(self) -> None:
+        """Stop all of it, and remove the objects."""
+        self.stop()
+        listed = {"apiVersion": "v1", "kind": "List", "items": self.installed}
+        remove = ("delete", "--ignore-not-found", "-f", "-")
+        self.bed.kubectl(*remove, stdin=json.dumps(listed))
+        self.bed.call("kubectl", "delete", "resourceslices", "--all")
 
     # Programs
 
@@ -119,8 +170,28 @@ class Sharing:
         """`moiety kube node`, known to the kubelet."""
         self.options = options or self.options
         command = [sys.executable, "-m", "moiety", "kube", "node", "--node", NODE_NAME]
-        command += ["--kubeconfig", str(self.bed.kubeconfig), *self.options]
+        command += ["--kubeconfig", str(self.account("node")), *self.options]
         self.bed.start("node", command, env=self.env)
+
+    def start_webhook(self) -> None:
+        """`moiety kube webhook`, and the API server asks it."""
+        command = [sys.executable, "-m", "moiety", "kube", "webhook", "--host", NODE]
+        command += ["--port", str(HOOK_PORT), "--kubeconfig", str(self.account("webhook"))]
+        self.bed.start("webhook", command, env=self.env)
+        probe = pod("probe", "true", namespace="default")
+        probe["metadata"]["annotations"] = {"moiety.dev/gpu": "nonsense"}
+
+        def answers() -> bool:
+            self.bed.must_run("webhook")
+            return "nonsense" in self.refusal(probe)
+
+        self.bed.until(answers, "the webhook answers")
+
+    def refusal(self, *objects: Mapping[str, Any]) -> str:
+        """What `kubectl apply` prints where it refuses; empty: it would not."""
+        listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        done = self.bed.call("kubectl", "apply", "--dry-run=server", "-f", "-", stdin=listed)
+        return done.stderr if done.returncode else ""
 
     def wait_until_published(self, count: int = 1) -> None:
         """Until the scheduler can see the GPUs, and the kubelet the driver."""
@@ -134,14 +205,11 @@ class Sharing:
     def restart(self, name: str, number: int = signal.SIGKILL) -> None:
         """Kill agent or node, and start it."""
         self.bed.kill(name, number)
-        if name == "agent":
-            self.start_agent()
-        else:
-            self.start_node()
+        {"agent": self.start_agent, "node": self.start_node, "webhook": self.start_webhook}[name]()
 
     def stop(self) -> None:
         """End both."""
-        for name in reversed(GONE):
+        for name in reversed(PROGRAMS):
             self.bed.kill(name, signal.SIGTERM)
 
     def import_worker(self) -> None:
@@ -230,7 +298,21 @@ class Sharing:
     def finish(self, namespace: str, name: str) -> None:
         """Have the worker of a pod stop after its round, and check what it computed."""
         self.bed.kubectl("exec", name, "-n", namespace, "--", "kill", "-USR1", "1")
-        assert self.ended(namespace, name) == (RIGHT, 0)
+        said, code = self.ended(namespace, name)
+        # Before that may stand that an agent was away, where a test killed one.
+        assert (said.endswith(RIGHT), code) == (True, 0), (said, code)
+
+    def remove_pods(self, namespace: str) -> None:
+        """Delete pods and claims; when they are gone, nothing of them is left on the node."""
+        self.bed.kubectl("delete", "pods,resourceclaims", "--all", "-n", namespace, "--wait=true")
+        self.wait_until_nothing_is_left()
+
+    def wait_until_nothing_is_left(self) -> None:
+        """Of pods that are gone."""
+        try:
+            self.bed.until(lambda: not self.leavings(), "nothing is left of the pods")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.leavings()}") from None
 
     def reasons(self, namespace: str) -> set[str]:
         """The reasons of events in a namespace."""

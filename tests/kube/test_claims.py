@@ -16,7 +16,6 @@ from tests.kube.sharing import (
     Sharing,
     claim,
     claimant,
-    device_class,
     work,
 )
 
@@ -26,24 +25,23 @@ def sharing(bed: Bed, native: Path) -> Iterator[Sharing]:
     """Agent and driver for all tests of this file."""
     found = Sharing(bed, native)
     found.import_worker()
-    bed.apply(device_class())
+    found.install("dra")
     found.start_agent()
     found.start_node()
     found.wait_until_published()
+    found.start_webhook()
     yield found
-    found.stop()
-    bed.call("kubectl", "delete", "resourceslices", "--all")
+    found.uninstall()
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
     """After each test, when its pods are gone, nothing of them is left on the node."""
     yield
-    bed = sharing.bed
-    bed.kubectl("delete", "pods,resourceclaims", "--all", "-n", namespace, "--wait=true")
-    bed.until(lambda: not sharing.leavings(), f"nothing is left: {sharing.leavings()}")
+    sharing.remove_pods(namespace)
 
 
+@pytest.mark.slow
 def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
@@ -154,6 +152,7 @@ def test_pods_go_on_without_the_api_server_and_new_ones_come_with_it(
         sharing.finish(namespace, name)
 
 
+@pytest.mark.slow
 def test_a_drained_node_has_nothing_left(bed: Bed, sharing: Sharing, namespace: str) -> None:
     contend(bed, sharing, namespace)
     try:

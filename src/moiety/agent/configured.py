@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from moiety.agent import users
 from moiety.agent.entitlements import Entitlements
 from moiety.agent.options import Options, files_of_system, parse, typed
+from moiety.agent.users import USERS
 from moiety.config.load import load
 
 Read = Callable[[], tuple[Options, Entitlements]]
@@ -27,7 +27,7 @@ def configured(arguments: Sequence[str]) -> tuple[Options, Entitlements]:
     options = parse(arguments, config)
     if not system:  # who could change the agent itself needs no rules
         return options, Entitlements()
-    users.forget()
+    USERS.forget()
     return options, Entitlements(config, exempt=frozenset({0, os.getuid()}))
 
 

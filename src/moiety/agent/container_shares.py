@@ -11,6 +11,7 @@ import msgspec
 from moiety.agent import containers, processes, requests
 from moiety.agent.node import Node
 from moiety.agent.sharing import Sharing
+from moiety.agent.users import USERS
 from moiety.agent.workloads import Record, Workload, Workloads
 from moiety.model.errors import (
     AgentNotYours,
@@ -56,9 +57,12 @@ class ContainerShares:
             )
             self.workloads.rewrite(own, record)
         else:
+            user = USERS.of(peer.uid)
             record = Record(
                 id=asked.name,
                 uid=peer.uid,
+                user=user.name if user.is_listed and user.is_known else "",
+                groups=sorted(user.groups),
                 root_pid=0,
                 root_started=0,
                 program=asked.name,

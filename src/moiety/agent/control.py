@@ -25,7 +25,7 @@ from moiety.agent.options import Options
 from moiety.agent.report import gpu_rows, process_rows
 from moiety.agent.scrape import Scrapes
 from moiety.agent.sharing import Sharing
-from moiety.agent.users import name_of
+from moiety.agent.users import USERS, beside, name_of
 from moiety.agent.visible import events_for, recorded_for, rows_for
 from moiety.agent.watched import notes, watched
 from moiety.agent.workloads import Workloads
@@ -49,6 +49,8 @@ NOBODY = -1
 """a user who has no program"""
 EVENTS_PAGE = 500
 EVENTS_WAIT_S = 5.0
+READ_S = 10.0
+"""the configuration may take to be read"""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class Control:
     changed: kept.Kept = field(default_factory=kept.Kept)
     """what was changed since the first agent here started"""
     server: asyncio.Server | None = None
+    reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def sharing(self) -> Sharing:
@@ -171,8 +174,10 @@ class Control:
             case requests.Hello():
                 return self._greet(request)
             case requests.CreateWorkload():
+                await USERS.found(peer.uid)
                 return self._create(request, peer)
             case requests.CreateContainer():
+                await USERS.found(peer.uid)
                 self._must_share_out(request.capacity_bytes)
                 return self.contained.create(request, peer)
             case requests.RemoveContainer():
@@ -198,7 +203,7 @@ class Control:
                 return watched(self.node, request)
             case requests.Reload():
                 _must_be_admin(peer, "have the configuration read again")
-                return self.reload()
+                return await self.reload()
             case requests.Stop():
                 _must_be_admin(peer, "end this agent")
                 if self.node.clients and not request.force:
@@ -272,15 +277,23 @@ class Control:
     def _rows_for(self, peer: processes.Peer) -> list[requests.ProcessRow]:
         return rows_for(process_rows(self.node), peer.uid, self._seen_by(peer))
 
-    def reload(self) -> requests.Reloaded:
+    async def reload(self) -> requests.Reloaded:
         """Go by what is written now; raises ConfigError, and all stays as it was."""
         if self.read is None:
             return requests.Reloaded()
-        before = self.options
+        async with self.reloading:
+            return await self._reload(self.read)
+
+    async def _reload(self, read: Read) -> requests.Reloaded:
         try:
-            after, entitlements = self.read()
+            # Beside the loop: a name of a group in there may be a question to a directory service.
+            again = asyncio.wrap_future(beside(read))
+            after, entitlements = await asyncio.wait_for(again, READ_S)
+            before = self.options
             found = self.changed.over(after.settings_over(self.node.settings))
-        except (MoietyError, ValueError) as error:
+        except (MoietyError, ValueError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                error = BadArgument(f"it could not be read within {READ_S:.0f} s")
             self.node.log.error("configuration refused", problem=str(error))
             self.node.journal.note("ReloadRefused", f"{error}; what was read before still counts")
             if isinstance(error, MoietyError):

@@ -468,9 +468,9 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
     )
     if is_last:
         node.timeline.worked(client.number, client.work)
-    node.timeline.evicted(client.number, message.gpu, message.bytes, is_last, is_failed)
-    if message.bytes:
-        node.journal.evicted(client, message.gpu, message.bytes)
+    told = client.number, message.gpu, message.bytes
+    is_over = node.timeline.evicted(*told, is_last, is_failed)
+    node.journal.evicted(client, message.gpu, message.bytes, is_over=is_over)
     node.sample(client, message.gpu)
 
 

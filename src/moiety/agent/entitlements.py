@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moiety.agent.node import Node
-from moiety.agent.users import user_of
+from moiety.agent.users import USERS, User, Users
 from moiety.agent.workloads import Workload, Workloads
 from moiety.arbiter.entitlement import (
     FIELDS,
@@ -19,7 +19,7 @@ from moiety.arbiter.entitlement import (
     within,
 )
 from moiety.config.load import Config, Source, Value
-from moiety.model.errors import UserLimit
+from moiety.model.errors import NotAllowed, UserLimit
 from moiety.model.format import format_bytes
 from moiety.model.share import Share
 
@@ -27,8 +27,14 @@ from moiety.model.share import Share
 class Entitlements:
     """The rules of one agent. Without any (an agent of one's own) everybody may have all."""
 
-    def __init__(self, config: Config | None = None, exempt: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        exempt: frozenset[int] = frozenset(),
+        users: Users = USERS,
+    ) -> None:
         """`exempt` are users to whom defaults do not apply. Raises BadSetting."""
+        self._names = users
         self._users: dict[str, Rules] = {}
         self._groups: dict[str, Rules] = {}
         self._defaults: Rules = {}
@@ -43,14 +49,25 @@ class Entitlements:
             self.are_none = not (self._users or self._groups or self._defaults)
 
     def of(self, uid: int) -> Entitlement:
-        """What holds for one user."""
-        if uid not in self._known:
-            user = user_of(uid)
-            own = self._users.get(user.name, self._users.get(str(uid), {}))
-            groups = [self._groups[name] for name in sorted(user.groups) if name in self._groups]
-            defaults = {} if uid in self._exempt else self._defaults
-            self._known[uid] = entitle(user.name, own, groups, defaults)
-        return self._known[uid]
+        """What holds for one user: until it is found out who that is, what its number says."""
+        if known := self._known.get(uid):
+            return known
+        user = self._names.of(uid)
+        own = self._users.get(user.name, self._users.get(str(uid), {}))
+        groups = [self._groups[name] for name in sorted(user.groups) if name in self._groups]
+        defaults = {} if uid in self._exempt else self._defaults
+        found = entitle(user.name, own, groups, defaults)
+        if user.is_known:
+            self._known[uid] = found
+        return found
+
+    def is_certain(self, uid: int) -> bool:
+        """Whether nothing that may be found out about a user could change what holds for it."""
+        return self.are_none or uid in self._exempt or self._names.of(uid).is_known
+
+    def found(self, user: User) -> None:
+        """Something about a user is known that was not."""
+        self._known.pop(user.uid, None)
 
 
 class Warden:
@@ -65,9 +82,18 @@ class Warden:
         workloads.on_owner = self._apply
 
     def check(self, uid: int, share: Share, own: Workload | None = None) -> None:
-        """Raise UserLimit if a user may not have this share; `own` has it instead of its own."""
+        """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
+
+        NotAllowed while it has not been found out who that is.
+        """
         if self._entitlements.are_none:
             return
+        if not self._entitlements.is_certain(uid):
+            raise NotAllowed(
+                f"what user {uid} may have depends on its name and groups, and the system's tables "
+                "(a directory service?) do not say them",
+                f"again later; `getent passwd {uid}` asks the same tables",
+            )
         others = [w.record.share for w in self._of(uid) if w is not own]
         if no := refuse(self._entitlements.of(uid), share, others):
             raise UserLimit(*no)
@@ -93,6 +119,14 @@ class Warden:
         for uid in {w.record.uid for w in self._workloads.by_id.values()}:
             self._limit(uid)
             for workload in self._of(uid):
+                self._workloads.divide(workload)
+
+    def found(self, user: User) -> None:
+        """It was found out who a user is: its rules count from now on."""
+        self._entitlements.found(user)
+        if not self._entitlements.are_none and self._of(user.uid):
+            self._limit(user.uid)
+            for workload in self._of(user.uid):
                 self._workloads.divide(workload)
 
     def _apply(self, uid: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -41,6 +40,8 @@ class Export:
     """how often each has it open, by its number, in order of their coming"""
     payer: int | None = None
     """the importer that is charged with it, once there is no exporter"""
+    relays: dict[int, Relay] = field(default_factory=dict)
+    """who waits for pieces of it, by our question to the exporter"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,16 @@ class Exports:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._by_token: dict[bytes, Export] = {}
-        self._counts: Counter[int] = Counter()
-        """how much each process exports, by its number"""
+        self._own: dict[int, dict[Export, None]] = {}
+        """what each process exports, by its number"""
+        self._open: dict[int, dict[Export, None]] = {}
+        """what each has open of others"""
         self._held: dict[bytes, Export] = {}
         """what resumed processes have open and no exporter has spoken of yet"""
         self._relays: dict[int, Relay] = {}
+        """by our question to the exporter"""
+        self._asking: dict[int, set[int]] = {}
+        """of those, who asks, by its number"""
         self._serials = itertools.count(1)
         self.on_opened: list[Opened] = []
 
@@ -82,7 +88,7 @@ class Exports:
         is_late = known is not None and known.exporter is None and client.resumed
         if known is not None and known.exporter is not client and not is_late:
             raise ProtocolError("this token is another's")
-        if self._counts[client.number] >= TOKENS_MAX:
+        if len(self._own.get(client.number, ())) >= TOKENS_MAX:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
         if known is None or is_late:
             found = known or self._held.pop(message.token, None)
@@ -95,7 +101,7 @@ class Exports:
         """Somebody exports this, and maybe others have it open from before the agent started."""
         self._by_token[export.token] = export
         export.exporter = exporter
-        self._counts[exporter.number] += 1
+        self._own.setdefault(exporter.number, {})[export] = None
         if export.payer is not None:
             self._node.feed(ev.Disowned(export.payer, export.gpu, export.bytes))
             export.payer = None
@@ -137,7 +143,9 @@ class Exports:
             self._refuse(client, message.serial)
             return
         serial = next(self._serials)
-        self._relays[serial] = Relay(export, client, message.serial)
+        relay = Relay(export, client, message.serial)
+        self._relays[serial] = export.relays[serial] = relay
+        self._asking.setdefault(client.number, set()).add(serial)
         asked = SharedMemory(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
         exporter.connection.send(asked.encode())
 
@@ -148,7 +156,7 @@ class Exports:
         if export is None:
             unclaimed = Export(message.token, message.gpu, message.bytes, None)
             export = self._held.setdefault(message.token, unclaimed)
-        export.importers[client.number] = export.importers.get(client.number, 0) + 1
+        self._opens(export, client.number)
         if export.exporter:
             self._tell(export.exporter, client)
         elif self._node.settled and export.payer is None:  # its connection broke, and it was alone
@@ -165,7 +173,7 @@ class Exports:
             if message.pieces != len(fds) or message.pieces > PIECES_MAX:
                 raise ProtocolError(f"{message.pieces} pieces with {len(fds)} descriptors")
             if not message.pieces or self._node.clients.get(relay.importer.number) is None:
-                del self._relays[message.serial]
+                self._forget(message.serial)
                 self._refuse(relay.importer, relay.serial)
                 return
             on = SharedMemory(
@@ -181,15 +189,29 @@ class Exports:
             )
             relay.importer.connection.send(on.encode(), *fds)
             if (message.first + message.pieces) * message.piece_bytes >= message.bytes:
-                del self._relays[message.serial]
-                self._open(relay)
+                self._forget(message.serial)
+                self._opened(relay)
         finally:
             for fd in fds:
                 os.close(fd)
 
-    def _open(self, relay: Relay) -> None:
+    def _forget(self, serial: int) -> Relay:
+        """An importer waits no more."""
+        relay = self._relays.pop(serial)
+        del relay.export.relays[serial]
+        asking = self._asking[relay.importer.number]
+        asking.discard(serial)
+        if not asking:
+            del self._asking[relay.importer.number]
+        return relay
+
+    def _opens(self, export: Export, number: int) -> None:
+        export.importers[number] = export.importers.get(number, 0) + 1
+        self._open.setdefault(number, {})[export] = None
+
+    def _opened(self, relay: Relay) -> None:
         export, importer = relay.export, relay.importer
-        export.importers[importer.number] = export.importers.get(importer.number, 0) + 1
+        self._opens(export, importer.number)
         if export.exporter is not None:
             self._node.log.info(
                 "memory opened", client=str(importer), of=str(export.exporter), bytes=export.bytes
@@ -208,15 +230,17 @@ class Exports:
     def _give_up(self, export: Export, *, gone: bool) -> None:
         """Nobody can open it any more; those who have it open keep it, and one is charged."""
         if export.exporter is not None:
-            self._counts[export.exporter.number] -= 1
+            _strike(self._own, export.exporter.number, export)
         export.exporter = None
-        for serial in [s for s, relay in self._relays.items() if relay.export is export]:
-            relay = self._relays.pop(serial)
+        for serial in list(export.relays):
+            relay = self._forget(serial)
             self._refuse(relay.importer, relay.serial)
         if gone and export.importers:
             self._charge(export)
         else:
             del self._by_token[export.token]
+            for number in export.importers:
+                _strike(self._open, number, export)
 
     def _charge(self, export: Export) -> None:
         export.payer = next(iter(export.importers))
@@ -224,6 +248,7 @@ class Exports:
 
     def _close(self, export: Export, number: int) -> None:
         del export.importers[number]
+        _strike(self._open, number, export)
         if export.exporter is not None:
             return
         if export.payer == number:
@@ -235,18 +260,27 @@ class Exports:
 
     def left(self, client: Client) -> None:
         """A process is gone, and the arbiter knows: what it had open closes."""
-        for export in list(self._by_token.values()):
-            if client.number in export.importers:
+        for export in list(self._open.get(client.number, ())):
+            if self._by_token.get(export.token) is export:
                 self._close(export, client.number)
-            if export.exporter is client:
-                self._give_up(export, gone=True)
-        self._counts.pop(client.number, None)
-        for serial in [s for s, r in self._relays.items() if r.importer is client]:
-            del self._relays[serial]
-        for token, export in list(self._held.items()):
-            export.importers.pop(client.number, None)
-            if not export.importers:
-                del self._held[token]
+            else:  # nobody has said yet that it exports it
+                del export.importers[client.number]
+                _strike(self._open, client.number, export)
+                if not export.importers:
+                    self._held.pop(export.token, None)
+        for export in list(self._own.get(client.number, ())):
+            self._give_up(export, gone=True)
+        for serial in list(self._asking.get(client.number, ())):
+            self._forget(serial)
+
+
+def _strike(known: dict[int, dict[Export, None]], number: int, export: Export) -> None:
+    """Take an export off the list of a process; of who has none there is no list."""
+    own = known.get(number)
+    if own is not None and export in own:
+        del own[export]
+        if not own:
+            del known[number]
 
 
 def _may_open(importer: Client, exporter: Client) -> bool:

@@ -7,12 +7,13 @@ why. The names of the reasons follow Kubernetes' style, so that they can be pass
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -71,11 +72,32 @@ REASONS: Final = {
 """how serious each is, and what it means"""
 
 
+class Loop(Protocol):
+    """The part of an event loop with which the journal keeps time."""
+
+    def time(self) -> float:
+        """Seconds."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Any:
+        """Call back then; what comes back has `cancel`."""
+
+
 @dataclass(slots=True)
 class _Moved:
-    told_s: float
+    """What one process moved out and nobody was told."""
+
+    client: Client
+    gpu: int
+    told_s: float = float("-inf")
     bytes: int = 0
     times: int = 0
+    goes_on: bool = False
+    """more of the same move is on its way"""
+
+    @property
+    def is_told_next(self) -> bool:
+        """Whether there is something to tell, all of it."""
+        return self.bytes > 0 and not self.goes_on
 
 
 @dataclass(slots=True)
@@ -107,11 +129,22 @@ class Journal:
         self._file = BoundedFile(path, FILE_BYTES) if path else None
         if self._file and path and path.stat().st_size:
             self._file.write("\n")  # the last line may have been cut off
-        self._wall_s = wall_s
+        self._wall_s = self._now_s = wall_s
+        self._loop: Loop | None = None
+        self._timer: Any = None
+        self._timer_s = 0.0
         self._waiting: list[asyncio.Future[None]] = []
         self._moved: dict[tuple[int, int], _Moved] = {}
         self._repeats: dict[tuple[str, int | str], _Repeats] = {}
         """by reason and source, the oldest first"""
+
+    def timed_by(self, loop: Loop) -> None:
+        """Tell what was merged as soon as it is due, by this loop's clock.
+
+        Without one it is told when something else happens, or somebody reads.
+        """
+        self._loop = loop
+        self._now_s = loop.time
 
     def note(
         self,
@@ -184,7 +217,8 @@ class Journal:
         if known is None:
             if len(self._repeats) >= SOURCES_MAX:
                 self._tell_merged(next(iter(self._repeats)))
-            known = self._repeats[key] = _Repeats(self._wall_s())
+            known = self._repeats[key] = _Repeats(self._now_s())
+            self._wake_at(known.since_s + REPEATS_S)
         if known.told < REPEATS_ALONE:
             known.told += 1
             self.note(reason, message, client, gpu, pod=pod)
@@ -196,12 +230,34 @@ class Journal:
 
     def _tell_due(self) -> None:
         """Tell what was merged for long enough."""
-        now_s = self._wall_s()
         while self._repeats:
             key, oldest = next(iter(self._repeats.items()))
-            if 0 <= now_s - oldest.since_s < REPEATS_S:
+            if self._is_recent(oldest.since_s, REPEATS_S):
                 break
             self._tell_merged(key)
+        for moved in self._moved.values():
+            if moved.is_told_next and not self._is_recent(moved.told_s, EVICTIONS_S):
+                self._tell(moved)
+
+    def _is_recent(self, when_s: float, within_s: float) -> bool:
+        return when_s <= self._now_s() < when_s + within_s
+
+    def _wake_at(self, when_s: float) -> None:
+        """Whoever listens is told then, also if nothing else happens."""
+        if self._loop is None or (self._timer is not None and self._timer_s <= when_s):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = when_s
+        self._timer = self._loop.call_at(when_s, self._ticked)
+
+    def _ticked(self) -> None:
+        self._timer = None
+        self._tell_due()
+        due_s = [each.since_s + REPEATS_S for each in itertools.islice(self._repeats.values(), 1)]
+        due_s += [m.told_s + EVICTIONS_S for m in self._moved.values() if m.is_told_next]
+        if due_s:
+            self._wake_at(min(due_s))
 
     def _tell_merged(self, key: tuple[str, int | str]) -> None:
         known = self._repeats.pop(key)
@@ -210,29 +266,42 @@ class Journal:
             text = known.message[: MESSAGE_MAX - len(times)] + times
             self._add(key[0], text, known.client, known.gpu)
 
-    def evicted(self, client: Client, gpu: int, amount: int) -> None:
-        """Memory of a process left a GPU: told at once, and then a few times a minute."""
-        now_s = self._wall_s()
-        moved = self._moved.setdefault((client.number, gpu), _Moved(now_s - EVICTIONS_S))
-        moved.bytes += amount
-        moved.times += 1
-        if not 0 <= now_s - moved.told_s < EVICTIONS_S:
-            self._tell(client, gpu, moved)
-            self._moved[client.number, gpu] = _Moved(now_s)
+    def evicted(self, client: Client, gpu: int, amount: int, *, is_over: bool = True) -> None:
+        """Memory of a process left a GPU: told when the move is over, then a few times a minute.
+
+        `is_over`: this was the last of all that the process was told to move.
+        """
+        key = client.number, gpu
+        moved = self._moved.get(key)
+        if moved is None:
+            if not amount:
+                return
+            moved = self._moved[key] = _Moved(client, gpu)
+        if moved.goes_on or amount:
+            moved.times += not moved.goes_on
+            moved.bytes += amount
+            moved.goes_on = not is_over
+        if moved.is_told_next:
+            if self._is_recent(moved.told_s, EVICTIONS_S):
+                self._wake_at(moved.told_s + EVICTIONS_S)
+            else:
+                self._tell(moved)
 
     def forget(self, client: Client) -> None:
         """A process is gone: what is known of it and was not told yet is told now."""
-        for number, gpu in [key for key in self._moved if key[0] == client.number]:
-            moved = self._moved.pop((number, gpu))
-            if moved.times:
-                self._tell(client, gpu, moved)
-        for key in [key for key in self._repeats if key[1] == client.number]:
-            self._tell_merged(key)
+        for key in [key for key in self._moved if key[0] == client.number]:
+            moved = self._moved.pop(key)
+            if moved.bytes:
+                self._tell(moved)
+        for known in [key for key in self._repeats if key[1] == client.number]:
+            self._tell_merged(known)
 
-    def _tell(self, client: Client, gpu: int, moved: _Moved) -> None:
+    def _tell(self, moved: _Moved) -> None:
         times = "" if moved.times == 1 else f" in {moved.times} moves"
         text = f"{format_bytes(moved.bytes)} moved out to the host{times}"
-        self.note("Evicted", text, client, gpu)
+        moved.told_s, moved.bytes, moved.times = self._now_s(), 0, 0
+        self.counts["Evicted"] += 1
+        self._add("Evicted", text, moved.client, moved.gpu)
 
     def after(self, number: int, most: int) -> list[Event]:
         """The oldest that are kept and newer than this one, so many at most."""
@@ -247,12 +316,20 @@ class Journal:
         try:
             await asyncio.wait_for(waiting, timeout_s)
         except TimeoutError:
-            self._waiting.remove(waiting)
+            pass
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
 
     def close(self) -> None:
-        """Write no more."""
+        """Tell what was not told yet, and write no more."""
+        if self._timer is not None:
+            self._timer.cancel()
         for key in list(self._repeats):
             self._tell_merged(key)
+        for moved in self._moved.values():
+            if moved.bytes:
+                self._tell(moved)
         if self._file:
             self._file.close()
             self._file = None

@@ -9,10 +9,11 @@ another: the last one may have allowed it memory without asking, of which the dr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from moiety.agent.users import name_of
 from moiety.arbiter import events as ev
 from moiety.arbiter.allowances import most_bytes
 from moiety.devices.seam import Usage
@@ -26,6 +27,8 @@ LOOK_S: Final = 5.0
 PATIENCE_S: Final = 1.0
 """so long the driver may take to answer"""
 
+NOBODY: Final = -1
+"""the user of a process of which the last agent left nothing but its number"""
 Taken = dict[int, dict[int, int]]
 """bytes by GPU by pid"""
 
@@ -42,8 +45,10 @@ class _Ghost:
 class Missing:
     """Those of one node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, owners: Mapping[int, int]) -> None:
+        """`owners` are the users of those who may be missing, by pid."""
         self._node = node
+        self._owners = owners
         self._ghosts: dict[int, _Ghost] = {}
         """by pid"""
         self._used: dict[int, int] = {}
@@ -101,11 +106,17 @@ class Missing:
             pidfd = node.kernel.watch(pid)
         except OSError:
             return  # it is dead
-        name = f"{node.kernel.name_of(pid)} (pid {pid})"
+        program = node.kernel.name_of(pid)
+        name = f"{program} (pid {pid})"
+        owner = self._owners.get(pid, NOBODY)
         ghost = self._ghosts[pid] = _Ghost(node.number(), pid, pidfd)
         node.loop.add_reader(pidfd, self._gone, ghost)
-        node.timeline.name(ghost.number, pid, node.kernel.name_of(pid), "")
-        node.feed(ev.Joined(ghost.number, pinned=True, name=name))
+        node.timeline.name(ghost.number, pid, program, "")
+        if owner != NOBODY:
+            node.timeline.owners[ghost.number] = owner
+        told = f"tenant {ghost.number} of {name_of(owner)}" if node.shared else name
+        # What it has counts for what its user may have in all.
+        node.feed(ev.Joined(ghost.number, pinned=True, name=told, owner=owner))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, node.gpus[gpu].residue_bytes)
@@ -118,7 +129,8 @@ class Missing:
             )
         node.log.warning("missing", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
-        node.journal.note("Missing", text)
+        uid = None if owner == NOBODY else owner
+        node.journal.note("Missing", text, pid=pid, program=program, uid=uid)
         node.loop.call_at(node.loop.time() + LOOK_S, self._look, ghost)
 
     def _allowed(self, gpu: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -112,6 +112,7 @@ class Node:
         *,
         expected: Iterable[tuple[int, frozenset[int]]] = (),
         fenced: Iterable[int] = (),
+        owners: Mapping[int, int] | None = None,
         journal: Journal | None = None,
         kernel: Kernel = processes,
         beside: Executor | None = None,
@@ -119,14 +120,15 @@ class Node:
     ) -> None:
         """`expected` are (pid, GPUs) of the processes that outlived the last agent.
 
-        `fenced` are the pids of those of them that it had fenced. NVML is asked in `beside`; None:
-        in a thread of its own. `shared`: its programs are of several users, who must not hear each
-        other's names.
+        `fenced` are the pids of those of them that it had fenced, `owners` their users by pid. NVML
+        is asked in `beside`; None: in a thread of its own. `shared`: its programs are of several
+        users, who must not hear each other's names.
         """
         self.kernel = kernel
         self.shared = shared
         self.bounds = Bounds()
         self.journal = journal or Journal()
+        self.journal.timed_by(loop)
         self.loop = loop
         self.log = log
         self.devices = devices
@@ -147,7 +149,7 @@ class Node:
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
         """memory of one process in others"""
-        self._missing = Missing(self)
+        self._missing = Missing(self, owners or {})
         self.notices = Notices(self)
         """lines for those who sit before programs"""
         self.exports.on_opened.append(functools.partial(together.opened, self))

@@ -14,7 +14,7 @@ from typing import Final
 from moiety.agent import processes
 from moiety.agent.directory import Directory
 from moiety.agent.locks import FileLock, LockHeld, is_held
-from moiety.agent.users import name_of
+from moiety.agent.users import USERS
 from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.devices.seam import Device
 from moiety.model.errors import GpuOwned, SystemRefusal
@@ -26,7 +26,9 @@ KEPT_BY: Final = "kept by"
 def own(device: Device, directory: Directory) -> FileLock:
     """Take a GPU for the agent of a directory; raises GpuOwned or SystemRefusal."""
     path = lock_dir() / f"moiety-gpu-{device.uuid}.lock"
-    owner = f"pid {os.getpid()}, user {name_of(os.getuid())}, directory {directory.path}"
+    owner = (
+        f"pid {os.getpid()}, user {USERS.wait_for(os.getuid()).name}, directory {directory.path}"
+    )
     keeper = _keeper_of(directory)
     if keeper is not None:
         owner += f"\n{KEPT_BY} {keeper[0]} {keeper[1]}"
@@ -83,7 +85,7 @@ def _told(held: LockHeld) -> str:
     if held.pid is None or f"pid {held.pid}," in own_word:
         return own_word
     uid = processes.owner_of(held.pid)
-    whose = f" of user {name_of(uid)}" if uid is not None else ""
+    whose = f" of user {USERS.wait_for(uid).name}" if uid is not None else ""
     return f"pid {held.pid}{whose} ({processes.name_of(held.pid) or 'unknown'}) has its lock"
 
 

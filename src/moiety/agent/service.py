@@ -28,6 +28,7 @@ from moiety.agent.node import Node
 from moiety.agent.notify import Manager
 from moiety.agent.options import ARENA_MOST, Options
 from moiety.agent.ownership import own
+from moiety.agent.users import USERS, User
 from moiety.agent.watching import Watching
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
@@ -72,6 +73,7 @@ class Service:
         self._manager = Manager()
         self._ended: asyncio.Future[str] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._reloading: asyncio.Future[None] | None = None
 
     async def run(self, devices: Devices, log: Any) -> None:
         """Serve until it is stopped, or idle for long enough; raises GpuOwned or NoGpu."""
@@ -94,6 +96,7 @@ class Service:
             self._log,
             expected=[(s.pid, s.gpus) for s in survivors],
             fenced=[s.pid for s in survivors if s.fenced],
+            owners={s.pid: s.uid for s in survivors},
             journal=self._open_journal(),
             shared=self._directory.shared,
         )
@@ -133,6 +136,7 @@ class Service:
             read=self._read,
         )
         self._control = control
+        USERS.on_found = partial(self._found, loop, warden)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         with must_be_usable(self._directory):
             await control.open()
@@ -177,12 +181,22 @@ class Service:
         if self._devices:
             self._devices.close()
 
+    @staticmethod
+    def _found(loop: asyncio.AbstractEventLoop, warden: Warden, user: User) -> None:
+        """In some thread: it was found out who a user is."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(warden.found, user)
+
     def _reload(self) -> None:
         """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
+        self._reloading = asyncio.ensure_future(self.reload())
+
+    async def reload(self) -> None:
+        """Read the configuration again, and tell the service manager when that is done."""
         self._manager.reloading()
         try:
             with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
-                self._control.reload()
+                await self._control.reload()
         finally:  # or the manager would wait for the end of the reload
             self._manager.ready(self._status())
 

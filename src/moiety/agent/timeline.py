@@ -96,6 +96,9 @@ class Timeline:
         self.catch_up()
         for who, gpu in [key for key in self._on if key[0] == tenant]:
             self.left(who, gpu)
+        for moves in (self._growing, self._moving_out, self._moving_in):
+            for key in [key for key in moves if key[0] == tenant]:  # where it had no context yet
+                del moves[key]
         self._looks.pop(tenant, None)
         self._shown.pop(tenant, None)
         self._counted.pop(tenant, None)
@@ -238,12 +241,12 @@ class Timeline:
         """A process was told to move memory out."""
         self._moving_out.setdefault((tenant, gpu), [self.now_s, 0, 0])[2] += 1
 
-    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> None:
-        """It did, in part; `is_last` ends one order."""
+    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> bool:
+        """It did, in part; `is_last` ends one order. Whether it was told to move nothing more."""
         self.catch_up()
         order = self._moving_out.get((tenant, gpu))
         if order is None:
-            return
+            return is_last
         order[1] += amount
         order[2] -= is_last
         if order[2] <= 0:
@@ -254,6 +257,7 @@ class Timeline:
             for part in self._divided(record):
                 self._append(part)
             self._count(tenant, "evicting")
+        return order[2] <= 0
 
     def waiting_for_more(self) -> list[SpanRecord]:
         """The holders that wait for more memory now."""

@@ -1,12 +1,34 @@
-"""The users of this machine, by number and by name."""
+"""The users of this machine, by number and by name: asked beside the loop, which never waits.
+
+What the system's tables say may come from a directory service (LDAP) that takes its time, or does
+not answer. So each question is asked in a thread of its own. Until it is answered a user is a
+number of which nothing is known: for sentences that is enough, and who goes by rules decides what
+holds meanwhile (docs/decisions/0033). What was answered once counts until there is another answer.
+"""
 
 from __future__ import annotations
 
-import functools
+import asyncio
 import grp
 import os
 import pwd
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+KEPT: Final = 1024
+"""users that are remembered; of more, those are forgotten that were found out first"""
+THREADS: Final = 8
+"""questions at a time, each to a directory that may never answer"""
+WAIT_S: Final = 2.0
+"""so long a command waits for its user to be found out"""
+AGAIN_S: Final = 60.0
+"""who is in no table is asked for again after so long: tables say the same while LDAP is down"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +38,125 @@ class User:
     uid: int
     name: str
     groups: frozenset[str] = frozenset()
+    is_known: bool = True
+    """the tables have answered: before, there is but the number"""
+    is_listed: bool = True
+    """they have an entry"""
 
 
-@functools.lru_cache(maxsize=1024)
-def user_of(uid: int) -> User:
-    """What the system's tables say of a user; what they said before is remembered."""
+class Users:
+    """Everybody who was asked for; may be used in every thread."""
+
+    def __init__(
+        self,
+        ask: Callable[[int], User] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ask` finds out about one user, and may take as long as it likes."""
+        self._ask = ask or ask_tables
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._known: dict[int, User] = {}
+        self._found_s: dict[int, float] = {}
+        """when; not of those of whom there is to be a newer answer"""
+        self._asking: dict[int, tuple[float, Future[User]]] = {}
+        """since when"""
+        self._waiting: deque[int] = deque()
+        """those of them that have no thread yet"""
+        self._threads = 0
+        self.on_found: Callable[[User], None] | None = None
+        """is told, in some thread, of each answer that is another than the one before"""
+
+    def of(self, uid: int) -> User:
+        """What is known of a user now. Never waits; what is not known is asked for."""
+        known = self._known.get(uid)
+        if known is None or not self._is_new(known):
+            self._question(uid)
+        return known or User(uid, str(uid), is_known=False)
+
+    def wait_for(self, uid: int, wait_s: float = WAIT_S) -> User:
+        """The same; `wait_s` counts from when it was asked for first. Not for a loop."""
+        known = self.of(uid)
+        if known.is_known:
+            return known
+        since_s, answer = self._question(uid)
+        try:
+            return answer.result(max(0.0, since_s + wait_s - self._now_s()))
+        except TimeoutError:
+            return known
+
+    async def found(self, uid: int, wait_s: float = WAIT_S) -> User:
+        """The same for a loop."""
+        known = self.of(uid)
+        if known.is_known:
+            return known
+        since_s, answer = self._question(uid)
+        left_s = since_s + wait_s - self._now_s()
+        if left_s > 0:
+            await asyncio.wait([asyncio.wrap_future(answer)], timeout=left_s)
+        return self.of(uid)
+
+    def learn(self, user: User) -> None:
+        """Somebody found this out before; it counts until the tables answer."""
+        with self._lock:
+            self._known.setdefault(user.uid, user)
+
+    def forget(self) -> None:
+        """Ask for everybody anew when next needed; what was said counts until then."""
+        with self._lock:
+            self._found_s.clear()
+
+    def _is_new(self, known: User) -> bool:
+        found_s = self._found_s.get(known.uid)
+        if found_s is None:
+            return False
+        return known.is_listed or self._now_s() - found_s < AGAIN_S
+
+    def _question(self, uid: int) -> tuple[float, Future[User]]:
+        """The question about a user that is not answered; asked now if it was not."""
+        with self._lock:
+            if uid not in self._asking:
+                self._asking[uid] = self._now_s(), Future()
+                self._waiting.append(uid)
+                if self._threads < THREADS:
+                    self._threads += 1
+                    threading.Thread(target=self._work, name="users", daemon=True).start()
+            return self._asking[uid]
+
+    def _work(self) -> None:
+        """Ask whatever there is to ask, in a thread that nobody waits for at the end."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads -= 1
+                    return
+                uid = self._waiting.popleft()
+            try:
+                user = self._ask(uid)
+            except Exception:  # whatever a module of NSS raises: it is in no table
+                user = User(uid, str(uid), is_listed=False)
+            with self._lock:
+                before = self._known.get(uid)
+                if before is not None and before.is_listed and not user.is_listed:
+                    user = before  # tables forget nobody while LDAP is down
+                self._known[uid] = user
+                self._found_s[uid] = self._now_s()
+                while len(self._known) > KEPT:
+                    oldest = next(iter(self._known))
+                    del self._known[oldest]
+                    self._found_s.pop(oldest, None)
+                _, answer = self._asking.pop(uid)
+            answer.set_result(user)
+            if user != before and self.on_found is not None:
+                self.on_found(user)
+
+
+def ask_tables(uid: int) -> User:
+    """What the system's tables say; may take as long as they like."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return User(uid, str(uid))
+        return User(uid, str(uid), is_listed=False)
     try:
         gids = os.getgrouplist(entry.pw_name, entry.pw_gid)
     except OSError:
@@ -32,19 +164,32 @@ def user_of(uid: int) -> User:
     return User(uid, entry.pw_name, frozenset(map(group_name, gids)))
 
 
-def name_of(uid: int) -> str:
-    """What a user is called."""
-    return user_of(uid).name
-
-
 def group_name(gid: int) -> str:
-    """What a group is called, its number if it has no name."""
+    """What a group is called, its number if it has no name; may take as long as it likes."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
 
 
-def forget() -> None:
-    """Ask the tables again from now on."""
-    user_of.cache_clear()
+def beside(call: Callable[[], T]) -> Future[T]:
+    """Run what may take as long as it likes in a thread that nobody waits for at the end."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="beside", daemon=True).start()
+    return answer
+
+
+USERS: Final = Users()
+"""of this process"""
+
+
+def name_of(uid: int) -> str:
+    """What a user is called, as far as that is known; never waits."""
+    return USERS.of(uid).name

@@ -18,6 +18,7 @@ from typing import Final
 from moiety.agent import processes
 from moiety.agent.client import Client
 from moiety.agent.node import Node, Timer
+from moiety.agent.users import USERS, name_of
 from moiety.arbiter.states import State
 from moiety.arbiter.views import TenantView
 from moiety.devices.origins import Origin, origin_of, sees_host_pids
@@ -40,6 +41,8 @@ WITHOUT: Final = frozenset({"out", "waiting"})
 """states in which nothing of a tenant is under way on a GPU, but for its own moves"""
 LEASE_MARGIN_S: Final = 2.5
 """work may be counted so late: NVML's samples cover the last seconds"""
+NAMED_S: Final = 0.02
+"""the system's tables may take to say what a user is called, the first time"""
 IDLE_LOOK_S: Final = 10.0
 """every program's counters are read so often, unless who is idle for less is to be named"""
 ACTIVE: Final = frozenset({"waiting", "coming"})
@@ -158,14 +161,21 @@ class Watching:
         return users, {} if self.is_blind else self._origins_of(pids)
 
     def _origins_of(self, pids: set[int]) -> dict[int, Origin]:
-        """Whose they are; what was read before counts while the start time is the same."""
+        """Whose they are; what was read before counts while the start time is the same.
+
+        Without those whose user has not been found out yet: rules may be about that, so they are
+        seen when it has. Whoever waits for NVML waits for this as well, so it is not awaited.
+        """
         found = {}
         for pid in pids:
             known = self._origins.get(pid)
             if known is None or processes.start_time(pid) != known.started:
-                known = origin_of(pid)
-            if known is not None:
-                found[pid] = known
+                known = origin_of(pid, name_of=name_of)
+            if known is None:
+                continue
+            user = USERS.wait_for(known.uid, NAMED_S)
+            if user.is_known:
+                found[pid] = dataclasses.replace(known, user=user.name)
         self._origins = found
         return found
 
@@ -407,6 +417,8 @@ class Watching:
     def _stayed(
         self, tenant: int, gpus: tuple[int, ...], state: State, begin_s: float, end_s: float
     ) -> None:
+        if self.policy.every_s <= 0:
+            return  # nobody ever looks, so old ones would stay
         self._neighbours.ended(Stay(tenant, gpus, state.value, begin_s, end_s))
 
     def _left(self, client: Client) -> None:

@@ -23,6 +23,7 @@ from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path, prepare
 from moiety.agent.node import SETTLE_S, Node
+from moiety.agent.users import USERS, User
 from moiety.devices.seam import uuid_bytes
 from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
@@ -61,6 +62,10 @@ class Record(msgspec.Struct, frozen=True):
     """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
     labels: dict[str, str] = {}
     """said of its processes in metrics and events"""
+    user: str = ""
+    """what its user was called; the next agent need not wait for the system's tables"""
+    groups: list[str] = []
+    """of which that was a member"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ class Survivor:
     workload: str
     pid: int
     gpus: frozenset[int]
+    uid: int
+    """of the user whose workload it belongs to"""
     fenced: bool = False
     """it was late, and had not answered when that agent ended"""
 
@@ -145,9 +152,12 @@ class Workloads:
         if started is None:
             raise ProcessLookupError(peer.pid)
         identity = secrets.token_hex(4)
+        user = USERS.of(peer.uid)
         record = Record(
             id=identity,
             uid=peer.uid,
+            user=user.name if user.is_listed and user.is_known else "",
+            groups=sorted(user.groups),
             root_pid=peer.pid,
             root_started=started,
             program=program,
@@ -213,6 +223,8 @@ class Workloads:
 
     def adopt(self, record: Record) -> Workload:
         """A workload of the last agent: its processes find their socket where it was."""
+        if record.user:
+            USERS.learn(User(record.uid, record.user, frozenset(record.groups)))
         workload = self._open(record, folder_of(self._directory, record))
         if workload.root_pidfd < 0 and not workload.stays:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
@@ -401,7 +413,7 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
             if folder.parent == directory.workloads:  # of others, containers have parts mounted
                 shutil.rmtree(folder, ignore_errors=True)
             continue
-        living = [s for file in folder.glob("clients/*") if (s := _survivor(record.id, file))]
+        living = [s for file in folder.glob("clients/*") if (s := _survivor(record, file))]
         if living or record.container or processes.is_alive(record.root_pid, record.root_started):
             records.append(record)
             found += living
@@ -410,7 +422,7 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
     return records, found
 
 
-def _survivor(workload: str, file: Path) -> Survivor | None:
+def _survivor(record: Record, file: Path) -> Survivor | None:
     try:
         pid = int(file.name)
         line, *more = file.read_text().splitlines()
@@ -421,7 +433,7 @@ def _survivor(workload: str, file: Path) -> Survivor | None:
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(workload, pid, frozenset(gpus), FENCED in more)
+    return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
 
 
 def folder_of(directory: Directory, record: Record) -> Path:

@@ -6,9 +6,9 @@ on it compares. NVML reports pids of the host; in another PID namespace they mea
 
 from __future__ import annotations
 
-import functools
 import os
 import pwd
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,8 +57,21 @@ class Origin:
         return ", ".join(parts)
 
 
-def origin_of(pid: int, proc: Path = PROC) -> Origin | None:
-    """What the kernel says of a process; None if there is none, or it is dead."""
+def user_name(uid: int) -> str:
+    """A user's name on this machine, or the number; takes as long as the system's tables do."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def origin_of(
+    pid: int, proc: Path = PROC, name_of: Callable[[int], str] = user_name
+) -> Origin | None:
+    """What the kernel says of a process; None if there is none, or it is dead.
+
+    `name_of` says what a user is called.
+    """
     folder = proc / str(pid)
     try:
         uid = folder.stat().st_uid
@@ -79,7 +92,7 @@ def origin_of(pid: int, proc: Path = PROC) -> Origin | None:
         pid=pid,
         started=int(fields[START_TIME]),
         uid=uid,
-        user=user_name(uid),
+        user=name_of(uid),
         command=_command(folder, status),
         placement=placed,
         inner_pid=inner[-1] if inner else pid,
@@ -97,15 +110,6 @@ def sees_host_pids(proc: Path = PROC) -> bool:
         return (proc / "self/ns/pid").stat().st_ino == HOST_PID_NAMESPACE
     except OSError:
         return False
-
-
-@functools.lru_cache(maxsize=256)
-def user_name(uid: int) -> str:
-    """A user's name on this machine, or the number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def _command(folder: Path, status: str) -> str:

@@ -101,11 +101,17 @@ class Shim:
         else:
             self.sock.send(packet)
 
-    def hello(self, program: str = "fake", flags: int = 0, epoch: int = 0) -> Welcome:
+    def hello(
+        self,
+        program: str = "fake",
+        flags: int = 0,
+        epoch: int = 0,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Welcome:
         """Introduce this process and map the lease page."""
         greeting = Hello(flags=flags, pid=os.getpid(), epoch=epoch, program=program)
         self.send(greeting, self.counters)
-        packet, fds, _, _ = self._receive(TIMEOUT_S)
+        packet, fds, _, _ = self._receive(timeout_s)
         welcome = decode(packet)
         if not isinstance(welcome, Welcome):
             raise Hung(f"no welcome but {welcome}")
@@ -128,7 +134,12 @@ class Shim:
                     raise
 
     def attach(
-        self, uuid: bytes, allocated: int = 0, resident: int = 0, pinned: int = 0
+        self,
+        uuid: bytes,
+        allocated: int = 0,
+        resident: int = 0,
+        pinned: int = 0,
+        timeout_s: float = TIMEOUT_S,
     ) -> Attached:
         """Attach a GPU; a refusal is raised as Hung."""
         serial = self.next_serial()
@@ -141,7 +152,7 @@ class Shim:
                 pinned_bytes=pinned,
             )
         )
-        attached = self.reply(serial, Attached)
+        attached = self.reply(serial, Attached, timeout_s)
         self.gpus[attached.gpu] = attached
         return attached
 

@@ -29,6 +29,8 @@ from moiety.testing.virtual import LateExecutor, VirtualKernel, VirtualLoop
 
 TOTAL, CAPACITY = 14, 10
 """bytes of each GPU, and those of them that data may take: four contexts of one byte fit beside"""
+USER = 1000
+"""whose all processes are"""
 STEPS_MAX = 20_000
 NVML_S = 0.5
 """how long an answer of NVML takes at most"""
@@ -95,6 +97,7 @@ class World:
             self.log,
             expected=[(pid, gpus) for pid, (gpus, _) in alive.items()],
             fenced=[pid for pid, (_, fenced) in alive.items() if fenced],
+            owners=dict.fromkeys(alive, USER),
             kernel=self.kernel,
             beside=self.beside,
         )
@@ -134,7 +137,7 @@ class World:
             self.node,
             self.loop,
             theirs,
-            peer=Peer(pid, 1000, 1000),
+            peer=Peer(pid, USER, USER),
             workload=f"w{pid}",
             share=share,
         )

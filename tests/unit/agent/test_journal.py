@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from moiety.agent.client import Client
 from moiety.agent.journal import REASONS, Journal, read
+from moiety.testing.clocks import FakeClock
 
 
 def client(number: int = 7) -> Client:
@@ -100,6 +101,61 @@ def test_evictions_are_told_together_and_none_is_forgotten() -> None:
     other = client(8)
     journal.forget(other)
     assert len(journal.after(0, 1000)) == 6
+
+
+def test_the_first_event_of_a_move_tells_all_of_it() -> None:
+    journal = Journal(wall_s=lambda: 5.0)
+    who = client()
+    for _ in range(3):
+        journal.evicted(who, 0, 32 << 20, is_over=False)
+    assert journal.after(0, 10) == []
+    journal.evicted(who, 0, 4 << 20)
+    journal.evicted(who, 1, 0, is_over=True)
+    assert [e.message for e in journal.after(0, 10)] == ["100 MiB moved out to the host"]
+
+
+def test_a_move_that_never_ends_is_told_with_its_process() -> None:
+    journal = Journal(wall_s=lambda: 5.0)
+    who = client()
+    journal.evicted(who, 0, 1 << 20)
+    journal.evicted(who, 0, 2 << 20, is_over=False)
+    journal.forget(who)
+    told = [e.message for e in journal.after(0, 10)]
+    assert told == ["1 MiB moved out to the host", "2 MiB moved out to the host"]
+    assert not journal._moved
+
+
+def test_what_was_merged_is_told_when_it_is_due_and_wakes_whoever_waits() -> None:
+    async def waits() -> list[str]:
+        clock = FakeClock(0.1)
+        journal = Journal()
+        journal.timed_by(clock)
+        for n in range(10):
+            journal.often(7, "Refused", f"{n}", client(), 0)
+        journal.evicted(client(), 0, 1 << 20)
+        clock.advance(4.0)
+        journal.evicted(client(), 0, 2 << 20)
+        journal.evicted(client(), 0, 3 << 20)
+        told = []
+        for _ in range(2):
+            waiting = asyncio.ensure_future(journal.changed(600.0))
+            await asyncio.sleep(0)
+            before = journal.next
+            while journal.next == before:
+                clock.advance(1.0)
+            await waiting
+            told.append(f"{clock.time():.1f} {journal.ring[-1].message}")
+            if len(told) == 1:  # both are due at the same time: this is the later of them
+                assert journal.ring[-2].message == "9 (7 times within 10 s)"
+                journal.evicted(client(), 0, 1 << 20)
+        clock.advance(100.0)
+        assert journal._timer is None
+        return told
+
+    assert asyncio.run(waits()) == [
+        "10.1 5 MiB moved out to the host in 2 moves",
+        "20.1 1 MiB moved out to the host",
+    ]
 
 
 def test_whoever_waits_is_woken_by_the_next_event() -> None:

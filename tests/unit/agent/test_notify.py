@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def test_without_a_manager_nothing_is_said_and_nothing_fails(tmp_path: Path) -> 
 def test_a_reload_always_ends_for_the_manager(
     heard: socket.socket, tmp_path: Path, failure: type[Exception] | None
 ) -> None:
-    def reload() -> None:
+    async def reload() -> None:
         if failure is not None:
             raise failure.__new__(failure)
 
@@ -114,8 +115,8 @@ def test_a_reload_always_ends_for_the_manager(
     service._workloads = SimpleNamespace(by_id={})
     if failure is RuntimeError:  # our own mistake: the loop writes it down
         with pytest.raises(RuntimeError):
-            service._reload()
+            asyncio.run(service.reload())
     else:
-        service._reload()
+        asyncio.run(service.reload())
     assert lines(heard)[0] == "RELOADING=1"
     assert lines(heard)[0] == "READY=1"

@@ -13,7 +13,7 @@ import pytest
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.testing.schedules import DAYS_IN_CI, live
 from moiety.testing.speaker import Speaker
-from moiety.testing.world import CAPACITY, World, no_descriptor_stays
+from moiety.testing.world import CAPACITY, USER, World, no_descriptor_stays
 
 PARTS = 10
 LOST_ONCE = (
@@ -146,6 +146,37 @@ def test_who_is_missing_may_still_use_what_a_dead_agent_allowed_it(most: int, co
         (missing,) = node.arbiter.tenants()
         assert missing.gpus[0].allocated_bytes == counted
         assert node.outlived(holder.number), "the watch is not to take it for a stranger"
+
+
+def test_what_is_missing_has_counts_for_what_its_user_may_have() -> None:
+    with world() as here:
+        holder = program(here, 3)
+        here.stop(holder)
+        here.kill_agent()
+        node = here.start_agent()
+        here.until_rest(3.0)
+        node.limit_owners({USER: (5, "alice may have there")})
+        other = program(here, 3)
+        (no,) = other.refusals
+        assert "more on GPU 0 would exceed what alice may have there (3 B in use)" in no.text
+        (event,) = [event for event in node.journal.ring if event.reason == "Missing"]
+        assert (event.pid, event.uid) == (holder.number, USER), "its user sees it"
+        here.kill(holder)
+        here.until_rest(3.0)
+        other.allocate(0, [3])
+        here.until_rest(3.0)
+        assert len(other.refusals) == 1
+
+
+def test_the_first_event_of_an_eviction_tells_all_that_left() -> None:
+    with world() as here:
+        program(here, 1, 1, 1, 1, 1, 1)
+        program(here, 4, 4)
+        assert here.node is not None
+        spans = [span for span in here.node.timeline.spans if span[0] == "evicting"]
+        told = [event.message for event in here.node.journal.ring if event.reason == "Evicted"]
+        assert spans[0][5] > 1, "it left in more than one piece"
+        assert told[0] == f"{spans[0][5]} B moved out to the host"
 
 
 def test_who_is_dead_is_not_missing_any_more() -> None:

@@ -1,0 +1,130 @@
+"""What tenants that are gone leave in the agent: a thousand of them after the other, ten times.
+
+Each tenant is a process of its own in a workload of its own, as `moiety.testing.crowd` has it: it
+is refused things, takes turns with others, some of it is moved out, and it goes in one of several
+ways. The agent is a real one on a real socket, on simgpu; after each thousand it collects its
+garbage and says what it has (`moiety.testing.weighed`).
+
+The figures are slopes between the first thousand and the last, fitted by least squares, in bytes a
+tenant: of the memory that the kernel counts (VmRSS), and of the bytes that are in use in it, as
+Python's and the C library's allocators count them. The first thousand fill what is bounded: the
+rings of the timeline (together 12 MiB at most), of the events, and the last names.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from bench.figure import Figure
+from moiety.agent.directory import Directory
+from moiety.testing.crowd import ASKS, TOGETHER, Crowd
+from moiety.testing.native import native_dir
+from moiety.testing.node import Node, signals_held
+from moiety.testing.weighed import VARIABLE, Weight
+
+GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
+OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
+TENANTS: Final = 10_000
+STEP: Final = 1000
+
+
+class Scales:
+    """An agent that tenants come to, and that is weighed now and then."""
+
+    def __init__(self, folder: Path, native: Path, *options: str, asks: int = ASKS) -> None:
+        """`options` of the agent, besides OPTIONS; `asks`: what each tenant asks for in vain."""
+        self._asks = asks
+        self._options = (*OPTIONS, *options)
+        self._node = Node(folder, GPU, native=native)
+        self._weight = folder / "weight.json"
+        self._crowd: Crowd | None = None
+        self.directory = Directory(self._node.directory)
+
+    def __enter__(self) -> Self:
+        log = (self._node.folder / "agent.log").open("w")
+        with log, signals_held():
+            self._agent = subprocess.Popen(
+                [sys.executable, "-m", "moiety.testing.weighed", *self._options],
+                env={**self._node.env, VARIABLE: str(self._weight)},
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+            self._node.started.append(self._agent)
+        self._node.until(lambda: self._node.is_ready(self._agent), "the agent is ready")
+        self._crowd = Crowd(self.directory, asks=self._asks)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._node.__exit__(kind, error, trace)
+
+    def pass_by(self, tenants: int) -> None:
+        """So many come and go."""
+        assert self._crowd is not None
+        self._crowd.pass_by(tenants)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for it; AssertionError if it never comes."""
+        self._node.until(condition, what)
+
+    def weigh(self) -> Weight:
+        """What the agent has now."""
+        self._weight.unlink(missing_ok=True)
+        self._agent.send_signal(signal.SIGUSR1)
+        self._node.until(self._weight.exists, "the agent says what it has")
+        return msgspec.json.decode(self._weight.read_bytes(), type=Weight)
+
+
+def measure() -> list[Figure]:
+    """Ten thousand tenants."""
+    native = native_dir()
+    if native is None:
+        raise FileNotFoundError("the native libraries are not built")
+    with tempfile.TemporaryDirectory(prefix="mty") as name, Scales(Path(name), native) as scales:
+        weights: dict[int, Weight] = {}
+        for tenants in range(STEP, TENANTS + 1, STEP):
+            scales.pass_by(STEP)
+            weights[tenants] = scales.weigh()
+            print(told(tenants, weights[tenants]), flush=True)
+    return figures(weights)
+
+
+def told(tenants: int, weight: Weight) -> str:
+    """One weighing, in words."""
+    mebibytes = weight.resident_bytes / (1 << 20)
+    return f"{tenants} tenants: {mebibytes:.2f} MiB resident, {weight.live_bytes} B in use"
+
+
+def figures(weights: dict[int, Weight]) -> list[Figure]:
+    """The slopes over weighings, by how many tenants had come and gone before each."""
+    found = []
+    for name, what in (
+        ("agent_growth_bytes_per_tenant", "resident_bytes"),
+        ("agent_growth_live_bytes_per_tenant", "live_bytes"),
+    ):
+        amounts = {tenants: getattr(weight, what) for tenants, weight in weights.items()}
+        slope = statistics.linear_regression(list(amounts), list(amounts.values())).slope
+        first, last = min(amounts), max(amounts)
+        note = (
+            f"slope over {len(amounts)} weighings from {first} to {last} tenants, {TOGETHER} at a "
+            f"time; {amounts[first] / (1 << 20):.2f} MiB after {first}, "
+            f"{amounts[last] / (1 << 20):.2f} MiB after {last}; {GPU}"
+        )
+        value = float(round(slope))
+        found.append(Figure(name, value, "B", 0, "lower", "simgpu", len(amounts), None, note))
+    return found

@@ -1,0 +1,113 @@
+"""An agent that says what it has in memory.
+
+`python -m moiety.testing.weighed OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR1
+collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import gc
+import os
+import re
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moiety.agent.service import main
+
+VARIABLE: Final = "MOIETY_WEIGHT"
+OURS: Final = "moiety."
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """What a process has in memory, after a collection."""
+
+    resident_bytes: int
+    """as the kernel counts: with what allocators keep for later"""
+    live_bytes: int
+    """that something refers to: all that Python's and the C library's allocators gave out"""
+    objects: dict[str, int]
+    """that the collector knows, by type"""
+
+
+class _Mallinfo(ctypes.Structure):
+    """What mallinfo2 of glibc 2.33 returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def weigh() -> Weight:
+    """This process, now."""
+    gc.collect()
+    return Weight(
+        resident_bytes=resident_bytes(os.getpid()),
+        live_bytes=_python_bytes() + _malloc_bytes(),
+        objects=objects(),
+    )
+
+
+def objects(ours_only: bool = False) -> dict[str, int]:
+    """How many objects of each type there are; without those that hold no others."""
+    found = collections.Counter(map(type, gc.get_objects()))
+    return {
+        f"{cls.__module__}.{cls.__qualname__}": count
+        for cls, count in found.items()
+        if not ours_only or str(cls.__module__).startswith(OURS)
+    }
+
+
+def resident_bytes(pid: int) -> int:
+    """What the kernel counts as a process' memory."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    raise ProcessLookupError(pid)
+
+
+def _python_bytes() -> int:
+    """What Python's allocator of small objects has given out: it tells standard error only."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            sys._debugmallocstats()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        found = re.search(rb"# bytes in allocated blocks\s*=\s*([\d,]+)", file.read())
+    if found is None:
+        raise RuntimeError("this Python does not say what it has allocated")
+    return int(found[1].replace(b",", b""))
+
+
+def _malloc_bytes() -> int:
+    """What malloc has given out; Python's own arenas are none of it."""
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = _Mallinfo
+    info = libc.mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def _answer(path: Path) -> None:
+    partial = path.with_name(path.name + ".new")
+    partial.write_bytes(msgspec.json.encode(weigh()))
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    where = Path(os.environ[VARIABLE])
+    signal.signal(signal.SIGUSR1, lambda *_: _answer(where))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""A directory of users that does not answer keeps nobody from their turns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moiety.agent import requests
+from moiety.agent.caller import Call
+from moiety.agent.directory import Directory
+from moiety.agent.users import ask_tables
+from moiety.testing.crowd import Crowd
+from moiety.testing.node import Node, signals_held
+from moiety.testing.slow_names import VARIABLE
+
+GPU = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
+OPTIONS = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
+
+
+@pytest.mark.slow
+def test_turns_go_on_while_nobody_can_say_who_a_user_is(native: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers"
+    with Node(tmp_path, GPU, native=native) as node:
+        log = (tmp_path / "agent-0.log").open("w")
+        with log, signals_held():
+            agent = subprocess.Popen(
+                [sys.executable, "-m", "moiety.testing.slow_names", *OPTIONS],
+                env={**node.env, VARIABLE: str(answers)},
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+            node.started.append(agent)
+        node.until(lambda: node.is_ready(agent), "the agent is ready")
+        directory = Directory(node.directory)
+        Crowd(directory).pass_by(8)
+        with Call(directory) as call:
+
+            def name() -> str:
+                return call.ask(requests.Status(), requests.NodeStatus).user
+
+            assert name() == str(os.getuid()), "there is but the number"
+            call.ask(requests.Reload(), requests.Reloaded)
+            answers.touch()
+            node.until(lambda: name() == ask_tables(os.getuid()).name, "the name is known")

@@ -1,0 +1,135 @@
+"""Pods that say in words what they want: each spelling is a share, and what is wrong is refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.kube.quantity import parse_bytes
+from tests.kube.bed import Bed
+from tests.kube.conftest import pod
+from tests.kube.sharing import LONG, RIGHT, Sharing, asking, work
+
+HALF = {"annotations": {"moiety.dev/gpu": "0.5"}}
+
+
+@pytest.fixture(scope="module")
+def sharing(bed: Bed, native: Path) -> Iterator[Sharing]:
+    """Agent, driver and webhook for all tests of this file."""
+    found = Sharing(bed, native)
+    found.import_worker()
+    found.install("dra")
+    found.start_agent()
+    found.start_node()
+    found.wait_until_published()
+    found.start_webhook()
+    yield found
+    found.uninstall()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
+    """After each test, when its pods are gone, nothing of them is left on the node."""
+    yield
+    sharing.remove_pods(namespace)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [HALF, pytest.param({"limits": {"nvshare.com/gpu": "1"}}, marks=pytest.mark.slow)],
+    ids=["annotation", "nvshare"],
+)
+def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
+    bed: Bed, sharing: Sharing, namespace: str, asked: dict[str, Any]
+) -> None:
+    for name, seed in (("one", 1), ("two", 2)):
+        bed.apply(asking(name, namespace, *work(103, LONG, seed=seed), **asked))
+    for name in ("one", "two"):
+        sharing.until_phase(namespace, name, "Running")
+    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+
+    for name in ("one", "two"):
+        sharing.finish(namespace, name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "limit"),
+    [
+        (
+            {"annotations": {"moiety.dev/gpu": "0.3", "moiety.dev/memory-limit": "32Mi"}},
+            0.3,
+            "32Mi",
+        ),
+        ({"labels": {"sharedgpu/gpu_request": "0.4", "sharedgpu/gpu_limit": "1"}}, 0.4, None),
+        ({"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "32"}}, None, "32Mi"),
+        ({"annotations": {"gpu-fraction": "0.5"}}, 0.5, "50%"),
+        ({"limits": {"cnvrg.io/metagpu": "25"}}, 0.25, "25%"),
+        ({"limits": {"moiety.dev/gpu": "1"}}, 1.0, None),
+    ],
+    ids=["moiety", "kubeshare", "hami", "kai", "metagpu", "extended resource"],
+)
+def test_a_pod_gets_the_share_that_it_asks_for(
+    bed: Bed,
+    sharing: Sharing,
+    namespace: str,
+    asked: dict[str, Any],
+    gpu: float | None,
+    limit: str | None,
+) -> None:
+    bed.apply(asking("asks", namespace, *work(8, LONG), **asked))
+    sharing.until_phase(namespace, "asks", "Running")
+
+    (share,) = (row["share"] for row in sharing.shares().values())
+
+    assert (share["gpu"] or None) == gpu
+    if limit and limit.endswith("%"):
+        (gpu_has,) = (int(each["capacity"]["memory"]["value"]) for each in sharing.devices())
+        assert share["memory_limit_bytes"] == gpu_has * int(limit[:-1]) // 100
+    elif limit:
+        assert share["memory_limit_bytes"] == parse_bytes(limit)
+    sharing.finish(namespace, "asks")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"annotations": {"moiety.dev/gpu": "1.7"}}, "more than one GPU"),
+        (
+            {"annotations": {"moiety.dev/memory": "1Ti"}},
+            "1 TiB are to stay on a GPU",
+        ),
+        ({"annotations": {"moiety.dev/memory": "20GiB"}}, "did you mean Gi"),
+        ({"limits": {"moiety.dev/gpux": "50"}}, "no node has a resource moiety.dev/gpux"),
+        ({**HALF, "limits": {"nvshare.com/gpu": "1"}}, "asked for twice"),
+        ({"annotations": {"moiety.dev/gpu": "0.5", "moiety.dev/model": "B999"}}, "B999"),
+    ],
+    ids=["1.7", "too much memory", "unit", "unknown resource", "contradicting", "no such model"],
+)
+def test_what_cannot_be_is_refused_when_it_is_applied(
+    sharing: Sharing, namespace: str, asked: dict[str, Any], said: str
+) -> None:
+    assert said in sharing.refusal(asking("odd", namespace, "true", **asked))
+
+
+def test_pods_without_a_wish_do_not_need_the_webhook(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    asks = asking("asks", namespace, *work(8, 2), **HALF)
+    whole = asking("whole", namespace, "true", limits={"nvidia.com/gpu": "1"})
+    bed.kill("webhook", signal.SIGKILL)
+
+    bed.apply(pod("plain", "echo", "it runs", namespace=namespace), whole)
+    refused = sharing.refusal(asks)
+    sharing.start_webhook()
+    bed.apply(asks)
+
+    assert "pods.moiety.dev" in refused
+    assert sharing.ended(namespace, "plain") == ("it runs\n", 0)
+    assert sharing.ended(namespace, "asks") == (RIGHT, 0)
+    left = bed.get("pod", "whole", "-n", namespace)["spec"]
+    assert left["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert "resourceClaims" not in left
