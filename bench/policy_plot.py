@@ -46,7 +46,8 @@ def main(target: Path) -> None:
     axes.set_yticks(range(len(names)), [ROWS[name] for name in names])
     axes.set_xlabel("seconds: moiety (bar), what it may take (line), KAI-Scheduler (dot)")
     axes.grid(axis="x", alpha=0.3)
-    figure.savefig(target, metadata={"Date": None})
+    nameless = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(target, metadata=nameless)
 
 
 if __name__ == "__main__":

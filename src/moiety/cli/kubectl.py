@@ -240,7 +240,7 @@ async def _resize(
     from moiety.kube.client import PODS
 
     namespace = namespace or client.access.namespace
-    found = await client.get(PODS, pod, namespace)
+    found = await _pod(client, pod, namespace)
     shared = (found["metadata"].get("labels") or {}).get(names.SHARED)
     if not shared and not view.claim_keys(found) and not view.units_of(found):
         raise PodRefusal(pod, "it has no share of a GPU", f"kubectl moiety explain {pod}")
@@ -258,18 +258,30 @@ async def _resize(
     return None
 
 
+async def _pod(client: Client, name: str, namespace: str) -> dict[str, Any]:
+    from moiety.kube.client import PODS, ApiError
+
+    try:
+        return await client.get(PODS, name, namespace)
+    except ApiError as no:
+        if no.is_missing:
+            hint = "-n with its namespace; kubectl get pods -A"
+            raise PodRefusal(name, f"there is none in namespace {namespace}", hint) from None
+        raise
+
+
 async def _explain(
     client: Client, pod: str, namespace: str | None, system: str, kubeconfig: str | None
 ) -> Any:
     from moiety.kube import explain as explaining
     from moiety.kube import names
-    from moiety.kube.client import EVENTS, PODS, ApiError
+    from moiety.kube.client import EVENTS, ApiError
     from moiety.kube.fleet import of
     from moiety.kube.webhook import told
     from moiety.kube.webhook.knowledge import CONFIG_MAPS
 
     namespace = namespace or client.access.namespace
-    found = await client.get(PODS, pod, namespace)
+    found = await _pod(client, pod, namespace)
     seen = await _look(client, system, kubeconfig)
     try:
         events, _ = await client.list(

@@ -82,6 +82,8 @@ class Cluster:
         self.left_total: Ints = self.left.sum(axis=1)
         self.gpu_milli_total = int(self.left_total.sum())
         self.used_milli = 0
+        self.counts_memory = False
+        """whether memory of GPUs is in use apart from their thousandths"""
         self._over: Ints | None = None
         """[N, G]: memory of GPUs that is in use beyond the part that goes with the thousandths in
         use, in thousandths of MiB; negative: less. None: nowhere. See `Shape.is_apart`"""
@@ -106,11 +108,6 @@ class Cluster:
         by_memory = -(-shape.gpu_memory_mib * WHOLE_GPU // np.maximum(memory, 1))
         needed = shape.gpu_milli if shape.is_apart else by_memory
         return np.where(memory >= shape.gpu_memory_mib, needed, WHOLE_GPU + 1)
-
-    @property
-    def counts_memory(self) -> bool:
-        """Whether memory of GPUs is in use apart from their thousandths."""
-        return self._over is not None
 
     def enough(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Bools:
         """[number of nodes, G]: which GPUs have enough left of themselves and of their memory."""
@@ -205,7 +202,7 @@ class Cluster:
         """Which nodes could take it if nothing ran on them."""
         empty = self.copy()
         empty.free_cpu, empty.free_memory = self.cpu, self.memory
-        empty.left, empty._over = self.capacity, None
+        empty.left, empty._over, empty.counts_memory = self.capacity, None, False
         empty.ordered = np.sort(self.capacity, axis=1)
         return empty.has_room(shape)
 
@@ -267,6 +264,7 @@ class Cluster:
     def _change_memory(self, shape: Shape, seat: Seat, sign: int) -> None:
         if self._over is None:
             self._over = np.zeros_like(self.left)
+            self.counts_memory = True
         goes_along = seat.gpu_milli * int(self.gpu_memory[seat.node])
         over = shape.gpu_memory_mib * WHOLE_GPU - goes_along
         self._over[seat.node, list(seat.gpus)] += sign * over

@@ -81,8 +81,8 @@ class Placer:
             return None
         milli = self.cluster.milli(shape, slice(node, node + 1))
         amount = milli if isinstance(milli, int) else int(milli[0])
-        by_rule = not self.cluster.counts_memory and not shape.is_apart
-        if shape.gpus and not (by_rule and (mask is None or mask.gpus is None)):
+        narrowed = mask is not None and mask.gpus is not None
+        if (narrowed or shape.is_apart or self.cluster.counts_memory) and shape.gpus:
             enough = self.cluster.enough(shape, slice(node, node + 1))[0]
             if mask is not None and mask.gpus is not None:
                 enough &= mask.gpus[node]

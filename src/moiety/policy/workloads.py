@@ -24,6 +24,8 @@ class Shape:
     memory is apart: much memory and little compute leave compute to others, and vice versa"""
     models: frozenset[str] = frozenset()
     """the GPU models that will do; none named: all"""
+    is_apart: bool = field(default=False, init=False, repr=False, compare=False)
+    """whether it says of memory and compute of a GPU how much it takes of each"""
     _hash: int = field(default=0, init=False, repr=False, compare=False)
     """shapes are looked up all the time; the same in each process, so that it can be sent"""
 
@@ -40,6 +42,7 @@ class Shape:
             len(self.models),
         )
         object.__setattr__(self, "_hash", hash(numbers))
+        object.__setattr__(self, "is_apart", bool(self.gpu_memory_mib and self.gpu_milli))
         for name in ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_memory_mib"):
             if getattr(self, name) < 0:
                 raise InvalidValue(f"{name} is negative: {getattr(self, name)}")
@@ -57,11 +60,6 @@ class Shape:
     def total_milli(self) -> int:
         """Thousandths of GPUs in all, without regard to memory."""
         return self.gpus * self.gpu_milli
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether it says of memory and compute of a GPU how much it takes of each."""
-        return bool(self.gpu_memory_mib and self.gpu_milli)
 
     def milli_on(self, gpu_memory_mib: int) -> int:
         """Thousandths of each GPU, if a GPU has so much memory; above 1000: it has too little."""
