@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import select
@@ -11,15 +10,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from moiety.testing.node import Node
+from moiety.testing.waiting import DEADLINE_S, until
+
 PROGRAMS: Final = Path(__file__).resolve().parent / "programs"
 GPU: Final = "A100-80:memory=1GiB,link=4GB/s"
-DEADLINE_S: Final = 100.0
 
 
 class Session:
@@ -34,18 +34,15 @@ class Session:
             tool = tools / name
             tool.write_text(f'#!/bin/sh\nexec {sys.executable} {command} "$@"\n')
             tool.chmod(0o755)
-        self._short = tempfile.TemporaryDirectory(prefix="mty")
-        self.env = {
-            **os.environ,
+        self._node = Node(folder, GPU)
+        self.env = self._node.env
+        self.env |= {
             "HOME": str(folder),
-            "MOIETY_DIR": self._short.name,
-            "MOIETY_SIMGPU": GPU,
-            "MOIETY_SIMGPU_STATE": f"{self._short.name}/gpu",
             "PATH": f"{tools}:{os.environ['PATH']}",
-            "PYTHONUNBUFFERED": "1",
             "XDG_CONFIG_HOME": str(folder / "config"),
         }
-        self.env.pop("XDG_RUNTIME_DIR", None)
+        for name in ("MOIETY_CONFIG", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+            self.env.pop(name, None)
         self.shell = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
             cwd=self.folder,
@@ -69,19 +66,8 @@ class Session:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.shell.pid, signal.SIGKILL)
         self.shell.communicate()
-        self.moiety("stop", "--force")
-        self._short.cleanup()
-
-    def moiety(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command of ours, beside the shell."""
-        return subprocess.run(
-            [sys.executable, "-m", "moiety", *arguments],
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        self._node.cli("stop", "--force")
+        self._node.__exit__(kind, error, trace)
 
     def type(self, command: str) -> tuple[int, str]:
         """One command, to its end: exit code, and all that was printed since the last.
@@ -98,7 +84,7 @@ class Session:
         self.shell.stdin.flush()
         printed, code = self._until(mark)
         if _stays(command):
-            self._must(lambda: self._using() > before, f"`{command}` uses a GPU")
+            until(lambda: self._using() > before, f"`{command}` uses a GPU")
         return code, printed
 
     def _until(self, mark: str) -> tuple[str, int]:
@@ -117,16 +103,8 @@ class Session:
         return printed, int(code)
 
     def _using(self) -> int:
-        rows = json.loads(self.moiety("ps", "-o", "json").stdout or "[]")
+        rows = self._node.json("ps")
         return sum(row["gpu"] is not None for row in rows)
-
-    def _must(self, condition: object, what: str) -> None:
-        assert callable(condition)
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not condition():
-            if time.monotonic() > deadline_s:
-                raise AssertionError(f"waited in vain until {what}")
-            time.sleep(0.05)
 
 
 def _stays(command: str) -> bool:

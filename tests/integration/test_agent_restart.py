@@ -17,8 +17,9 @@ from moiety.agent import caller, requests
 from moiety.agent.directory import Directory
 from moiety.agent.locks import is_held
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import Amount
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.agent import FakeAgent
-from moiety.testing.node import DEADLINE_S, Node
+from moiety.testing.node import Node
+from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import AllocFlag, FreeFlag, Type
 from moiety.wire.messages import Alloc, Allowance, Amount, Free, LeaseNote, Message
 

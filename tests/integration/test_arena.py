@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.agent import FakeAgent
-from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node, finish, kill
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaNote, LeaseNote
 

@@ -20,7 +20,8 @@ from moiety.agent.directory import prepare
 from moiety.agent.locks import is_held
 from moiety.devices.native import native_dir
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.foreground import AgentProcess, pretended_native
+from moiety.testing.waiting import until
 
 GIB = 1 << 30
 

@@ -14,8 +14,9 @@ import pytest
 
 from moiety.agent import requests
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, until, uuid_of
+from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import until
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import Amount
 

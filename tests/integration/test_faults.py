@@ -19,9 +19,10 @@ import pytest
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.model.errors import MoietyError
-from moiety.testing.ordeal import DEADLINE_S, ENDLESS, Ordeal, cases, kill_agent
+from moiety.testing.ordeal import ENDLESS, Ordeal, cases, kill_agent
 from moiety.testing.schedules import lie
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import DEADLINE_S
 
 CASES = 8
 RESTARTS = 3
@@ -44,6 +45,7 @@ def test_a_fault_at_any_step(ordeal: Ordeal) -> None:
 @pytest.mark.parametrize("times", [RESTARTS, pytest.param(100, marks=pytest.mark.soak)])
 def test_an_agent_that_is_killed_again_and_again(ordeal: Ordeal, times: int) -> None:
     workers = [ordeal.start_worker(ENDLESS), ordeal.start_worker(ENDLESS)]
+    ordeal.until(lambda: ordeal.tenants() == 2, "both are there")
     for _ in range(times):
         kill_agent(ordeal)
         ordeal.start_agent()

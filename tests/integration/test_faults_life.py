@@ -16,7 +16,8 @@ import pytest
 from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.testing.node import finish
-from moiety.testing.ordeal import DEADLINE_S, ENDLESS, Ordeal
+from moiety.testing.ordeal import ENDLESS, Ordeal
+from moiety.testing.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Build = Callable[[str], Path]

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from moiety.testing.node import DEADLINE_S, Node, finish
+from moiety.testing.node import Node, finish
+from moiety.testing.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of Jupyter's packages are their own
 MIB = 1 << 20

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import DEADLINE_S, Lines, Node, finish
+from moiety.testing.node import Lines, Node, finish
+from moiety.testing.waiting import DEADLINE_S
 
 MIB = 1 << 20
 MakeNode = Callable[[str], Node]

@@ -12,7 +12,8 @@ import pytest
 
 from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
-from moiety.testing.node import DEADLINE_S, Node
+from moiety.testing.node import Node
+from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import Type
 from moiety.wire.messages import LeaseNote
 

@@ -14,8 +14,9 @@ from moiety.agent import requests
 from moiety.agent.directory import find
 from moiety.agent.requests import Processes, Ps
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+from moiety.testing.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import DEADLINE_S, Node, finish, kill
+from moiety.testing.node import Node, finish, kill
+from moiety.testing.waiting import DEADLINE_S
 from tests.traces import recording, trace
 
 from .conftest import ROOT

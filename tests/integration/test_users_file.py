@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
-from moiety.testing.foreground import AgentProcess, pretended_native, until
+from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+from moiety.testing.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),

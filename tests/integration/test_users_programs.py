@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, until
+from moiety.testing.foreground import AgentProcess
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+from moiety.testing.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),

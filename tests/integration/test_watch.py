@@ -15,7 +15,8 @@ from moiety.agent import requests
 from moiety.agent.caller import Call
 from moiety.agent.directory import Directory
 from moiety.devices.native import simgpu_dir
-from moiety.testing.node import DEADLINE_S, Lines, Node, finish, kill
+from moiety.testing.node import Lines, Node, finish, kill
+from moiety.testing.waiting import DEADLINE_S
 
 MIB = 1 << 20
 SMALL = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
-from moiety.testing.foreground import until
 from moiety.testing.users import ALICE, BOB, OtherUser, open_folder
+from moiety.testing.waiting import until
 
 from .test_users_programs import AGENT, MIB, WAIT, Setting
 

@@ -72,9 +72,11 @@ class Conversation:
         owner: int | None = None,
         gpus: frozenset[bytes] = frozenset(),
         labels: dict[str, str] | None = None,
+        is_admin: bool = False,
     ) -> None:
         """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
 
+        `is_admin`: it may have more than one user may (Bounds).
         Whatever user a process is in its container, it counts as one of whose share it uses.
         """
         self._node = node
@@ -85,6 +87,7 @@ class Conversation:
         self._name = name
         self._gang = gang
         self._gpus = gpus
+        self._is_admin = is_admin
         self._labels = labels or {}
         self._pidfd = node.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
@@ -225,11 +228,6 @@ class Conversation:
             ).encode()
         self._connection.send_last(answer)
         self._on_end("")
-
-    @property
-    def _is_admin(self) -> bool:
-        own = os.getuid()  # root in a user's container has what that user has
-        return processes.may_use(self._peer, own) and self._owner in (0, own)
 
     def _count(self, tally: Tally) -> None:
         tally.take(self._owner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,7 +123,7 @@ def _open(path: Path, mode: int) -> int:
     while True:
         # In a sticky directory the kernel may forbid O_CREAT on another user's file: without first.
         try:
-            return os.open(path, flags)
+            return _ordinary(os.open(path, flags), path)
         except FileNotFoundError:
             pass
         try:
@@ -131,6 +132,19 @@ def _open(path: Path, mode: int) -> int:
             continue
         os.fchmod(fd, mode)  # the umask must not keep other users out of a shared lock
         return fd
+
+
+def _ordinary(fd: int, path: Path) -> int:
+    """The descriptor; raises OSError for what somebody else put there to have us write elsewhere.
+
+    A pipe, say, or another name of another file, where the kernel does not forbid making one
+    (fs.protected_hardlinks).
+    """
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+        return fd
+    os.close(fd)
+    raise OSError(errno.EPERM, "it is no ordinary file; remove it", str(path))
 
 
 def _is_still(path: Path, fd: int) -> bool:

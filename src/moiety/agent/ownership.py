@@ -81,12 +81,18 @@ def _told(held: LockHeld) -> str:
     """Who has it: by its own word, and by the kernel's where the two differ."""
     own_word = held.owner.partition("\n")[0]
     if held.is_kept:
-        return f"{own_word}, which was killed and is started again just now"
+        keeper = _keeper_in(held.owner)
+        by = f" by pid {keeper[0]}{_whose(keeper[0])}" if keeper else ""
+        return f"{own_word}, which was killed and is started again just now{by}"
     if held.pid is None or f"pid {held.pid}," in own_word:
         return own_word
-    uid = processes.owner_of(held.pid)
-    whose = f" of user {USERS.wait_for(uid).name}" if uid is not None else ""
-    return f"pid {held.pid}{whose} ({processes.name_of(held.pid) or 'unknown'}) has its lock"
+    program = processes.name_of(held.pid) or "unknown"
+    return f"pid {held.pid}{_whose(held.pid)} ({program}) has its lock"
+
+
+def _whose(pid: int) -> str:
+    uid = processes.owner_of(pid)
+    return f" of user {USERS.wait_for(uid).name}" if uid is not None else ""
 
 
 def lock_dir() -> Path:

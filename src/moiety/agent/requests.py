@@ -6,6 +6,8 @@ The first line is `Hello`, and its layout is kept in every version, like that of
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from moiety.model.gang import Gang
@@ -558,6 +560,25 @@ AnyAnswer = (
     | Reloaded
 )
 
-encode = msgspec.json.encode
+
+def encode(message: Request | Answer) -> bytes:
+    """One line, less its end; a likeness of texts that are none (a name may be any bytes)."""
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(likeness(msgspec.to_builtins(message)))
+
+
+def likeness(value: Any) -> Any:
+    """A value of dicts and lists in which every text can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [likeness(each) for each in value]
+    if isinstance(value, dict):
+        return {likeness(key): likeness(each) for key, each in value.items()}
+    return value
+
+
 decode_request = msgspec.json.Decoder(AnyRequest).decode
 decode_answer = msgspec.json.Decoder(AnyAnswer).decode

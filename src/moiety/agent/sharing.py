@@ -168,7 +168,7 @@ class Sharing:
     ) -> tuple[Workload, Client | None]:
         by_client = {number: workload for workload in workloads for number in workload.clients}
         clients = [self.node.clients[n] for n in by_client if n in self.node.clients]
-        if target.isdecimal():
+        if target.isascii() and target.isdecimal() and len(target) < 20:
             number = int(target)
             for client in [c for c in clients if c.number == number] + clients:
                 if number in (client.number, client.pid):

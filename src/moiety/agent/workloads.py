@@ -109,6 +109,16 @@ class Workload:
         return bool(self.record.container)
 
 
+def is_unbounded(record: Record, peer: processes.Peer, agent: int) -> bool:
+    """Whether a process may take more of the agent than one user may: an administrator's may.
+
+    What runs in a container may not, whoever gave it its share, and although its root may be root
+    here; nor may an administrator's process in the workload of a user.
+    """
+    is_admins = processes.may_use(peer, agent) and record.uid in (0, agent)
+    return is_admins and not record.container
+
+
 class Workloads:
     """Every workload of one agent."""
 
@@ -309,8 +319,7 @@ class Workloads:
             self._node.journal.often(workload.record.id, "Refused", text, pod=pod)
             sock.close()
             return
-        own = os.getuid()  # root in a user's container has what that user has
-        is_admin = processes.may_use(peer, own) and workload.record.uid in (0, own)
+        is_admin = is_unbounded(workload.record, peer, os.getuid())
         if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
             self._node.log.warning("turned away", pid=peer.pid, reason=no)
             sock.close()
@@ -328,6 +337,7 @@ class Workloads:
                 owner=workload.record.uid,
                 gpus=frozenset(map(uuid_bytes, workload.record.gpus)),
                 labels=workload.record.labels,
+                is_admin=is_admin,
             )
         except OSError:  # it died between connect and now
             sock.close()

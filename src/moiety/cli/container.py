@@ -195,7 +195,8 @@ def rm(name: str, force: bool, output: str) -> None:
     elif ours:
         click.echo(f"removed {name} and {row.spec}")
     else:
-        click.echo(f"removed {name}; its specification is another user's to remove: {row.spec}")
+        shown = plain(row.spec)
+        click.echo(f"removed {name}; its specification is another user's to remove: {shown}")
 
 
 @container.command(name="check")

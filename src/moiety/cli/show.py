@@ -134,7 +134,14 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(builtins(value)), indent=2).decode())
+    from moiety.agent.requests import likeness
+
+    plain = builtins(value)
+    try:
+        text = msgspec.json.encode(plain)
+    except UnicodeEncodeError:  # the name of a file, say
+        text = msgspec.json.encode(likeness(plain))
+    click.echo(msgspec.json.format(text, indent=2).decode())
 
 
 def builtins(value: Any) -> Any:

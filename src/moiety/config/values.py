@@ -202,7 +202,7 @@ def parse_kube_mode(text: str) -> str:
 
 def parse_units(text: str) -> int:
     """How many units a GPU has."""
-    if text.isdecimal() and 1 <= int(text) <= UNITS_MOST:
+    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= UNITS_MOST:
         return int(text)
     raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
 

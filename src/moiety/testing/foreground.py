@@ -10,10 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from moiety.agent import requests
 from moiety.agent.caller import Call
@@ -21,9 +20,9 @@ from moiety.agent.directory import Directory
 from moiety.devices.seam import uuid_bytes
 from moiety.model import errors
 from moiety.model.share import Share
+from moiety.testing.waiting import DEADLINE_S, until
 
 UUID = "GPU-{:08x}-0000-4000-8000-000000000000"
-DEADLINE_S = 15.0
 
 NVML_SOURCE = """
 #include <stdio.h>
@@ -80,18 +79,6 @@ def pretended_native(folder: Path, *total_bytes: int) -> Path:
     shutil.move(folder / "cuda.so", simgpu / "libcuda.so.1")
     compile_library("int moiety_is_here;", folder / "libmoiety.so")
     return folder
-
-
-def until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_S) -> Any:
-    """Poll until something is true, and return it; fails after a deadline that is never near."""
-    end_s = time.monotonic() + deadline_s
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > end_s:
-            raise AssertionError(f"waited in vain for {what or condition}")
-        time.sleep(0.005)
 
 
 class AgentProcess:

@@ -24,7 +24,8 @@ from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, Object
 from moiety.kube.share_config import DRIVER
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kubelet import Kubelet
-from moiety.testing.node import DEADLINE_S, Node, kill
+from moiety.testing.node import Node, kill
+from moiety.testing.waiting import DEADLINE_S
 
 NAME: Final = "node-a"
 TEAM: Final = "team"

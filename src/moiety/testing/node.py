@@ -24,10 +24,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from moiety.agent.caller import Call
+from moiety.agent.directory import Directory
 from moiety.devices.native import simgpu_dir
-
-DEADLINE_S = 120.0
-"""A test that waits longer than this hangs; nothing is ever this slow."""
+from moiety.model.errors import AgentError
+from moiety.testing.waiting import DEADLINE_S, until
 
 
 class Node:
@@ -70,13 +71,18 @@ class Node:
                     stream.close()
         self._short.cleanup()
 
-    def start_agent(self, *options: str) -> subprocess.Popen[str]:
-        """An agent in the foreground, ready to serve; it leaves when told to, never by itself."""
+    def start_agent(
+        self, *options: str, module: str = "moiety.agent", env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """An agent in the foreground, ready to serve; it leaves when told to, never by itself.
+
+        `module` is what Python runs: another one may be an agent with something about it.
+        """
         log = (self.folder / f"agent-{len(self.started)}.log").open("w")
         with log, signals_held():
             agent = subprocess.Popen(
-                [sys.executable, "-m", "moiety.agent", "--idle-exit", "0", *options],
-                env=self.env,
+                [sys.executable, "-m", module, "--idle-exit", "0", *options],
+                env={**self.env, **(env or {})},
                 stdout=log,
                 stderr=log,
                 text=True,
@@ -91,7 +97,11 @@ class Node:
         if agent.poll() is not None:
             logs = "".join(p.read_text() for p in self.folder.glob("agent-*.log"))
             raise AssertionError(f"the agent ended with {agent.returncode}: {logs}")
-        return self.cli("agent", "status").returncode == 0
+        try:
+            Call(Directory(self.directory)).close()
+        except AgentError:
+            return False
+        return True
 
     def run(
         self,
@@ -154,11 +164,7 @@ class Node:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until `condition()` holds; an AssertionError that names `what` if it never does."""
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not condition():
-            if time.monotonic() > deadline_s:
-                raise AssertionError(f"waited in vain until {what}")
-            time.sleep(0.01)
+        until(condition, what)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +28,8 @@ from moiety.agent.directory import Directory
 from moiety.model.errors import AgentError
 from moiety.model.share import Share
 from moiety.testing.faulty import STEPS, VARIABLE, done_of
-from moiety.testing.node import Node, signals_held
+from moiety.testing.node import Node
+from moiety.testing.waiting import DEADLINE_S
 
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 BYTES: Final = 36 << 20
@@ -38,8 +38,7 @@ LIMIT_BYTES: Final = 40 << 20
 ROUNDS: Final = 6
 ENDLESS: Final = 1_000_000
 """so many rounds that a worker goes on until it is told to end"""
-OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
-DEADLINE_S: Final = 120.0
+OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0")
 STOPPED_S: Final = 0.05
 """who is stopped stays so for this long once everybody has seen it"""
 LOOK_S: Final = 2.0
@@ -111,27 +110,9 @@ class Ordeal:
 
     def start_agent(self) -> None:
         """An agent, ready; the one before is dead."""
-        log = (self._node.folder / f"agent-{self.agents}.log").open("w")
-        with log, signals_held():
-            self.agent = subprocess.Popen(
-                [sys.executable, "-m", "moiety.testing.faulty", *self._options],
-                env={**self._node.env, VARIABLE: str(self._plan)},
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-            self._node.started.append(self.agent)
+        env = {VARIABLE: str(self._plan)}
+        self.agent = self._node.start_agent(*OPTIONS, module="moiety.testing.faulty", env=env)
         self.agents += 1
-        self._node.until(self._answers, "the agent answers")
-
-    def _answers(self) -> bool:
-        if self.agent.poll() is not None:
-            raise AssertionError(f"the agent ended with {self.agent.returncode}: {self.log()}")
-        try:
-            Call(self.directory).close()
-        except AgentError:
-            return False
-        return True
 
     def log(self) -> str:
         """What the agents wrote down."""

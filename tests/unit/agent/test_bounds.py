@@ -7,7 +7,10 @@ import socket
 
 from moiety.agent.bounds import RESERVE, Bounds, Rate, Tally
 from moiety.agent.connection import PACKETS_A_TURN, Connection
+from moiety.agent.processes import Peer
 from moiety.agent.requests import shortened
+from moiety.agent.workloads import Record, is_unbounded
+from moiety.model.share import Share
 
 ALICE, BOB, ROOT = 65001, 65002, 0
 
@@ -127,3 +130,14 @@ def test_a_command_line_is_written_down_as_far_as_it_is_of_use() -> None:
     assert shortened(["train", "--epochs", "7"]) == ["train", "--epochs", "7"]
     assert sum(map(len, shortened(["x"] * 100_000))) < 5000
     assert shortened(["train", "x" * 100_000])[1].endswith("x...")
+
+
+def test_root_in_a_container_is_bounded_whoever_gave_it_its_share() -> None:
+    def record(uid: int, container: str = "") -> Record:
+        return Record("w", uid, 1, 1, "p", [], "/", Share(), container=container)
+
+    root, alice = Peer(1, ROOT, ROOT), Peer(2, ALICE, ALICE)
+    assert is_unbounded(record(ROOT), root, ROOT)
+    assert not is_unbounded(record(ALICE), root, ROOT)
+    assert not is_unbounded(record(ALICE), alice, ROOT)
+    assert not is_unbounded(record(ROOT, "half"), root, ROOT)

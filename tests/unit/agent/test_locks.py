@@ -75,3 +75,15 @@ def test_what_a_dead_holder_left_may_still_count(tmp_path: Path) -> None:
         FileLock(tmp_path / "lock", "pid 8", is_kept=lambda left: "kept" in left)
     assert held.value.is_kept
     FileLock(tmp_path / "lock", "pid 8", is_kept=lambda left: "lost" in left).release()
+
+
+def test_a_lock_is_nothing_but_a_file_of_its_own(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "hard").hardlink_to(victim)
+    (tmp_path / "soft").symlink_to(victim)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("hard", "soft", "pipe"):
+        with pytest.raises(OSError, match=r"no ordinary file|symbolic links"):
+            FileLock(tmp_path / name, "me")
+    assert victim.read_text() == "precious"

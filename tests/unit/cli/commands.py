@@ -1,12 +1,17 @@
-"""Every command that there is, by the words that call it."""
+"""Every command that there is, by the words that call it, and what none of them expects."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
+import pytest
 
-from moiety.cli.main import moiety
+from moiety.cli import main as cli
+from moiety.model.errors import InternalError
+
+moiety = cli.moiety
 
 Words = tuple[str, ...]
 
@@ -35,3 +40,60 @@ def options(command: click.Command) -> Iterator[click.Option]:
 def long(option: click.Option) -> str:
     """Its name with two dashes."""
     return max(option.opts, key=len)
+
+
+HOSTILE = (
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "nan",
+    "-inf",
+    "1e999",
+    "0x10",
+    "9" * 30,
+    "9" * 5000,
+    "9" * 30 + "d",
+    "0." + "9" * 30,
+    "1ns",
+    "1b",
+    "100%",
+    "x" * 5000,
+    "a,b,,",
+    ",",
+    "%s%n{0}",
+    "*",
+    "[",
+    "--",
+    "\x1b[31m\n",
+    "\udcff",
+    "\u0661",
+    "../../../../etc/passwd",
+    "/",
+    "/dev/null",
+    "/dev/full",
+    "/nowhere/at/all",
+    "x/y",
+    ".",
+)
+"""what no option expects; each is a text that an argument of a process can be"""
+
+
+def outcome(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of a command line, and what it says on stderr."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    code = ended.value.code
+    return (code if isinstance(code, int) else 1 if code else 0), capsys.readouterr().err
+
+
+def check_said(words: list[str], code: int, said: str) -> None:
+    """A failure has words, and names what there is."""
+    assert "Traceback" not in said, words
+    assert "COMMAND --help" not in said, words
+    assert "\x1b" not in said, words
+    assert code != InternalError.exit_code, (words, said)
+    assert "the agent failed on it" not in said, (words, said)
+    if code and words[0] != "doctor" and words[:2] != ["agent", "status"]:  # not errors, findings
+        assert re.search(r"^(moiety: |Error: )", said, re.MULTILINE), (words, code, said)

@@ -15,9 +15,8 @@ from moiety.agent import caller, service
 from moiety.agent.options import FLAGS
 from moiety.cli import agent as agent_command
 from moiety.cli import container, jupyter, kube
-from moiety.cli import main as cli
 from moiety.model import errors
-from tests.unit.cli.commands import Words, commands, long, options
+from tests.unit.cli.commands import HOSTILE, Words, check_said, commands, long, options, outcome
 
 WITHOUT_JSON = {
     ("run",): "it becomes the program",
@@ -31,43 +30,6 @@ WITHOUT_JSON = {
 EVERY = dict(commands())
 KNOWN = {name for command in EVERY.values() for each in command.params for name in each.opts}
 KNOWN.add("--help")
-
-HOSTILE = (
-    "",
-    " ",
-    "-1",
-    "0",
-    "1",
-    "nan",
-    "-inf",
-    "1e999",
-    "0x10",
-    "9" * 30,
-    "9" * 5000,
-    "9" * 30 + "d",
-    "0." + "9" * 30,
-    "1ns",
-    "1b",
-    "100%",
-    "x" * 5000,
-    "a,b,,",
-    ",",
-    "%s%n{0}",
-    "*",
-    "[",
-    "--",
-    "\x1b[31m\n",
-    "\udcff",
-    "\u0661",
-    "../../../../etc/passwd",
-    "/",
-    "/dev/null",
-    "/dev/full",
-    "/nowhere/at/all",
-    "x/y",
-    ".",
-)
-"""what no option expects; each is a text that an argument of a process can be"""
 
 
 def test_every_command_that_prints_something_prints_json() -> None:
@@ -148,23 +110,6 @@ ARGUMENTS: dict[Words, list[str]] = {
     ("completion",): ["bash"],
 }
 """with which a command would do something"""
-
-
-def outcome(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code of a command line, and what it says on stderr."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main(words)
-    code = ended.value.code
-    return (code if isinstance(code, int) else 1 if code else 0), capsys.readouterr().err
-
-
-def check_said(words: list[str], code: int, said: str) -> None:
-    """A failure has words, and names what there is."""
-    assert "Traceback" not in said, words
-    assert "COMMAND --help" not in said, words
-    assert "\x1b" not in said, words
-    if code and words[0] != "doctor" and words[:2] != ["agent", "status"]:  # not errors, findings
-        assert re.search(r"^(moiety: |Error: )", said, re.MULTILINE), (words, code, said)
 
 
 @pytest.mark.usefixtures("alone")
