@@ -92,10 +92,15 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "sim compare": (
         ("moiety sim compare --placing fgd --placing spread --seed 7", "side by side"),
+        ("moiety sim compare --cluster 64 --plot orders.svg jobs.csv", "who goes first, for jobs"),
     ),
     "sim explain": (("moiety sim explain cases.json train-7", "why it waits, and until when"),),
     "sim what-if": (
         ("moiety sim what-if --queue team --gpus 2 cases.json", "before it is submitted"),
+    ),
+    "sim capacity": (
+        ("moiety sim capacity --wait 30 jobs.csv", "how many GPUs, by the history of a cluster"),
+        ("moiety sim capacity --cluster 112 --split 48@1,64 jobs.csv", "which pools serve better"),
     ),
     "sim scenario": (("moiety sim scenario --strict cases.json", "what the queues lead to"),),
     "sim": (

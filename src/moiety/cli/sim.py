@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moiety.cli import gangs
 from moiety.cli.scenario import scenario
 from moiety.cli.show import Number, count, output_option, table
 from moiety.cli.why import explain, what_if
@@ -35,6 +36,7 @@ def sim() -> None:
 
 
 sim.add_command(scenario)
+sim.add_command(gangs.capacity)
 sim.add_command(explain)
 sim.add_command(what_if)
 
@@ -90,13 +92,26 @@ def shared(command: Command) -> Command:
     show_default=True,
     help="How a node is chosen.",
 )
+@click.option(
+    "--order",
+    type=click.Choice(gangs.ORDERS),
+    default="default",
+    show_default=True,
+    help="Of a trace that is one file: who goes first.",
+)
+@gangs.gang_options
 @shared
-def run(placing: str, output: str, plot: str | None, **options: Any) -> None:
-    """Replay a trace with one rule of placement.
+def run(placing: str, order: str, output: str, plot: str | None, **options: Any) -> None:
+    """Replay a trace with one rule of placement, or one order.
 
     TRACE is a folder with nodes.csv and jobs.csv, or one of Alibaba's traces with nodes.csv and
-    pods_NAME.csv; without it, a small part of the latter that comes with moiety.
+    pods_NAME.csv; without it, a small part of the latter that comes with moiety. If it is one
+    file, of jobs that say how long they ran (docs/howto-simulate.md), the order is what is tried.
     """
+    if gangs.is_gangs(options["folder"]):
+        gangs.replay([order], output, plot, options)
+        return
+    gangs.check_folder(options)
     _show(_replay([placing], plot, **options), output)
 
 
@@ -110,9 +125,29 @@ def run(placing: str, output: str, plot: str | None, **options: Any) -> None:
     show_default=True,
     help="How a node is chosen; again for each rule.",
 )
+@click.option(
+    "--order",
+    "orders",
+    type=click.Choice(gangs.ORDERS),
+    multiple=True,
+    default=gangs.SHOWN,
+    show_default=True,
+    help="Of a trace that is one file: who goes first; again for each order.",
+)
+@gangs.gang_options
 @shared
-def compare(placings: Sequence[str], output: str, plot: str | None, **options: Any) -> None:
-    """Replay a trace with several rules of placement, side by side."""
+def compare(
+    placings: Sequence[str],
+    orders: Sequence[str],
+    output: str,
+    plot: str | None,
+    **options: Any,
+) -> None:
+    """Replay a trace with several rules of placement, or several orders, side by side."""
+    if gangs.is_gangs(options["folder"]):
+        gangs.replay(list(dict.fromkeys(orders)), output, plot, options)
+        return
+    gangs.check_folder(options)
     _show(_replay(list(dict.fromkeys(placings)), plot, **options), output)
 
 
@@ -154,20 +189,20 @@ def _one(trace: Trace, setting: Setting, *, live: bool) -> Result:
     from moiety.sim import replay
 
     if live:
-        with _progress(len(trace.jobs), setting.placing) as progress:
+        with bar(len(trace.jobs), setting.placing) as progress:
             return replay.live(trace, setting, progress)
-    with _progress(len(replay.arrivals(trace, setting)), setting.placing) as progress:
+    with bar(len(replay.arrivals(trace, setting)), setting.placing) as progress:
         return replay.fill(trace, setting, progress)
 
 
 @contextmanager
-def _progress(length: int, label: str) -> Iterator[Callable[[int], None]]:
+def bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
     """A bar on standard error, if somebody looks at it."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
-    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
-        yield bar.update
+    with click.progressbar(length=length, label=label, file=sys.stderr) as shown:
+        yield shown.update
 
 
 def _show(results: list[Result], output: str) -> None:

@@ -5,7 +5,7 @@ the mean, for the time for which that is largest: Gittins' index, which is the b
 is for one server and known odds. Odds come from the history (`durations`). Where it knows nothing,
 worth falls with the time attained, so that it is least attained service first.
 
-Two things keep that from being unkind. Work that waits gains worth, as much again for each day;
+Two things keep that from being unkind. Work that waits gains worth, as much again in a day;
 and nobody yields to work of less than twice its worth.
 """
 
@@ -22,6 +22,8 @@ RESTART_S: Final = 30.0
 """what it takes to begin or go on"""
 AGING_S: Final = 86400.0
 """waiting so long doubles the worth"""
+AGING_POWER: Final = 1.25
+"""and longer waits count a little more than in proportion, so that no worth is low for ever"""
 YIELDS_AT: Final = 2.0
 """who runs yields to so many times its own worth, not less"""
 
@@ -48,7 +50,8 @@ def worth(
 
 def aged(value: float, waited_s: float) -> float:
     """Worth after having waited so long in all."""
-    return value * (1.0 + max(0.0, waited_s) / AGING_S)
+    age: float = (max(0.0, waited_s) / AGING_S) ** AGING_POWER
+    return value * (1.0 + age)
 
 
 def yields(runs: float, waits: float) -> bool:

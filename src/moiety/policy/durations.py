@@ -11,12 +11,16 @@ A history is explicit: what is told to it, in that order, is all that an answer 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from moiety.policy.runtimes import Runtimes
+from moiety.policy.workloads import Workload
 
 Floats = NDArray[np.float64]
 
@@ -47,18 +51,19 @@ def _edges() -> Floats:
 
 EDGES: Final = _edges()
 """spans of run time in seconds: from each to the next"""
+_EDGES: Final[list[float]] = EDGES.tolist()
 SPANS: Final = len(EDGES) - 1
 WIDTHS: Final = np.diff(EDGES)
 
 
 def span_of(run_s: float) -> int:
     """The span in which somebody is who has run so long."""
-    return min(int(np.searchsorted(EDGES, run_s + 1e-3, side="right")) - 1, SPANS - 1)
+    return min(bisect_right(_EDGES, run_s + 1e-3) - 1, SPANS - 1)
 
 
 def next_edge(run_s: float) -> float:
     """Seconds of run time with which the next span begins."""
-    return float(EDGES[span_of(run_s) + 1])
+    return _EDGES[span_of(run_s) + 1]
 
 
 @dataclass(slots=True)
@@ -76,9 +81,9 @@ class History:
     def __init__(self) -> None:
         self._like: dict[Hashable, _Like] = {}
         self._of: list[_Like] = []
-        self._place: list[int] = []
+        self._place = np.zeros(64)
         """in its likeness"""
-        self._came_s: list[float] = []
+        self._came_s = np.zeros(64)
         self._spans: list[int] = []
         """that it has outlived"""
         self._end: list[int] = []
@@ -95,10 +100,12 @@ class History:
             more = np.zeros_like(self._near_ended)
             self._near_ended = np.concatenate([self._near_ended, more])
             self._near_reached = np.concatenate([self._near_reached, more])
+            self._place = np.concatenate([self._place, more[:, 0]])
+            self._came_s = np.concatenate([self._came_s, more[:, 0]])
         like = self._like.setdefault(likeness, _Like())
         self._of.append(like)
-        self._place.append(len(like.rows))
-        self._came_s.append(submitted_s)
+        self._place[row] = len(like.rows)
+        self._came_s[row] = submitted_s
         self._spans.append(0)
         self._end.append(-1)
         like.rows.append(row)
@@ -115,14 +122,13 @@ class History:
 
     def near(self, row: int) -> list[int]:
         """Its neighbours: those of its likeness that came next before and after it."""
-        rows, place = self._of[row].rows, self._place[row]
+        rows, place = self._of[row].rows, int(self._place[row])
         before = rows[max(0, place - NEIGHBOURS) : place]
         return before + rows[place + 1 : place + 1 + NEIGHBOURS]
 
     def _weights(self, row: int, near: Sequence[int]) -> Floats:
-        place, came_s = self._place[row], self._came_s[row]
-        lags = np.abs(np.array([self._place[other] for other in near]) - place)
-        gaps = np.abs(np.array([self._came_s[other] for other in near]) - came_s)
+        lags = np.abs(self._place[near] - self._place[row])
+        gaps = np.abs(self._came_s[near] - self._came_s[row])
         weights: Floats = 1.0 / ((1.0 + lags) * (1.0 + gaps / CLOSE_S))
         return weights
 
@@ -167,14 +173,48 @@ class History:
 
     def left_s(self, row: int, run_s: float, quantile: float = 0.5) -> float:
         """Seconds after which it has ended with that likelihood, having run so long."""
-        span = span_of(run_s)
-        chances = self.chances([row])[0, span:]
-        widths = WIDTHS[span:].copy()
-        widths[0] = EDGES[span + 1] - run_s
-        goes_on, at_s = 1.0, 0.0
-        for chance, width in zip(chances, widths, strict=True):
-            after = goes_on * (1.0 - float(chance))
-            if after <= 1.0 - quantile:
-                return at_s + float(width) * (goes_on - (1.0 - quantile)) / (goes_on - after)
-            goes_on, at_s = after, at_s + float(width)
-        return at_s
+        return _left_s(self.chances([row])[0], run_s, quantile)
+
+    def typical_s(self, likeness: Hashable, quantile: float = 0.5) -> float | None:
+        """Seconds that new work of a likeness will have run; None: there was none that ended."""
+        like = self._like.get(likeness)
+        if like is None or not like.ended.any():
+            return None
+        # As if it came now, right after the last: those nearest before it count, and all.
+        near = like.rows[-NEIGHBOURS:]
+        weights = 1.0 / (1.0 + np.arange(len(near), 0, -1))
+        ends = np.array([self._end[other] for other in near])
+        spans = np.array([self._spans[other] for other in near])
+        columns = np.arange(SPANS)
+        reached = weights @ (columns < spans[:, None]) + LIKE_WEIGHT
+        ended = weights @ (columns == ends[:, None])
+        every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
+        whole = (like.ended + ALL_WEIGHT * every) / (like.reached + ALL_WEIGHT)
+        chances = np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN)
+        return _left_s(chances, 0.0, quantile)
+
+
+def likeness(workload: Workload) -> Hashable:
+    """What a workload has in common with those that are expected to run as long."""
+    shapes = tuple((subgroup.shape, subgroup.tasks) for subgroup in workload.subgroups)
+    return workload.queue, workload.user, shapes
+
+
+def runtimes(history: History, quantile: float = 0.5) -> Runtimes:
+    """The run times that a cycle asks for, from a history whose likenesses are `likeness`."""
+    return lambda workload: history.typical_s(likeness(workload), quantile)
+
+
+def _left_s(chances: Floats, run_s: float, quantile: float) -> float:
+    """Seconds after which somebody has ended with that likelihood, having run so long."""
+    span = span_of(run_s)
+    chances = chances[span:]
+    widths = WIDTHS[span:].copy()
+    widths[0] = EDGES[span + 1] - run_s
+    goes_on, at_s = 1.0, 0.0
+    for chance, width in zip(chances, widths, strict=True):
+        after = goes_on * (1.0 - float(chance))
+        if after <= 1.0 - quantile:
+            return at_s + float(width) * (goes_on - (1.0 - quantile)) / (goes_on - after)
+        goes_on, at_s = after, at_s + float(width)
+    return at_s

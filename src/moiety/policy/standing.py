@@ -108,6 +108,10 @@ class Standing:
         own = {queue.name: queue.weight for queue in below}
         weights = weights_by_use(own, used, whole=total[GPU_MILLI])
         for at in range(len(RESOURCES)):
+            if not any(wanted[queue.name][at] for queue in below):
+                for queue in below:
+                    self.fair[queue.name][at] = 0
+                continue
             claims = [
                 Claim(
                     wanted[queue.name][at],

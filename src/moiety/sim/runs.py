@@ -7,6 +7,7 @@ look again. At each moment with events the order decides once.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -75,11 +76,20 @@ class Pool:
         """by number; an order may sort them as it likes"""
         self.running: dict[int, Run] = {}
         self.used = 0
-        self.touched: set[str] = set()
-        """queues in which something came, began, stopped or ended since the order last decided"""
+        self.held: Counter[str] = Counter()
+        """GPUs that each queue has"""
+        self.asked: Counter[str] = Counter()
+        """GPUs that each queue waits for"""
         self.has_news = False
         """whether something came, ended or changed at this moment, and not only an order looks"""
         self._begun: list[Run] = []
+        self.newly: list[Run] = []
+        """who has begun since the order was last asked to decide, and what it has begun then"""
+
+    def wait(self, run: Run) -> None:
+        """It wants to run."""
+        self.waiting[run.number] = run
+        self.asked[run.gang.queue] += run.gang.gpus
 
     def start(self, run: Run, seats: Seats) -> None:
         """It begins or goes on."""
@@ -95,15 +105,17 @@ class Pool:
         run.epoch += 1
         self.running[run.number] = run
         self.used += run.gang.gpus
-        self.touched.add(run.gang.queue)
+        self.held[run.gang.queue] += run.gang.gpus
+        self.asked[run.gang.queue] -= run.gang.gpus
         self._begun.append(run)
+        self.newly.append(run)
 
     def stop(self, run: Run) -> None:
         """It is preempted: its work is kept, its GPUs are free."""
         self.nodes.give_back(run.seats)
         self._end(run)
         run.preemptions += 1
-        self.waiting[run.number] = run
+        self.wait(run)
 
     def fail(self, run: Run) -> None:
         """Its node has failed: what it did since it last kept its work is lost."""
@@ -114,7 +126,7 @@ class Pool:
         run.left_s += done - kept
         run.attained_s = kept
         run.failures += 1
-        self.waiting[run.number] = run
+        self.wait(run)
 
     def _end(self, run: Run) -> None:
         worked = max(0.0, self.now_s - run.since_s)
@@ -124,7 +136,7 @@ class Pool:
         run.epoch += 1
         del self.running[run.number]
         self.used -= run.gang.gpus
-        self.touched.add(run.gang.queue)
+        self.held[run.gang.queue] -= run.gang.gpus
 
     def over(self, run: Run) -> None:
         """It has done its work."""
@@ -233,8 +245,7 @@ def replay(
                     is_stale = False
                 continue
             elif kind == COMES:
-                pool.waiting[what.number] = what
-                pool.touched.add(what.gang.queue)
+                pool.wait(what)
                 wanted += what.gang.gpus
                 order.came(what, pool)
             elif what.epoch != epoch or what.is_over:
@@ -249,6 +260,7 @@ def replay(
         if is_stale:
             continue
         again = order.decide(pool)
+        pool.newly.clear()
         for run in pool.begun():
             if run.is_running:
                 ends = run.since_s + run.left_s
@@ -260,7 +272,6 @@ def replay(
             look = None if look is None else look + 1
         if watch:
             watch(pool)
-        pool.touched.clear()
         _note(timeline, pool, wanted)
     return runs, timeline
 

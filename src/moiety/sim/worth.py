@@ -7,6 +7,7 @@ goes on elsewhere at the cost of a restart.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 
 from moiety.policy import attained
@@ -27,9 +28,8 @@ class Worth:
         self._value: dict[int, float] = {}
         """of each that waits or runs, without age"""
         self._stale: set[int] = set()
-        self._edge_s: dict[int, float] = {}
-        """when each that runs comes into its next span"""
-        self._epoch: dict[int, int] = {}
+        self._edges: list[tuple[float, int, int]] = []
+        """a heap of when each that runs comes into its next span: time, number, epoch"""
 
     def came(self, run: Run, pool: Pool) -> None:
         """It is in the history from now on."""
@@ -43,28 +43,38 @@ class Worth:
         """Its neighbours are known better."""
         self._history.ended(run.number, run.attained_s)
         self._stale.update(self._history.near(run.number))
-        for of in (self._active, self._value, self._edge_s, self._epoch):
-            of.pop(run.number, None)
+        self._active.pop(run.number, None)
+        self._value.pop(run.number, None)
 
     def expected_s(self, run: Run, now_s: float, quantile: float = 0.5) -> float:
         """Seconds of work after which it has ended with that likelihood."""
         return self._history.left_s(run.number, run.attained(now_s), quantile)
 
+    def follow(self, pool: Pool) -> None:
+        """Note who has begun, and who has come into another span."""
+        now = pool.now_s
+        for new in pool.newly:
+            if new.is_running:
+                edge_s = new.since_s + next_edge(new.attained_s) - new.attained_s
+                heapq.heappush(self._edges, (edge_s, new.number, new.epoch))
+            self._stale.add(new.number)
+        pool.newly.clear()
+        while self._edges and self._edges[0][0] <= now + 1e-3:
+            _, number, epoch = heapq.heappop(self._edges)
+            run = pool.running.get(number)
+            if run is None or run.epoch != epoch:
+                continue
+            done = run.attained(now)
+            if self._history.ran(number, done):
+                self._stale.update(self._history.near(number))
+            self._stale.add(number)
+            edge_s = run.since_s + next_edge(done) - run.attained_s
+            heapq.heappush(self._edges, (edge_s, number, epoch))
+
     def refresh(self, pool: Pool) -> dict[int, float]:
         """The worth of everybody, by number, now."""
+        self.follow(pool)
         now = pool.now_s
-        for run in pool.running.values():
-            number = run.number
-            if self._epoch.get(number) != run.epoch:
-                self._epoch[number] = run.epoch
-                self._edge_s[number] = run.since_s + next_edge(run.attained_s) - run.attained_s
-                self._stale.add(number)
-            if self._edge_s[number] <= now + 1e-3:
-                done = run.attained(now)
-                if self._history.ran(number, done):
-                    self._stale.update(self._history.near(number))
-                self._stale.add(number)
-                self._edge_s[number] = run.since_s + next_edge(done) - run.attained_s
         stale = [self._active[number] for number in sorted(self._stale & self._active.keys())]
         self._stale.clear()
         if stale:
@@ -75,30 +85,38 @@ class Worth:
                 [run.is_running for run in stale],
             )
             self._value.update(zip((run.number for run in stale), values.tolist(), strict=True))
-        return {
-            number: attained.aged(
-                self._value[number], now - run.gang.submitted_s - run.attained(now)
-            )
-            for number, run in self._active.items()
+        value = self._value
+        found = {
+            number: attained.aged(value[number], now - run.gang.submitted_s - run.attained_s)
+            for number, run in pool.waiting.items()
         }
+        for number, run in pool.running.items():
+            waited_s = now - run.gang.submitted_s - run.attained(now)
+            found[number] = attained.aged(value[number], waited_s)
+        return found
 
     def looks(self, pool: Pool) -> float | None:
         """When the next gang comes into its next span, if that could matter to anybody."""
         if not pool.waiting:
             return None
-        edges = [self._edge_s.get(number, pool.now_s) for number in pool.running]
-        return min(edges, default=None)
+        while self._edges:
+            edge_s, number, epoch = self._edges[0]
+            run = pool.running.get(number)
+            if run is not None and run.epoch == epoch:
+                return edge_s
+            heapq.heappop(self._edges)
+        return None
 
     def decide(self, pool: Pool) -> float | None:
         """Those of most worth run."""
         if not pool.waiting:
-            self.refresh(pool)
+            self.follow(pool)
             return None
         values = self.refresh(pool)
         if pool.has_news or self._is_moved(pool, values):
             ranked = sorted(pool.waiting, key=lambda number: (-values[number], number))
             self.serve(pool, ranked, values)
-        self.refresh(pool)
+        self.follow(pool)
         return self.looks(pool)
 
     def _is_moved(self, pool: Pool, values: dict[int, float]) -> bool:

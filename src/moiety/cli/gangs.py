@@ -1,0 +1,305 @@
+"""`moiety sim` on traces that say how long gangs ran: one file instead of a folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from moiety.cli.show import Number, count, output_option, table
+from moiety.model.errors import BadArgument, FileNotWritable
+
+if TYPE_CHECKING:
+    from moiety.policy.queues import Queue
+    from moiety.sim.gangs import GangTrace
+    from moiety.sim.outcome import GangOutcome
+    from moiety.sim.runs import Change, Cost
+
+ORDERS: Final = (
+    "default",
+    "fifo",
+    "backfill",
+    "sjf",
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+)
+"""sim's names, for help that does not import it; a test compares"""
+SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
+RESTART_S: Final = 30.0
+
+Command = Callable[..., None]
+
+
+def cluster_options(command: Command) -> Command:
+    """How large the cluster is, and what restarts cost."""
+    for option in (
+        click.option(
+            "--restart",
+            "restart_s",
+            type=Number(min=0, max=1e9),
+            default=RESTART_S,
+            show_default=True,
+            help="Seconds that a gang loses when it goes on after it was stopped.",
+        ),
+        click.option(
+            "--node-gpus",
+            type=click.IntRange(1, 63),
+            default=8,
+            show_default=True,
+            help="GPUs of each node.",
+        ),
+        click.option("--cluster", type=click.IntRange(1, 1_000_000), help="GPUs in all."),
+    ):
+        command = option(command)
+    return command
+
+
+def gang_options(command: Command) -> Command:
+    """What replays of a file have and those of a folder have not."""
+    for option in (
+        click.option(
+            "--repair",
+            "repair_hours",
+            type=Number(min=0, max=1e9, min_open=True),
+            default=4.0,
+            show_default=True,
+            help="Hours until a node that failed is back.",
+        ),
+        click.option(
+            "--fail-every",
+            "fail_hours",
+            type=Number(min=0, max=1e9, min_open=True),
+            help="Each node fails at random, once in so many hours, by --seed.",
+        ),
+        click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
+        click.option(
+            "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
+        ),
+        click.option("--by-queue", is_flag=True, help="Queues have quotas, by what they used."),
+    ):
+        command = option(command)
+    return cluster_options(command)
+
+
+def is_gangs(folder: str | None) -> bool:
+    """Whether that is a trace of gangs."""
+    return folder is not None and Path(folder).is_file()
+
+
+def check_folder(options: dict[str, Any]) -> None:
+    """Raises BadArgument for an option that a folder has no use for."""
+    for name, flag in (
+        ("cluster", "--cluster"),
+        ("changes", "--changes"),
+        ("fail_hours", "--fail-every"),
+        ("by_queue", "--by-queue"),
+        ("queues", "--queues"),
+    ):
+        if options[name]:
+            raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
+
+
+def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
+    """Replay a file with each order, and show what came of it."""
+    from moiety.cli.sim import bar
+    from moiety.sim import gang_plot
+    from moiety.sim import plot as plots
+    from moiety.sim.outcome import run_gangs
+    from moiety.sim.queue_file import read_queues
+    from moiety.sim.tenants import queues_by_use
+
+    if options["live"] or options["faster"] != 1 or options["name"]:
+        raise BadArgument("a trace that is one file is always replayed in its time", "no --live")
+    target = Path(plot) if plot else None
+    if target:
+        plots.check(target)
+    trace = open_file(options)
+    queues: Sequence[Queue] | None = None
+    if options["by_queue"]:
+        if len({gang.queue for gang in trace.gangs}) < 2:
+            raise BadArgument(f"{trace.name} names no queues", "no --by-queue")
+        queues = queues_by_use(trace)
+    if options["queues"]:
+        if queues:
+            raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
+        queues = read_queues(Path(options["queues"]), trace.complaints)
+    changes = _changes(trace, options)
+    outcomes = []
+    for name in orders:
+        with bar(len(trace.gangs), name) as step:
+            mine = queues if name == "default" else None
+            outcomes.append(run_gangs(trace, name, _cost(options), changes, mine, step))
+    if target:
+        try:
+            gang_plot.draw(outcomes, target)
+        except OSError as error:
+            raise FileNotWritable(str(target), error.strerror or str(error)) from None
+    show(outcomes, output)
+
+
+def open_file(options: dict[str, Any]) -> GangTrace:
+    """The trace that was named, on the cluster that was named."""
+    from moiety.sim.gangs import read_gangs
+
+    return read_gangs(
+        Path(options["folder"]),
+        options["cluster"],
+        options["node_gpus"],
+        lenient=options["bad"] == "report",
+    )
+
+
+def _cost(options: dict[str, Any]) -> Cost:
+    from moiety.sim.runs import Cost
+
+    return Cost(options["restart_s"])
+
+
+def _changes(trace: GangTrace, options: dict[str, Any]) -> list[Change]:
+    from moiety.sim.changes import failures, read_changes
+
+    found: list[Change] = []
+    if options["changes"]:
+        found += read_changes(Path(options["changes"]), len(trace.nodes), trace.complaints)
+    if options["fail_hours"]:
+        every_s, repair_s = options["fail_hours"] * 3600, options["repair_hours"] * 3600
+        found += failures(trace, every_s, repair_s, options["seed"])
+    return found
+
+
+def show(outcomes: Sequence[GangOutcome], output: str) -> None:
+    """A table, or everything."""
+    if output == "json":
+        import msgspec
+
+        plain = msgspec.to_builtins(outcomes if len(outcomes) > 1 else outcomes[0])
+        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        return
+    first = outcomes[0]
+    head = f"{first.trace}: {count(first.jobs, 'job')}, {count(first.nodes, 'node')}"
+    click.echo(f"{head}, {first.gpus} GPUs")
+    for told in first.bad_lines_told:
+        click.echo(told)
+    if first.bad_lines > len(first.bad_lines_told):
+        click.echo(f"... and {first.bad_lines - len(first.bad_lines_told)} more lines")
+    click.echo(times_table(outcomes))
+    for outcome in outcomes:
+        if outcome.queues and outcome.quota_broken is not None:
+            click.echo(_queue_table(outcome))
+            broken = count(outcome.quota_broken, "moment")
+            fair = 1.0 if outcome.jain is None else outcome.jain
+            click.echo(f"quotas were not kept at {broken}; fairness (Jain) {fair:.3f}")
+    if any(outcome.knows_durations for outcome in outcomes):
+        names = ", ".join(outcome.order for outcome in outcomes if outcome.knows_durations)
+        click.echo(f"knows how long jobs run: {names}")
+
+
+def times_table(outcomes: Sequence[GangOutcome]) -> str:
+    """A line for each replay."""
+    from moiety.cli.show import seconds
+
+    rows = [
+        [
+            outcome.order,
+            str(outcome.gpus),
+            f"{outcome.allocation_percent:.1f} %",
+            seconds(outcome.completion_mean_s),
+            seconds(outcome.completion_p99_s),
+            seconds(outcome.wait_mean_s),
+            seconds(outcome.wait_p95_s),
+            f"{outcome.preemptions_per_job:.2f}",
+            str(outcome.failures),
+            str(outcome.queue_longest),
+        ]
+        for outcome in outcomes
+    ]
+    titles = ["ORDER", "GPUS", "IN-USE", "COMPLETION", "P99", "WAIT", "WAIT-P95"]
+    return table([*titles, "PREEMPTED", "FAILED", "QUEUE"], rows)
+
+
+def _queue_table(outcome: GangOutcome) -> str:
+    from moiety.cli.show import seconds
+
+    rows = [
+        [
+            queue.name,
+            "-" if queue.quota_gpus is None else f"{queue.quota_gpus:g}",
+            str(queue.jobs),
+            f"{100 * queue.satisfied:.1f} %",
+            seconds(queue.completion_mean_s),
+        ]
+        for queue in outcome.queues
+    ]
+    return table(["QUEUE", "QUOTA", "JOBS", "HAD", "COMPLETION"], rows)
+
+
+@click.command()
+@output_option
+@click.option(
+    "--wait",
+    "wait_minutes",
+    type=Number(min=0, max=1e9),
+    default=60.0,
+    show_default=True,
+    help="Minutes that all but 5 % of the jobs may wait at most, in all.",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="GPUS@JOB,GPUS",
+    help="Compare with pools apart: 48@1,64 is 48 GPUs for jobs of 1 GPU, 64 for the others.",
+)
+@click.option("--order", type=click.Choice(ORDERS), default="default", show_default=True)
+@click.option("--bad", type=click.Choice(["refuse", "report"]), default="refuse", show_default=True)
+@cluster_options
+@click.argument("folder", metavar="FILE")
+def capacity(
+    output: str, wait_minutes: float, splits: Sequence[str], order: str, **options: Any
+) -> None:
+    """How many GPUs hold a trace within a given wait; or, with --split, which pools serve better.
+
+    FILE is a trace that says how long its jobs ran (docs/howto-simulate.md). The search halves the
+    range and shows each size that it tries.
+    """
+    from moiety.cli.show import seconds
+    from moiety.sim.capacity import needed, parse_split, split
+    from moiety.sim.outcome import run_gangs
+
+    trace = open_file(options)
+    cost = _cost(options)
+    if splits:
+        parts = [parse_split(text) for text in splits]
+        outcomes = [run_gangs(trace, order, cost)]
+        outcomes += [split(trace, part, order, cost, options["node_gpus"]) for part in parts]
+        if output == "json":
+            show(outcomes, output)
+            return
+        click.echo(times_table(outcomes))
+        names = ["one pool", *splits]
+        best = min(range(len(outcomes)), key=lambda at: outcomes[at].wait_p95_s)
+        click.echo(f"{names[best]} serves best by the wait of all but 5 %")
+        return
+    tried: list[GangOutcome] = []
+
+    def note(outcome: GangOutcome) -> None:
+        tried.append(outcome)
+        if sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"{outcome.gpus} GPUs: {seconds(outcome.wait_p95_s)}", err=True)
+
+    found = needed(trace, wait_minutes * 60, order, cost, options["node_gpus"], note)
+    if output == "json":
+        show(sorted(tried, key=lambda outcome: outcome.gpus), output)
+        return
+    click.echo(times_table(sorted(tried, key=lambda outcome: outcome.gpus)))
+    bound = seconds(wait_minutes * 60)
+    if found is None:
+        click.echo(f"no cluster that was tried keeps the wait of all but 5 % within {bound}")
+    else:
+        size = f"{found.gpus} GPUs on {count(found.nodes, 'node')}"
+        click.echo(f"{size} keep the wait of all but 5 % within {bound}")

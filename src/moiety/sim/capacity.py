@@ -1,0 +1,130 @@
+"""How many GPUs a trace needs so that waiting stays within a bound, and whether pools should split.
+
+Replays of different sizes; the search halves the range, so it takes about seven of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.sim.gangs import GangTrace, cluster
+from moiety.sim.outcome import GangOutcome, count, order_of, run_gangs
+from moiety.sim.runs import Cost, Run, Timeline, replay
+
+SIZES_MAX: Final = 4096
+"""nodes; a trace that needs more is refused"""
+
+Tried = Callable[[GangOutcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several pools: so many GPUs, for jobs of at most so many."""
+
+    gpus: int
+    job_gpus_max: int | None = None
+
+
+def needed(
+    trace: GangTrace,
+    wait_p95_s: float,
+    order: str,
+    cost: Cost,
+    gpus_per_node: int,
+    tried: Tried = lambda _: None,
+) -> GangOutcome | None:
+    """The replay on the smallest cluster whose 95th percentile of waiting is within the bound.
+
+    Waiting need not fall with each node, so one of the sizes below may do by luck; None: not even
+    the largest that is tried is enough.
+    """
+    most = max(gang.gpus for gang in trace.gangs)
+    low = -(-most // gpus_per_node)
+    known: dict[int, GangOutcome] = {}
+
+    def at(nodes: int) -> GangOutcome:
+        if nodes not in known:
+            sized = replace(trace, nodes=cluster(nodes * gpus_per_node, gpus_per_node))
+            known[nodes] = run_gangs(sized, order, cost)
+            tried(known[nodes])
+        return known[nodes]
+
+    high = max(low, len(trace.nodes))
+    while at(high).wait_p95_s > wait_p95_s:
+        low, high = high + 1, high * 2
+        if high > SIZES_MAX:
+            return None
+    while low < high:
+        middle = (low + high) // 2
+        if at(middle).wait_p95_s <= wait_p95_s:
+            high = middle
+        else:
+            low = middle + 1
+    return at(high)
+
+
+def split(
+    trace: GangTrace, parts: Sequence[Part], order: str, cost: Cost, gpus_per_node: int
+) -> GangOutcome:
+    """The same trace on pools that are apart, each job in the first that takes its size.
+
+    Raises InvalidValue if none does.
+    """
+    sorted_into: list[list[int]] = [[] for _ in parts]
+    for number, gang in enumerate(trace.gangs):
+        for at, part in enumerate(parts):
+            most = part.gpus if part.job_gpus_max is None else part.job_gpus_max
+            if gang.gpus <= most:
+                sorted_into[at].append(number)
+                break
+        else:
+            raise InvalidValue(
+                f"no pool takes a job of {gang.gpus} GPUs", "a last part without @ that is larger"
+            )
+    runs: list[Run] = []
+    lines: list[Timeline] = []
+    nodes: tuple[int, ...] = ()
+    for part, numbers in zip(parts, sorted_into, strict=True):
+        size = cluster(part.gpus, gpus_per_node)
+        nodes += size
+        if numbers:
+            gangs = tuple(trace.gangs[number] for number in numbers)
+            found, line = replay(replace(trace, gangs=gangs, nodes=size), order_of(order), cost)
+            runs += found
+            lines.append(line)
+    whole = replace(trace, nodes=nodes)
+    return count(whole, order, runs, _together(lines, sum(nodes)), 0.0)
+
+
+def _together(lines: Sequence[Timeline], there: int) -> Timeline:
+    """The sum of several timelines."""
+    moments = sorted(
+        (at, line, point) for line, of in enumerate(lines) for point, at in enumerate(of.at_s)
+    )
+    now: list[tuple[int, int, int]] = [(0, 0, 0)] * len(lines)
+    found = Timeline()
+    for at, line, point in moments:
+        of = lines[line]
+        now[line] = (of.used[point], of.wanted[point], of.waiting[point])
+        found.at_s.append(at)
+        found.used.append(sum(each[0] for each in now))
+        found.there.append(there)
+        found.wanted.append(sum(each[1] for each in now))
+        found.waiting.append(sum(each[2] for each in now))
+    return found
+
+
+def parse_split(text: str) -> list[Part]:
+    """`48@1,64`: 48 GPUs for jobs of one GPU, 64 for all others. Raises InvalidValue."""
+    return list(_parts(text))
+
+
+def _parts(text: str) -> Iterator[Part]:
+    for piece in text.split(","):
+        gpus, _, most = piece.strip().partition("@")
+        if not gpus.isdecimal() or (most and not most.isdecimal()) or not int(gpus):
+            raise InvalidValue(f"{piece!r} is no pool", "such as 48@1,64")
+        yield Part(int(gpus), int(most) if most else None)

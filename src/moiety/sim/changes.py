@@ -1,0 +1,82 @@
+"""What happens to a cluster during a replay: nodes fail, are drained, come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from moiety.model.errors import InvalidValue
+from moiety.sim.gangs import GangTrace
+from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim.runs import Change
+
+KINDS: Final = ("fail", "drain", "add", "remove")
+COLUMNS: Final = ("at_s", "what")
+FAILURES_MAX: Final = 100_000
+
+
+def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Change]:
+    """A CSV or JSONL file: `at_s` (after the first job comes), `what`, `node`, `gpus`, `for_s`.
+
+    `fail` and `drain` take a node (a position from 0) away, for `for_s` or for good; `remove` is a
+    `drain` for good; `add` brings a node with `gpus`. Raises TraceMissing and TraceInvalid.
+    """
+    found: list[Change] = []
+    there = nodes
+
+    def make(row: Row) -> list[Change]:
+        nonlocal there
+        what = row.text("what")
+        at_s = row.number("at_s")
+        if what not in KINDS:
+            raise ValueError(f"what is {what!r}, and not one of {', '.join(KINDS)}")
+        if what == "add":
+            gpus = row.whole("gpus")
+            if not gpus:
+                raise ValueError("a node without GPUs comes")
+            there += 1
+            return [Change(at_s, "add", gpus=gpus)]
+        node = row.whole("node")
+        if node >= there:
+            raise ValueError(f"there is no node {node}: there are {there}")
+        away = Change(at_s, "down" if what == "fail" else "drain", node)
+        lasts_s = row.number("for_s", 0.0)
+        if what == "remove" or not lasts_s:
+            return [away]
+        return [away, Change(at_s + lasts_s, "up", node)]
+
+    for _, changes in read_table(path, COLUMNS, make, complaints):
+        found += changes
+    return found
+
+
+def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> list[Change]:
+    """Each node fails at random, once in `every_s` in the mean, and is back after `repair_s`.
+
+    Until the last job comes. Raises InvalidValue if that would be very many.
+    """
+    first, last = trace.gangs[0].submitted_s, trace.gangs[-1].submitted_s
+    expected = (last - first) / every_s * len(trace.nodes)
+    if expected > FAILURES_MAX:
+        raise InvalidValue(f"nodes would fail {expected:.3g} times", "a longer --fail-every")
+    random = np.random.Generator(np.random.PCG64(seed))
+    found = []
+    for node in range(len(trace.nodes)):
+        at_s = float(random.exponential(every_s))
+        while at_s < last - first:
+            found += [Change(at_s, "down", node), Change(at_s + repair_s, "up", node)]
+            at_s += repair_s + float(random.exponential(every_s))
+    return found
+
+
+def most_there(trace: GangTrace, changes: Sequence[Change]) -> tuple[int, ...]:
+    """The nodes that are left for good when all has happened: what a job must fit on."""
+    there = [*trace.nodes, *(change.gpus for change in changes if change.what == "add")]
+    gone: dict[int, bool] = {}
+    for change in sorted(changes, key=lambda each: each.at_s):
+        if change.what != "add":
+            gone[change.node] = change.what != "up"
+    return tuple(0 if gone.get(at) else size for at, size in enumerate(there))

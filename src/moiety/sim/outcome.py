@@ -1,0 +1,212 @@
+"""What came of a replay of gangs, counted: times, waiting, use, and how fair it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.queues import Queue
+from moiety.sim.baselines import KNOWS, baseline
+from moiety.sim.baselines import NAMES as BASELINES
+from moiety.sim.changes import most_there
+from moiety.sim.gangs import GangTrace
+from moiety.sim.runs import Change, Cost, Order, Progress, Run, Timeline, replay
+from moiety.sim.seats import Nodes
+from moiety.sim.tenants import QuotaWatch, Tenants, jain, satisfied
+from moiety.sim.worth import Worth
+
+ORDERS: Final = ("default", *BASELINES)
+POINTS: Final = 400
+"""of a timeline that are kept"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcome:
+    """Of one queue."""
+
+    name: str
+    quota_gpus: float | None
+    jobs: int
+    satisfied: float
+    """the part of the GPUs it asked for, over time, that it had"""
+    completion_mean_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GangOutcome:
+    """Of one replay. Times are in seconds; percentiles are of jobs."""
+
+    trace: str
+    order: str
+    knows_durations: bool
+    nodes: int
+    gpus: int
+    jobs: int
+    lasted_s: float
+    allocation_percent: float
+    """of the GPUs that were there, from the first coming to the last"""
+    completion_mean_s: float
+    completion_p50_s: float
+    completion_p95_s: float
+    completion_p99_s: float
+    wait_mean_s: float
+    """completion without the work itself: waiting, and restarts"""
+    wait_p95_s: float
+    first_start_p95_s: float
+    preemptions_per_job: float
+    failures: int
+    """times that a job was stopped by a node that failed"""
+    queue_longest: int
+    decided_s: float
+    """real time of the replay"""
+    bad_lines: int = 0
+    bad_lines_told: Sequence[str] = ()
+    queues: Sequence[QueueOutcome] = ()
+    jain: float | None = None
+    """of what queues had of what they asked for"""
+    quota_broken: int | None = None
+    """moments after which a queue waited for GPUs within its quota"""
+    completion_s: Sequence[float] = ()
+    """of 0, 1 ... 100 percent of the jobs, at most"""
+    timeline: Sequence[tuple[float, int, int, int, int]] = field(default=())
+    """hours, GPUs in use, there, wanted (in use or waited for); jobs that wait"""
+
+
+def order_of(name: str, queues: Sequence[Queue] | None = None) -> Order:
+    """A new one by its name; with queues, only the default knows what to do with them."""
+    if name == "default":
+        return Tenants(queues) if queues else Worth()
+    if queues:
+        raise InvalidValue(f"the order {name} knows nothing of queues", "--order default")
+    return baseline(name)
+
+
+def run_gangs(
+    trace: GangTrace,
+    name: str,
+    cost: Cost,
+    changes: Sequence[Change] = (),
+    queues: Sequence[Queue] | None = None,
+    progress: Progress = lambda _: None,
+) -> GangOutcome:
+    """Replay, and count. Raises InvalidValue if a job could never run after the changes."""
+    left = Nodes(most_there(trace, changes))
+    sizes = {gang.gpus for gang in trace.gangs}
+    largest = max(sizes)
+    if not left.could(largest):
+        raise InvalidValue(
+            f"a job wants {largest} GPUs, and after all changes {left.gpus} are left",
+            "changes that leave enough, or --bad report with a smaller --cluster",
+        )
+    watch = QuotaWatch(queues) if queues else None
+    began = time.perf_counter()
+    runs, timeline = replay(trace, order_of(name, queues), cost, changes, progress, watch)
+    took_s = time.perf_counter() - began
+    return count(trace, name, runs, timeline, took_s, queues, watch.broken if watch else None)
+
+
+def count(
+    trace: GangTrace,
+    name: str,
+    runs: Sequence[Run],
+    timeline: Timeline,
+    took_s: float,
+    queues: Sequence[Queue] | None = None,
+    broken: int | None = None,
+) -> GangOutcome:
+    """All figures of what happened."""
+    completion = sorted(run.ended_s - run.gang.submitted_s for run in runs)
+    wait = sorted(run.ended_s - run.gang.submitted_s - run.gang.duration_s for run in runs)
+    starts = sorted((run.began_s or 0.0) - run.gang.submitted_s for run in runs)
+    first = min(run.gang.submitted_s for run in runs)
+    lasted = max(run.ended_s for run in runs) - first
+    parts = satisfied(runs)
+    return GangOutcome(
+        trace=trace.name,
+        order=name,
+        knows_durations=name in KNOWS,
+        nodes=len(trace.nodes),
+        gpus=trace.gpus,
+        jobs=len(runs),
+        lasted_s=lasted,
+        allocation_percent=_allocation(trace, timeline),
+        completion_mean_s=fmean(completion),
+        completion_p50_s=at(completion, 0.5),
+        completion_p95_s=at(completion, 0.95),
+        completion_p99_s=at(completion, 0.99),
+        wait_mean_s=max(0.0, fmean(wait)),
+        wait_p95_s=max(0.0, at(wait, 0.95)),
+        first_start_p95_s=at(starts, 0.95),
+        preemptions_per_job=fmean(run.preemptions for run in runs),
+        failures=sum(run.failures for run in runs),
+        queue_longest=max(timeline.waiting),
+        decided_s=took_s,
+        bad_lines=trace.complaints.count,
+        bad_lines_told=tuple(trace.complaints.told),
+        queues=_queues(runs, parts, queues or ()),
+        jain=jain(parts.values()) if len(parts) > 1 else None,
+        quota_broken=broken,
+        completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
+        timeline=_thinned(timeline, first),
+    )
+
+
+def at(ranked: Sequence[float], part: float) -> float:
+    """Of sorted values, the one below which so large a part of them is."""
+    return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
+
+
+def _queues(
+    runs: Iterable[Run], parts: dict[str, float], queues: Sequence[Queue]
+) -> tuple[QueueOutcome, ...]:
+    took: dict[str, list[float]] = {}
+    for run in runs:
+        took.setdefault(run.gang.queue, []).append(run.ended_s - run.gang.submitted_s)
+    if len(took) < 2 and not queues:
+        return ()
+    quota = {queue.name: queue.quota.gpu_milli for queue in queues}
+    return tuple(
+        QueueOutcome(
+            name,
+            None if (milli := quota.get(name)) is None else milli / WHOLE_GPU,
+            len(times),
+            parts.get(name, 1.0),
+            fmean(times),
+        )
+        for name, times in sorted(took.items())
+    )
+
+
+def _allocation(trace: GangTrace, timeline: Timeline) -> float:
+    last = trace.gangs[-1].submitted_s
+    used = there = 0.0
+    ends = [*timeline.at_s[1:], last]
+    for begin, end, has, of in zip(timeline.at_s, ends, timeline.used, timeline.there, strict=True):
+        lasts = max(0.0, min(end, last) - begin)
+        used += lasts * has
+        there += lasts * of
+    return 100 * used / there if there else 0.0
+
+
+def _thinned(timeline: Timeline, first_s: float) -> tuple[tuple[float, int, int, int, int], ...]:
+    """Points of it, evenly over what happened."""
+    total = len(timeline.at_s)
+    step = max(1, total // POINTS)
+    chosen = [*range(0, total, step)]
+    if chosen[-1] != total - 1:
+        chosen.append(total - 1)
+    return tuple(
+        (
+            round((timeline.at_s[each] - first_s) / 3600, 4),
+            timeline.used[each],
+            timeline.there[each],
+            timeline.wanted[each],
+            timeline.waiting[each],
+        )
+        for each in chosen
+    )

@@ -1,0 +1,58 @@
+"""Reads the tree of queues for a replay of gangs: names, parents, quotas in GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from moiety.model.errors import InvalidValue, TraceInvalid
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.sim.reading import Complaints, Row, read_table
+
+COLUMNS: Final = ("name", "quota_gpus")
+HINT: Final = "the columns in docs/howto-simulate.md"
+
+
+def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
+    """A CSV or JSONL file of `name`, `parent`, `quota_gpus`, `limit_gpus`, `weight`, `priority`.
+
+    Raises TraceMissing and TraceInvalid: for a line that makes no sense, a loop, an unknown
+    parent, and, unless the complaints are lenient, for quotas that add up to more than the parent
+    has.
+    """
+    found: dict[str, Queue] = {}
+    lines: dict[str, int] = {}
+    for line, queue in read_table(path, COLUMNS, _queue, complaints):
+        if queue.name in found:
+            problem = f"{queue.name} is in line {lines[queue.name]} already"
+            complaints.about(path, line, problem)
+            continue
+        found[queue.name] = queue
+        lines[queue.name] = line
+    if not found:
+        raise TraceInvalid(path.name, 0, "it has no queues", HINT)
+    try:
+        tree = QueueTree(found.values())
+    except InvalidValue as error:
+        raise TraceInvalid(path.name, 0, error.what, HINT) from None
+    for parent, resource, total, own in tree.above_parents():
+        if resource == "gpu_milli":
+            problem = (
+                f"quotas below {parent} add up to {total / WHOLE_GPU:g} GPUs, "
+                f"and its own is {own / WHOLE_GPU:g}"
+            )
+            complaints.about(path, lines[parent], problem, stays=True)
+    return tuple(found.values())
+
+
+def _queue(row: Row) -> Queue:
+    limit = row.text("limit_gpus", "")
+    return Queue(
+        row.text("name"),
+        row.text("parent", "") or None,
+        Amounts(gpu_milli=round(row.number("quota_gpus") * WHOLE_GPU)),
+        Amounts(gpu_milli=round(row.number("limit_gpus") * WHOLE_GPU)) if limit else Amounts(),
+        row.number("weight", 1.0),
+        row.whole("priority", 0),
+    )

@@ -1,0 +1,266 @@
+"""Gangs in queues: quota first, then fair share, and within a queue by worth.
+
+What a queue may have and should have is policy's (`queues`, `standing`); so is the right by which
+somebody yields: who is within quota takes from who is above it, who is within its fair share from
+who is above its own, and within a queue who is worth more from who is worth less. Who is within
+quota also gets a place if that takes moving smaller gangs, which then take theirs the same way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.policy import attained
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.policy.standing import GPU_MILLI, Standing
+from moiety.sim.gangs import GangTrace
+from moiety.sim.runs import Pool, Run
+from moiety.sim.worth import Worth, clear
+
+LOOK_S: Final = 600.0
+"""running on changes the order at most so often"""
+MOVED: Final = 1e6
+"""times the worth: who would only be moved comes last among those that make room"""
+QUOTA, FAIR, BEYOND = range(3)
+
+
+class Tenants(Worth):
+    """The order `default` where gangs have queues.
+
+    Raises InvalidValue for an unknown queue, or one whose limit is below what a gang needs.
+    """
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        super().__init__()
+        self.standing = Standing(queues)
+        self._counted: Counter[str] = Counter()
+
+    def came(self, run: Run, pool: Pool) -> None:
+        """It waits in its queue."""
+        gang, name = run.gang, run.gang.name or f"number {run.number}"
+        self.standing.check(gang.queue, name)
+        for above in self.standing.paths[gang.queue]:
+            limit = self.standing.limit[above][GPU_MILLI]
+            if limit is not None and gang.gpus * WHOLE_GPU > limit:
+                raise InvalidValue(
+                    f"{name} wants {gang.gpus} GPUs, and queue {above} never has more than "
+                    f"{limit / WHOLE_GPU:g}"
+                )
+        super().came(run, pool)
+
+    def looks(self, pool: Pool) -> float | None:
+        """Not at each span."""
+        edge = super().looks(pool)
+        return None if edge is None else max(edge, pool.now_s + LOOK_S)
+
+    def decide(self, pool: Pool) -> float | None:
+        """Serve queue by queue, whoever is furthest below what it should have."""
+        if not pool.waiting:
+            self.follow(pool)
+            return None
+        values = self.refresh(pool)
+        self._count(pool)
+        waiting = {queue: (gpus * WHOLE_GPU, 0, 0, 0) for queue, gpus in pool.asked.items() if gpus}
+        self.standing.share_out((pool.nodes.gpus * WHOLE_GPU, 0, 0, 0), waiting)
+        _Round(self, pool, values).serve()
+        self.follow(pool)
+        return self.looks(pool)
+
+    def _count(self, pool: Pool) -> None:
+        """Tell the standing what has begun and ended."""
+        for queue, gpus in pool.held.items():
+            change = gpus - self._counted[queue]
+            if change:
+                self.hold(queue, change)
+
+    def hold(self, queue: str, gpus: int) -> None:
+        """A queue has so many GPUs more, or less."""
+        self._counted[queue] += gpus
+        self.standing.add(queue, (gpus * WHOLE_GPU, 0, 0, 0), 1, guaranteed=False)
+
+
+class _Round:
+    """One round of serving."""
+
+    def __init__(self, order: Tenants, pool: Pool, values: dict[int, float]) -> None:
+        self.order, self.pool, self.values = order, pool, values
+        self.standing = order.standing
+        self.lines: dict[str, list[Run]] = {}
+        for run in pool.waiting.values():
+            self.lines.setdefault(run.gang.queue, []).append(run)
+        for line in self.lines.values():
+            line.sort(key=lambda run: (values[run.number], -run.number))
+        self.closed: set[tuple[str, int, int]] = set()
+        self.full = 1 << 60
+        self.was_stopped: set[int] = set()
+
+    def serve(self) -> None:
+        """Until nobody is left to try."""
+        while self.lines:
+            _, queue = min((self._key(queue), queue) for queue in self.lines)
+            line = self.lines[queue]
+            run = line.pop()
+            if not line:
+                del self.lines[queue]
+            self._attempt(run)
+
+    def _key(self, queue: str) -> tuple[int, int, float]:
+        run = self.lines[queue][-1]
+        more = (run.gang.gpus * WHOLE_GPU, 0, 0, 0)
+        tree = self.standing.tree
+        return self._rank(run), -tree.queues[queue].priority, self.standing.ratio(queue, more)
+
+    def _rank(self, run: Run) -> int:
+        queue, more = run.gang.queue, (run.gang.gpus * WHOLE_GPU, 0, 0, 0)
+        if self.standing.within(queue, 0, more, quota=True):
+            return QUOTA
+        return FAIR if self.standing.within(queue, 0, more, quota=False) else BEYOND
+
+    def _attempt(self, run: Run) -> None:
+        gang, nodes = run.gang, self.pool.nodes
+        if self.standing.over_limit(gang.queue, (gang.gpus * WHOLE_GPU, 0, 0, 0)):
+            return
+        if gang.gpus < self.full:
+            seats = nodes.find(gang.gpus)
+            if seats is not None:
+                self._start(run, seats)
+                return
+            if gang.gpus <= max(nodes.size):
+                self.full = gang.gpus
+        rank = self._rank(run)
+        kind = (gang.queue, gang.gpus, rank)
+        if kind in self.closed or (rank != QUOTA and run.number in self.was_stopped):
+            return
+        below = self._below(run, rank)
+        victims = clear(self.pool, gang.gpus, below)
+        if victims is None:
+            self.closed.add(kind)
+            return
+        for victim in victims:
+            self.pool.stop(victim)
+            self.order.hold(victim.gang.queue, -victim.gang.gpus)
+            self.was_stopped.add(victim.number)
+            line = self.lines.setdefault(victim.gang.queue, [])
+            line.append(victim)
+            line.sort(key=lambda each: (self.values[each.number], -each.number))
+        self.full = 1 << 60
+        seats = nodes.find(gang.gpus)
+        if seats is not None:
+            self._start(run, seats)
+
+    def _start(self, run: Run, seats: tuple[tuple[int, int], ...]) -> None:
+        self.pool.start(run, seats)
+        self.order.hold(run.gang.queue, run.gang.gpus)
+
+    def _below(self, run: Run, rank: int) -> list[tuple[float, Run]]:
+        """Who may be stopped for it, of least value first."""
+        mine, values = self.values[run.number], self.values
+        found: list[tuple[float, Run]] = []
+        left = self._to_give(rank)
+        ranked = sorted(self.pool.running.values(), key=lambda each: values[each.number])
+        for other in ranked:
+            queue, gpus = other.gang.queue, other.gang.gpus
+            if queue == run.gang.queue:
+                if attained.yields(values[other.number], mine):
+                    found.append((values[other.number], other))
+                continue
+            spare = left.get(queue, 0)
+            if spare > 0 and (rank == QUOTA or gpus <= spare):
+                left[queue] = spare - gpus
+                found.append((values[other.number], other))
+        if rank == QUOTA:
+            chosen = {other.number for _, other in found}
+            found += [
+                (values[other.number] * MOVED, other)
+                for other in ranked
+                if other.number not in chosen and other.gang.gpus < run.gang.gpus
+            ]
+        return found
+
+    def _to_give(self, rank: int) -> dict[str, int]:
+        """GPUs that each queue has above its quota, or above its fair share."""
+        if rank == BEYOND:
+            return {}
+        bounds = self.standing.quota if rank == QUOTA else self.standing.fair
+        found = {}
+        for queue, has in self.standing.has.items():
+            bound = bounds[queue][GPU_MILLI]
+            if bound is not None and has[GPU_MILLI] > bound:
+                found[queue] = (has[GPU_MILLI] - bound) // WHOLE_GPU
+        return found
+
+
+def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
+    """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
+
+    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder.
+    """
+    used: Counter[str] = Counter()
+    for gang in trace.gangs:
+        used[gang.queue] += int(gang.gpus * gang.duration_s)
+    total = sum(used.values()) or 1
+    parts = {queue: trace.gpus * amount / total for queue, amount in used.items()}
+    quota = {queue: int(part) for queue, part in parts.items()}
+    left = trace.gpus - sum(quota.values())
+    for queue in sorted(parts, key=lambda each: (quota[each] - parts[each], each))[:left]:
+        quota[queue] += 1
+    return tuple(
+        Queue(queue, quota=Amounts(gpu_milli=quota[queue] * WHOLE_GPU), weight=max(quota[queue], 1))
+        for queue in sorted(quota)
+    )
+
+
+class QuotaWatch:
+    """Looks after each decision whether anybody waits who is entitled to GPUs by quota.
+
+    On every level of the tree: of its queue, and of those above.
+    """
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        tree = QueueTree(queues)
+        self._paths = {name: tree.path(name) for name in tree.queues}
+        self._quota = {name: queue.quota.gpu_milli for name, queue in tree.queues.items()}
+        self.moments = 0
+        self.broken = 0
+        """moments at which somebody did"""
+
+    def __call__(self, pool: Pool) -> None:
+        """After a decision."""
+        self.moments += 1
+        if not pool.waiting:
+            return
+        held: Counter[str] = Counter()
+        for queue, gpus in pool.held.items():
+            for name in self._paths[queue]:
+                held[name] += gpus
+        kinds = {(run.gang.queue, run.gang.gpus) for run in pool.waiting.values()}
+        self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
+
+    def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
+        return all(
+            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota
+            for name in self._paths[queue]
+            for quota in [self._quota[name]]
+        )
+
+
+def satisfied(runs: Iterable[Run]) -> dict[str, float]:
+    """For each queue, the part of the GPUs that it asked for, over time, that it had."""
+    had: dict[str, float] = defaultdict(float)
+    wanted: dict[str, float] = defaultdict(float)
+    for run in runs:
+        gang = run.gang
+        had[gang.queue] += gang.gpus * gang.duration_s
+        wanted[gang.queue] += gang.gpus * (run.ended_s - gang.submitted_s)
+    return {queue: had[queue] / wanted[queue] for queue in had if wanted[queue]}
+
+
+def jain(parts: Iterable[float]) -> float:
+    """Jain's index of fairness: 1 is equal, 1/n is all for one."""
+    values = list(parts)
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
