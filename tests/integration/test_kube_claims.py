@@ -7,11 +7,14 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from moiety.agent.cdi import KIND
 from moiety.kube.client import CLAIMS, SLICES
 from moiety.testing.kube_node import KubeNode
 from moiety.testing.node import kill
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 GPUS = "2xA100-80:memory=256MiB"
 
 

@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moiety.kube import names
 from moiety.kube.client import CLAIMS, EVENTS, PODS
 from moiety.kube.units import RESOURCE
 from moiety.testing.kube_node import NAME, TEAM, KubeNode
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 GPUS = "A100-80:memory=256MiB"
 
 

@@ -13,6 +13,7 @@ from moiety.agent.cdi import KIND
 from moiety.kube.units import RESOURCE, unit
 from moiety.testing.kube_node import KubeNode
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 GPUS = "2xA100-80:memory=256MiB"
 
 

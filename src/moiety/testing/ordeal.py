@@ -41,6 +41,8 @@ ENDLESS: Final = 1_000_000
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0")
 STOPPED_S: Final = 0.05
 """who is stopped stays so for this long once everybody has seen it"""
+FIRST_STEPS: Final = ("attach", "context")
+"""what a program says only as it begins: the second one is struck there"""
 LOOK_S: Final = 2.0
 """how long an agent that may be stopped or dead is asked for an answer"""
 
@@ -211,11 +213,17 @@ class Ordeal:
         Both workers go on until it has happened, or each step of a hand-off has come often enough.
         """
         self._number += 1
-        plan = {"number": self._number, "step": case.step, "nth": case.nth, "whom": case.whom}
+        is_first = case.step in FIRST_STEPS
+        nth = 1 if is_first else case.nth
+        plan = {"number": self._number, "step": case.step, "nth": nth, "whom": case.whom}
         self._plan.write_text(json.dumps({**plan, "signal": int(case.signal)}))
-        hit = self.agent
+        workers = [self.start_worker(ENDLESS) for _ in range(1 if is_first else 2)]
+        # Nobody begins without an agent, so it is struck once those who began are there.
+        self.until(lambda: self.turns() > 0 and self._are_there(workers), "they are there")
+        hit, before = self.agent, self.turns()
         hit.send_signal(signal.SIGUSR2)
-        workers = [self.start_worker(ENDLESS), self.start_worker(ENDLESS)]
+        if is_first:
+            workers.append(self.start_worker(ENDLESS))
         end_s = time.monotonic() + DEADLINE_S
         struck = told = False
         while any(worker.poll() is None for worker in workers):
@@ -223,7 +231,7 @@ class Ordeal:
             if not struck and self._has_struck():
                 struck = True
                 self._after(case, workers, hit)
-            if not told and self._may_end(case, workers, struck=struck):
+            if not told and self._may_end(workers, before + 4 * case.nth + 8, struck=struck):
                 self._tell(workers)
                 told = True
             time.sleep(0.005)
@@ -234,7 +242,11 @@ class Ordeal:
         self._check(case, workers, struck)
         return struck
 
-    def _may_end(self, case: Case, workers: list[subprocess.Popen[str]], *, struck: bool) -> bool:
+    def _are_there(self, workers: list[subprocess.Popen[str]]) -> bool:
+        there = {row.pid for row in self._rows()}
+        return all(worker.pid in there for worker in workers)
+
+    def _may_end(self, workers: list[subprocess.Popen[str]], most: int, *, struck: bool) -> bool:
         """Whether all who live are there, and nothing is waited for any more."""
         if self.agent.poll() is not None:
             return False
@@ -245,7 +257,7 @@ class Ordeal:
         turns = sum(row.handoffs for row in rows)
         there = {row.pid for row in rows}
         all_there = all(worker.pid in there for worker in workers if worker.poll() is None)
-        return all_there and (struck or turns >= 4 * case.nth + 8)
+        return all_there and (struck or turns >= most)
 
     def _has_struck(self) -> bool:
         done = done_of(self._plan)
