@@ -113,9 +113,14 @@ class Users:
         return known.is_listed or self._now_s() - found_s < AGAIN_S
 
     def _question(self, uid: int) -> tuple[float, Future[User]]:
-        """The question about a user that is not answered; asked now if it was not."""
+        """The question about a user: asked now if it was not, and answered if that just came."""
         with self._lock:
             if uid not in self._asking:
+                known = self._known.get(uid)
+                if known is not None and self._is_new(known):
+                    answered: Future[User] = Future()
+                    answered.set_result(known)
+                    return self._now_s(), answered
                 self._asking[uid] = self._now_s(), Future()
                 self._waiting.append(uid)
                 if self._threads < THREADS:

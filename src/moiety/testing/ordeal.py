@@ -113,7 +113,7 @@ class Ordeal:
     def start_agent(self) -> None:
         """An agent, ready; the one before is dead."""
         env = {VARIABLE: str(self._plan)}
-        self.agent = self._node.start_agent(*OPTIONS, module="moiety.testing.faulty", env=env)
+        self.agent = self._node.start_agent(*self._options, module="moiety.testing.faulty", env=env)
         self.agents += 1
 
     def log(self) -> str:

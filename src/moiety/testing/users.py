@@ -1,7 +1,8 @@
 """Processes of other users of this machine, which a test that is root plays with.
 
-Such a process is a copy of the test's own, so that it has what it needs without reading files that
-may not be for others; it becomes the other user for good, and does what it is told line by line.
+Such a process is a Python of its own, since libraries and GPUs that the test's own has opened stay
+open in a copy of it. It reads what it needs while it may, since files may not be for others; then it
+becomes the other user for good, and does what it is told line by line.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import importlib
+import json
 import os
 import signal
 import sys
@@ -24,6 +26,7 @@ BOB: Final = 65002
 """users that no system's tables know"""
 
 _PR_SET_DUMPABLE: Final = 4
+_BEGIN: Final = "from moiety.testing.users import begin; begin()"
 _LATE: Final = ("difflib", "encodings.idna", "json", "pynvml", "structlog", "tomllib", "uuid")
 """what commands import when they need it"""
 _NAMES: Final = """
@@ -57,16 +60,17 @@ class OtherUser:
 
     def __init__(self, uid: int, environment: Mapping[str, str]) -> None:
         self.uid = uid
-        names = _names()
         hears, tells = os.pipe()
         listens, says = os.pipe()
+        arguments = [str(uid), str(hears), str(says), json.dumps(dict(environment))]
+        path = os.pathsep.join(part for part in sys.path if part)
+        command = [sys.executable, "-c", _BEGIN, *arguments]
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.close(tells)
-                os.close(listens)
-                _become(uid, environment)
-                _obey(names, hears, says)
+                for number in (hears, says):
+                    os.set_inheritable(number, True)
+                os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
             finally:
                 os._exit(1)
         os.close(hears)
@@ -109,6 +113,14 @@ class OtherUser:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def begin() -> None:
+    """Be such a process: a user, two descriptors and an environment are the arguments."""
+    uid, hears, says, environment = sys.argv[1:]
+    names = _names()
+    _become(int(uid), json.loads(environment))
+    _obey(names, int(hears), int(says))
 
 
 def _names() -> dict[str, Any]:
