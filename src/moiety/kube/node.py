@@ -114,8 +114,10 @@ class Node:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(each) for each in await self._serve()]
                     await stop
-                    for task in tasks:
-                        task.cancel()
+                    while left := [task for task in tasks if not task.done()]:
+                        for task in left:
+                            task.cancel()
+                        await asyncio.wait(left, timeout=AGAIN_S)  # once more, if one went on
         finally:
             stop.cancel()
             for server in self._servers:
@@ -209,7 +211,8 @@ class Node:
         failed = ""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wished.wait(), self.options.every_s)
+                async with asyncio.timeout(self.options.every_s):
+                    await self._wished.wait()
             self._wished.clear()
             try:
                 has_units = any(each.kind == UNITS for each in self.shares.given.values())
@@ -264,7 +267,8 @@ class Node:
                 wait_s = AGAIN_S if no.is_conflict else 5 * AGAIN_S
                 self.log.warning("slices not published", problem=no.what)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stale.wait(), wait_s)
+                async with asyncio.timeout(wait_s):  # wait_for may swallow that it was cancelled
+                    await self._stale.wait()
 
     def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
         """A GPU as claims see it: where pods have units of it, it is not theirs."""

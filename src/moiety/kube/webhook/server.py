@@ -117,7 +117,8 @@ class Webhook:
                 self.log.warning("certificate or registration not kept", problem=no.what)
             self.knowledge.changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.knowledge.changed.wait(), EVERY_S)
+                async with asyncio.timeout(EVERY_S):
+                    await self.knowledge.changed.wait()
 
     async def sweep(self) -> None:
         """Templates of nobody, for ever."""
