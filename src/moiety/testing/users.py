@@ -1,8 +1,8 @@
 """Processes of other users of this machine, which a test that is root plays with.
 
 Such a process is a Python of its own, since libraries and GPUs that the test's own has opened stay
-open in a copy of it. It reads what it needs while it may, since files may not be for others; then it
-becomes the other user for good, and does what it is told line by line.
+open in a copy of it. It reads what it needs while it may, since files may not be for others; then
+it becomes the other user for good, and does what it is told line by line.
 """
 
 from __future__ import annotations
