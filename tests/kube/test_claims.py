@@ -96,6 +96,7 @@ def containers(bed: Bed, namespace: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_pods_go_on_while_everything_around_them_is_killed(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
@@ -122,6 +123,7 @@ def test_pods_go_on_while_everything_around_them_is_killed(
         sharing.finish(namespace, name)
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_deleted_in_the_middle_leaves_the_other_alone(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_pod_that_is_deleted_in_the_middle_leaves_the_other_alone(
     sharing.finish(namespace, "two")
 
 
+@pytest.mark.slow
 def test_pods_go_on_without_the_api_server_and_new_ones_come_with_it(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
@@ -163,6 +166,7 @@ def test_a_drained_node_has_nothing_left(bed: Bed, sharing: Sharing, namespace: 
         bed.kubectl("uncordon", NODE_NAME)
 
 
+@pytest.mark.slow
 def test_a_pod_that_does_not_fit_waits_with_a_reason_and_starts_when_it_does(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:

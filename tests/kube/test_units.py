@@ -101,6 +101,7 @@ def test_a_pod_that_asks_for_more_than_is_left_waits(
     assert sharing.ended(namespace, "next") == (RIGHT, 0)
 
 
+@pytest.mark.slow
 def test_a_plugin_that_ends_takes_its_units_along_and_brings_them_back(
     bed: Bed, sharing: Sharing
 ) -> None:
