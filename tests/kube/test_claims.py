@@ -187,13 +187,9 @@ def test_a_pod_that_does_not_fit_waits_with_a_reason_and_starts_when_it_does(
     sharing.finish(namespace, "next")
 
 
-def test_parameters_that_are_wrong_are_said_in_the_events_of_the_pod(
-    bed: Bed, namespace: str
+def test_parameters_that_are_wrong_are_said_when_the_claim_is_applied(
+    sharing: Sharing, namespace: str
 ) -> None:
-    bed.apply(claim("odd", namespace, compute=20, config={"colour": "red"}))
-    bed.apply(claimant("odd", namespace, *work(16, 2)))
-
-    def said() -> str:
-        return " ".join(each["message"] for each in bed.get("events", "-n", namespace)["items"])
-
-    bed.until(lambda: "colour" in said(), "an event names what is wrong")
+    said = sharing.refusal(claim("odd", namespace, compute=20, config={"colour": "red"}))
+    assert "a ShareConfig cannot be read" in said
+    assert "colour" in said
