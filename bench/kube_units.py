@@ -76,8 +76,7 @@ async def allocated(used: set[str]) -> tuple[list[float], list[float]]:
         every = list(free)
         for _ in range(ROUNDS):
             free[:], given[:] = every, []
-            for _ in range(min(PODS, len(every))):
-                alone.append(await give(None))
+            alone += [await give(None) for _ in range(min(PODS, len(every)))]
         for _ in range(ROUNDS):
             at_once += await asyncio.gather(*(give(unit) for unit in given))
     return alone, at_once

@@ -36,7 +36,7 @@ def test_an_image_that_cannot_be_shared_is_refused_with_the_reason(tmp_path: Pat
     assert done.stderr.startswith("moiety: this image: its C library is musl")
 
 
-def test_what_is_no_state_of_a_container_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_state_of_a_container_is_refused() -> None:
     hook = cdi.image_hook()
     done = subprocess.run(hook["args"], input="{", capture_output=True, text=True, check=False)
     assert done.returncode != 0
