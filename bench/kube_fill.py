@@ -7,6 +7,7 @@ and writes is real. MOIETY_BENCH_NODES has another number of them.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from typing import Any, Final
@@ -135,7 +136,7 @@ def rates(at_s: list[float], parts: int = 4) -> list[float]:
     """Pods a second in each of so many equal parts of all, in order."""
     size = len(at_s) // parts
     ends = [0.0, *(at_s[size * part - 1] for part in range(1, parts + 1))] if size else []
-    return [size / max(1e-9, b - a) for a, b in zip(ends, ends[1:], strict=False)]
+    return [size / max(1e-9, b - a) for a, b in itertools.pairwise(ends)]
 
 
 def filling(bed: Bed) -> Figure:
