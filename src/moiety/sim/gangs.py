@@ -1,12 +1,11 @@
 """Traces of gangs that ran for a known time: Microsoft's ITP and Philly, and Muri's.
 
-One CSV file each; which of them it is, its columns say. Jobs are gangs of whole GPUs on nodes that
-are all alike; the traces do not say which, so the cluster is an argument.
+One file each, CSV or JSONL; which of them it is, its columns say. Jobs are gangs of whole GPUs on
+nodes that are all alike; the traces do not say which, so the cluster is an argument.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, columns_of, read_table
 from moiety.sim.seats import Nodes
 
 GPUS_PER_NODE: Final = 8
@@ -123,7 +122,7 @@ def read_gangs(
     gangs = _check(path, rows, nodes, complaints)
     if not gangs:
         raise TraceInvalid(path.name, 0, "none of its jobs could ever run")
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
+    name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".jsonl")
     return GangTrace(name, gangs, nodes, complaints)
 
 
@@ -152,10 +151,9 @@ def _enough(gangs: list[Gang]) -> int:
 
 
 def _format(path: Path) -> str:
-    if path.suffixes[-1:] != [".csv"]:
-        raise TraceMissing(str(path), "a trace of gangs is a .csv file")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        there = {column.strip() for column in next(csv.reader(lines), [])}
+    if not {".csv", ".jsonl"} & set(path.suffixes):
+        raise TraceMissing(str(path), "a file of jobs is a .csv or a .jsonl, plain or .gz")
+    there = columns_of(path)
     for name, (columns, _) in FORMATS.items():
         if there >= set(columns):
             return name
@@ -165,7 +163,7 @@ def _format(path: Path) -> str:
         path.name,
         1,
         f"it has no column {missing[0]} (of the format {nearest}, which is nearest)",
-        "the columns in docs/howto-simulate.md",
+        COLUMNS_HINT,
     )
 
 

@@ -8,10 +8,9 @@ from typing import Final
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import Amounts, Queue, QueueTree
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
 
 COLUMNS: Final = ("name", "quota_gpus")
-HINT: Final = "the columns in docs/howto-simulate.md"
 
 
 def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
@@ -21,6 +20,7 @@ def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
     parent, and, unless the complaints are lenient, for quotas that add up to more than the parent
     has.
     """
+    check_file(path, "list of queues")
     found: dict[str, Queue] = {}
     lines: dict[str, int] = {}
     for line, queue in read_table(path, COLUMNS, _queue, complaints):
@@ -31,11 +31,11 @@ def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
         found[queue.name] = queue
         lines[queue.name] = line
     if not found:
-        raise TraceInvalid(path.name, 0, "it has no queues", HINT)
+        raise TraceInvalid(path.name, 0, "it has no queues", COLUMNS_HINT)
     try:
         tree = QueueTree(found.values())
     except InvalidValue as error:
-        raise TraceInvalid(path.name, 0, error.what, HINT) from None
+        raise TraceInvalid(path.name, 0, error.what, COLUMNS_HINT) from None
     for parent, resource, total, own in tree.above_parents():
         if resource == "gpu_milli":
             problem = (

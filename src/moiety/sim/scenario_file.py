@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cluster import WHOLE_GPU, Node, gpus
+from moiety.policy.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
 from moiety.policy.queues import Amounts, Queue, QueueTree
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.workloads import Shape, Subgroup, Workload
@@ -80,7 +80,7 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}"
         raise ScenarioInvalid(str(path), where, f"it is not JSON: {error.msg}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no text, numbers of thousands of digits
         raise ScenarioInvalid(str(path), "", f"it is not JSON: {error}") from None
     cases = data
     if isinstance(data, dict):
@@ -132,7 +132,8 @@ def _number(row: Mapping[str, Any], name: str, where: str, default: float | None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise BadCase(f"{where}.{name}", f"it is not a number: {value!r}")
     if value < 0 or value > 1e15:
-        raise BadCase(f"{where}.{name}", f"it is negative or far too large: {value:g}")
+        shown = f"{value:g}" if abs(value) < 1e300 else "more than anything"
+        raise BadCase(f"{where}.{name}", f"it is negative or far too large: {shown}")
     return value
 
 
@@ -193,6 +194,9 @@ def _times(
 
 def _node(row: Mapping[str, Any], where: str) -> Node:
     count = int(_number(row, "gpus", where, 0))
+    if count > GPUS_MAX:
+        problem = f"it has {count} GPUs; at most {GPUS_MAX} can be placed on"
+        raise BadCase(f"{where}.gpus", problem)
     return Node(
         row["name"],
         int(_number(row, "cpu_milli", where, 0)),
@@ -274,6 +278,8 @@ def _job(
             raise BadCase(f"{key}.state", f"it is {one.get('state')!r}, not running or pending")
         if one["state"] == "running":
             devices = one.get("gpu_group") or []
+            if not isinstance(devices, list):
+                raise BadCase(f"{key}.gpu_group", f"it is not a list: {devices!r}")
             running.append((task, shape, _text(one, "node", key), tuple(map(str, devices))))
     subgroups = tuple(
         Subgroup(f"shape{index}", shape, len(at), sum(each < least for each in at))
