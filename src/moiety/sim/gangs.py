@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.past import Ran
 from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, columns_of, read_table
 from moiety.sim.seats import Nodes
 
@@ -20,6 +22,8 @@ GPUS_PER_NODE: Final = 8
 MURI_SLOWDOWN: Final = 1.015
 """by which the published simulator of Muri multiplies the time of an iteration"""
 GPUS_MAX: Final = 1_000_000
+EPOCH_MONDAY_S: Final = 4 * 86400.0
+"""seconds of 1970 began on a Thursday"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class GangTrace:
     gangs: tuple[Gang, ...]
     nodes: tuple[int, ...]
     complaints: Complaints = field(default_factory=Complaints)
+    monday_s: float = 0.0
+    """a Monday's midnight on the clock of submissions: times of day count from there"""
 
     @property
     def gpus(self) -> int:
@@ -114,7 +120,8 @@ def read_gangs(
     complaints = Complaints(lenient)
     if not path.is_file():
         raise TraceMissing(str(path), "it is no file" if path.exists() else "it does not exist")
-    columns, make = FORMATS[_format(path)]
+    form = _format(path)
+    columns, make = FORMATS[form]
     rows = read_table(path, columns, make, complaints)
     if not rows:
         raise TraceInvalid(path.name, 0, "it has no jobs")
@@ -123,7 +130,22 @@ def read_gangs(
     if not gangs:
         raise TraceInvalid(path.name, 0, "none of its jobs could ever run")
     name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".jsonl")
-    return GangTrace(name, gangs, nodes, complaints)
+    return GangTrace(name, gangs, nodes, complaints, EPOCH_MONDAY_S if form == "philly" else 0.0)
+
+
+def ran_before(path: Path) -> list[Ran]:
+    """A file of jobs as a history for estimates. Raises as `read_gangs`."""
+    return [
+        Ran(
+            gang.name,
+            gang.user,
+            gang.queue,
+            gang.gpus * WHOLE_GPU,
+            gang.submitted_s,
+            gang.duration_s,
+        )
+        for gang in read_gangs(path).gangs
+    ]
 
 
 def cluster(gpus: int, gpus_per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
