@@ -277,9 +277,7 @@ def _shape(job: Mapping[str, Any], task: Mapping[str, Any], where: str, key: str
     gpu_memory = int(number(job, "gpu_memory_mib_per_task", where, 0))
     if gpu_memory and "gpus" not in task:
         return Shape(cpu, memory, 1, 0, gpu_memory)
-    wanted = (
-        number(task, "gpus", key) if "gpus" in task else number(job, "gpus_per_task", where, 0)
-    )
+    wanted = number(task, "gpus", key) if "gpus" in task else number(job, "gpus_per_task", where, 0)
     if wanted > 1 and wanted != int(wanted):
         raise BadCase(f"{where}.gpus_per_task", f"{wanted:g} is neither a part of one nor whole")
     if not wanted:
@@ -313,8 +311,8 @@ class _Seating:
         milli = shape.milli_on(on.gpu_memory_mib)
         left = self._left[node]
         chosen: list[int] = []
-        for number in range(shape.gpus):
-            device = devices[number] if number < len(devices) else None
+        for which in range(shape.gpus):
+            device = devices[which] if which < len(devices) else None
             gpu = self._gpu(node, device, milli, chosen)
             if gpu is None:
                 raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")

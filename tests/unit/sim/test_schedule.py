@@ -143,7 +143,7 @@ def test_a_case_says_what_time_it_is_and_what_holds_then(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (case(until="8 o'clock"), "cases[0].queues[0].windows[0]: \"8 o'clock\" is no time of day"),
+        (case(until="8 o'clock"), 'cases[0].queues[0].windows[0]: "8 o\'clock" is no time of day'),
         (case(days="noday"), "cases[0].queues[0].windows[0]: 'noday' is no day"),
         (case(quota_gpus=-1), "cases[0].queues[0].windows[0].quota_gpus: it is negative"),
         (case(until="20:00"), "cases[0].queues[0].windows[0]: a time of day that ends when it"),
