@@ -283,10 +283,14 @@ class Node:
                     await self._stale.wait()
 
     def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
-        """A GPU as claims see it: where pods have units of it, it is not theirs."""
-        if UNITS in self.shares.ledger.booked(gpu.card.uuid).kinds:
+        """A GPU as claims see it: where pods have units of it, or one has it whole, it is not theirs.
+
+        The scheduler would not place a promise beside all of it, but a pod that wants memory only.
+        """
+        booked = self.shares.ledger.booked(gpu.card.uuid)
+        if UNITS in booked.kinds:
             return dataclasses.replace(gpu, taken=UNITS)
-        return gpu
+        return dataclasses.replace(gpu, taken=slices.ALL) if booked.is_whole else gpu
 
     async def _sweep(self) -> None:
         """Take back what belongs to claims that are gone without the kubelet having said so."""

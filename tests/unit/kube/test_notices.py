@@ -10,9 +10,9 @@ import pytest
 import structlog
 
 from moiety.agent import requests
+from moiety.kube import notices as notices_module
 from moiety.kube.agent_line import AgentLine
 from moiety.kube.client import EVENTS, Client
-from moiety.kube import notices as notices_module
 from moiety.kube.notices import A_MINUTE, Notices
 from moiety.kube.pods import Pod, Pods
 from moiety.testing.apiserver import ApiServer
