@@ -283,7 +283,7 @@ class Node:
                     await self._stale.wait()
 
     def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
-        """A GPU as claims see it: where pods have units of it, or one has it whole, it is not theirs.
+        """A GPU as claims see it: not theirs where pods have units of it, or one has it whole.
 
         The scheduler would not place a promise beside all of it, but a pod that wants memory only.
         """
