@@ -14,8 +14,8 @@ from typing import Any, Final
 from tests.containers.images import of_host, with_worker
 from tests.kube import images
 from tests.kube.bed import Bed
-from tests.kube.conftest import pod
 from tests.kube.inside import NODE
+from tests.kube.objects import pod
 from tests.kube.programs import NODE_NAME, kubeconfig
 
 IMAGE: Final = "moiety.test/worker:1"
