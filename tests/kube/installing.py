@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,27 +46,23 @@ class Installation:
     def kustomization(self, tag: str) -> Path:
         """The overlay that names an image."""
         base = os.path.relpath(product.ROOT / "deploy" / "overlays" / self.overlay, self.folder)
-        env = {"MOIETY_SIMGPU": GPU, "MOIETY_SIMGPU_STATE": STATE}
-        patch = [
-            {
-                "op": "add",
-                "path": f"/spec/template/spec/containers/{number}/env/-",
-                "value": {"name": name, "value": value},
-            }
-            for number in (0, 1)
-            for name, value in env.items()
+        env = [
+            {"name": "MOIETY_SIMGPU", "value": GPU},
+            {"name": "MOIETY_SIMGPU_STATE", "value": STATE},
         ]
+        containers = [{"name": name, "env": env} for name in ("agent", "node")]
+        patch = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "moiety-node"},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        }
         made = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "resources": [base],
             "images": [{"name": "moiety", "newTag": tag}],
-            "patches": [
-                {
-                    "target": {"kind": "DaemonSet", "name": "moiety-node"},
-                    "patch": json.dumps(patch),
-                }
-            ],
+            "patches": [{"patch": json.dumps(patch)}],
         }
         (self.folder / "kustomization.yaml").write_text(json.dumps(made, indent=2))
         return self.folder
@@ -108,6 +105,17 @@ class Installation:
         told = (json.loads(line) for line in self.agent("events", "-o", "json").splitlines())
         return {each["workload"] for each in told if each["reason"] == "Evicted"}
 
+    def metrics(self) -> str:
+        """What the agent tells Prometheus, through a way that kubectl makes to it."""
+        if self.bed.pid("forward") is None:
+            way = ("port-forward", "-n", SYSTEM, "ds/moiety-node", "9402")
+            self.bed.start("forward", ["kubectl", *way])
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:9402/metrics", timeout=30) as answer:
+                return str(answer.read().decode())
+        except OSError:  # it is only being made
+            return ""
+
     def uninstall(self) -> None:
         """As the documentation says."""
         bed = self.bed
@@ -122,6 +130,7 @@ class Installation:
     def clean(self) -> None:
         """Whatever became of the test: the next one finds nothing of this one."""
         bed = self.bed
+        bed.kill("forward")
         bed.call("kubectl", "delete", "-k", str(self.folder), "--ignore-not-found")
         bed.call("kubectl", "delete", "-k", str(product.ROOT / "deploy" / "remove"),
                  "--ignore-not-found")  # fmt: skip

@@ -66,6 +66,7 @@ def test_it_is_installed_upgraded_under_running_pods_and_leaves_nothing(
     for name in ("one", "two"):
         images.until_phase(namespace, name, "Running")
     bed.until(lambda: len(installed.evicted()) == 2, "both had to give way")
+    bed.until(lambda: 'pod="one"' in installed.metrics(), "metrics name the pods")
     before = running(bed, namespace)
     old, libraries = installed.node_pod(), sorted(LIBRARIES.iterdir())
 
