@@ -100,6 +100,10 @@ class Installation:
         there = ("exec", "-n", SYSTEM, self.node_pod(), "-c", "agent", "--", "moiety")
         return self.bed.kubectl(*there, *arguments)
 
+    def tenants(self) -> int:
+        """How many programs the agent knows."""
+        return len(json.loads(self.agent("ps", "-o", "json")))
+
     def evicted(self) -> set[str]:
         """The workloads that had to give way."""
         told = (json.loads(line) for line in self.agent("events", "-o", "json").splitlines())

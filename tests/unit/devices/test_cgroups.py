@@ -159,7 +159,7 @@ CASES = [
     ),
     Case("Slurm, version 1", "/slurm/uid_1000/job_77/step_batch", job="77"),
     Case("nothing", "/"),
-    # An agent in a pod sees others' groups from its own, where containers have a namespace of groups.
+    # An agent in a pod sees others' groups from its own, where containers have a namespace of them.
     Case(
         "systemd, from a pod of the same class",
         f"/../../kubepods-burstable-pod{UNDER}.slice/cri-containerd-{C}.scope",
