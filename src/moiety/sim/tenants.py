@@ -101,7 +101,7 @@ class _Round:
         self.full = 1 << 60
         self.was_stopped: set[int] = set()
         self._turns: list[tuple[Turn, str]] = []
-        """a heap of the queues with somebody left to try; it holds as long as nobody starts or stops"""
+        """a heap of the queues with somebody left to try; right until somebody starts or stops"""
         self._keys: dict[tuple[str, int], Turn] = {}
         self._in_vain: set[tuple[str, int]] = set()
         """queues and sizes for which the last one had no room, and so have those after it none"""
