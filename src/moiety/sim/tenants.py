@@ -292,7 +292,12 @@ class QuotaWatch:
         for queue, gpus in pool.held.items():
             for name in self._paths[queue]:
                 held[name] += gpus
-        kinds = {(run.gang.queue, run.gang.gpus) for run in pool.waiting.values()}
+        asking = (queue for queue, gpus in pool.asked.items() if gpus)
+        open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
+        if not open_:
+            return
+        waiting = (run.gang for run in pool.waiting.values())
+        kinds = {(gang.queue, gang.gpus) for gang in waiting if gang.queue in open_}
         self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
 
     def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
