@@ -8,12 +8,13 @@ left is the plan; if it does not hold, everything is undone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from moiety.policy.arrays import Cluster, Ints
+from moiety.policy.arrays import Cluster
+from moiety.policy.bound import Bound, Node, enough_alone
 from moiety.policy.pending import Piece
 from moiety.policy.pools import Masks
 from moiety.policy.snapshot import Task
@@ -27,11 +28,10 @@ TRIES_MAX: Final = 64
 NODES_TRIED_MAX: Final = 32
 AREAS_MAX: Final = 8
 """domains of the topology in which room is made"""
+UNITS_MAX: Final = 64
+"""of a queue, units that are looked at one by one"""
 IN_ORDER_MAX: Final = 64
 """units that end in their order before it is tried node by node"""
-
-Node = tuple[str, int]
-"""a pool and the position of one of its nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +40,6 @@ class Ended:
 
     unit: Unit
     seated: tuple[Seated, ...]
-
-
-class Bound:
-    """How many tasks of each shape of a piece could have room: never fewer than there have.
-
-    Kept up to date node by node, so that a trial is made only when it has a chance.
-    """
-
-    def __init__(self, state: State, piece: Piece) -> None:
-        self._state = state
-        self._wanted = piece.shapes
-        self._slots: dict[tuple[str, Shape], Ints] = {}
-        self._sums: dict[Shape, int] = {}
-        for shape, _ in self._wanted:
-            total = 0
-            for pool in state.pools.open_to(piece.workload):
-                cluster = state.pools.placers[pool].cluster
-                free = cluster.left, cluster.free_cpu, cluster.free_memory
-                slots = cluster.slots(shape, *free)
-                self._slots[pool, shape] = slots
-                total += int(slots.sum())
-            self._sums[shape] = total
-
-    def freed(self, places: Iterable[Node]) -> None:
-        """Something ended on these nodes."""
-        for pool, node in places:
-            for shape, _ in self._wanted:
-                slots = self._slots.get((pool, shape))
-                if slots is None:
-                    break
-                now = self._state.pools.placers[pool].cluster.slots_of(shape, node)
-                self._sums[shape] += now - int(slots[node])
-                slots[node] = now
-
-    def has_chance(self) -> bool:
-        """Whether each shape alone could have enough."""
-        return all(self._sums[shape] >= count for shape, count in self._wanted)
 
 
 def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]:
@@ -271,19 +234,32 @@ def reclaim(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
         if len(piece.tasks) > 1 or piece.is_tied:
             plan = _in_order(state, piece, leavers, others, masks)
         plan = plan or _in_nodes(state, piece, leavers, others, masks)
+        plan = plan or _in_order(state, piece, leavers, others, masks, are_enough=True)
         if plan is not None:
             return plan
     return None
 
 
 def _in_order(
-    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+    state: State,
+    piece: Piece,
+    leavers: Leavers,
+    others: list[str],
+    masks: Masks | None,
+    *,
+    are_enough: bool = False,
 ) -> list[Ended] | None:
-    """Who yields first ends first, wherever it is."""
+    """Who yields first ends first, wherever it is.
+
+    `are_enough`: only units of which each alone makes room for a task. So the right to take from a
+    queue is not used up by small ones that are of no use.
+    """
 
     def of(queue: str) -> Sequence[Unit]:
         found = leavers.of(queue)
-        return found if masks is None else [u for u in found if _touches(state, u, masks)]
+        if masks is not None:
+            found = [unit for unit in found if _touches(state, unit, masks)]
+        return enough_alone(state, piece, found[:UNITS_MAX]) if are_enough else found
 
     right = Right(state, piece)
     picked: Iterator[Unit] = chain(

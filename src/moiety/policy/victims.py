@@ -233,14 +233,15 @@ class Right:
                 return False
         return True
 
-    def order(self, other: str) -> tuple[float, float, int]:
-        """Which queue yields first: who has most of what it should have."""
+    def order(self, other: str) -> tuple[float, float, int, float]:
+        """Which queue yields first: who has most of what it should have, then most of all."""
         _, _, theirs = self._side(other)
         standing = self._standing
         return (
             -standing.ratio(theirs),
             -standing.ratio(other),
             standing.tree.queues[theirs].priority,
+            -standing.part(other),
         )
 
 
