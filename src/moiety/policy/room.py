@@ -26,6 +26,8 @@ from moiety.policy.workloads import Shape
 TRIES_MAX: Final = 64
 """how often one plan is tried out before it is given up"""
 NODES_TRIED_MAX: Final = 32
+GANG_NODES_MAX: Final = 8
+"""of which each alone is tried for a whole gang"""
 AREAS_MAX: Final = 8
 """domains of the topology in which room is made"""
 UNITS_MAX: Final = 64
@@ -273,13 +275,15 @@ def _in_order(
 def _in_nodes(
     state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
 ) -> list[Ended] | None:
-    """The same node by node: for a gang on one after the other, for one task on each alone."""
+    """The same node by node: for a gang on one after the other, then on each alone."""
     everyone = [unit for queue in others for unit in leavers.of(queue)]
     everyone += leavers.of(OPPORTUNISTS)
     everyone = [unit for unit in everyone if _touches(state, unit, masks)]
     everyone.sort(key=lambda unit: (not unit.workload.is_opportunistic, unit.order))
     nodes = [units for _, units in _by_node(state, piece, everyone, leavers)]
-    tries = [nodes] if len(piece.tasks) > 1 else [[units] for units in nodes[:NODES_TRIED_MAX]]
+    tries = [[units] for units in nodes[:NODES_TRIED_MAX]]
+    if len(piece.tasks) > 1:
+        tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
     for some in tries:
         right = Right(state, piece)
         picked = _node_after_node(right, some, piece.workload.name)

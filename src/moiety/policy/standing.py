@@ -194,6 +194,11 @@ class Standing:
         """Whether it has more of anything than its fair share."""
         return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
 
+    def is_below_fair_share(self, name: str) -> bool:
+        """Whether it has less of anything than its fair share, if that is bounded at all."""
+        triples = zip(self.has[name], self.fair[name], self.quota[name], strict=True)
+        return any(quota is not None and has < fair for has, fair, quota in triples)
+
     def is_below_quota(self, name: str) -> bool:
         """Whether it has less GPUs than its quota, although it would want more."""
         quota = self.quota[name][GPU_MILLI]

@@ -227,9 +227,11 @@ class Right:
             level, mine, theirs = self._side(other)
             if not self._standing.is_within(self._queue, level, self._amounts, quota=not by_share):
                 return False
-            if by_share and self._standing.is_below_quota(theirs):
+            if not by_share or not self._standing.is_below_fair_share(theirs):
+                continue
+            if self._standing.is_below_quota(theirs):
                 return False
-            if by_share and self._standing.ratio(mine) > self._standing.ratio(theirs) + CLOSE:
+            if self._standing.ratio(mine) > self._standing.ratio(theirs) + CLOSE:
                 return False
         return True
 
