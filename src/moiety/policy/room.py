@@ -8,7 +8,7 @@ left is the plan; if it does not hold, everything is undone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple
@@ -31,7 +31,8 @@ GANG_NODES_MAX: Final = 8
 AREAS_MAX: Final = 8
 """domains of the topology in which room is made"""
 UNITS_MAX: Final = 64
-"""of a queue, units that are looked at one by one"""
+"""units that are looked at one by one"""
+FEW_TRIED_MAX: Final = 4
 IN_ORDER_MAX: Final = 64
 """units that end in their order before it is tried node by node"""
 
@@ -236,7 +237,7 @@ def reclaim(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
         if len(piece.tasks) > 1 or piece.is_tied:
             plan = _in_order(state, piece, leavers, others, masks)
         plan = plan or _in_nodes(state, piece, leavers, others, masks)
-        plan = plan or _in_order(state, piece, leavers, others, masks, are_enough=True)
+        plan = plan or _with_few(state, piece, leavers, others, masks)
         if plan is not None:
             return plan
     return None
@@ -248,20 +249,15 @@ def _in_order(
     leavers: Leavers,
     others: list[str],
     masks: Masks | None,
-    *,
-    are_enough: bool = False,
+    among: Container[Unit] | None = None,
 ) -> list[Ended] | None:
-    """Who yields first ends first, wherever it is.
-
-    `are_enough`: only units of which each alone makes room for a task. So the right to take from a
-    queue is not used up by small ones that are of no use.
-    """
+    """Who yields first ends first, wherever it is. `among` restricts who."""
 
     def of(queue: str) -> Sequence[Unit]:
         found = leavers.of(queue)
-        if masks is not None:
-            found = [unit for unit in found if _touches(state, unit, masks)]
-        return enough_alone(state, piece, found[:UNITS_MAX]) if are_enough else found
+        if among is not None:
+            return [unit for unit in found if unit in among]
+        return found if masks is None else [u for u in found if _touches(state, u, masks)]
 
     right = Right(state, piece)
     picked: Iterator[Unit] = chain(
@@ -270,6 +266,30 @@ def _in_order(
     if len(piece.tasks) == 1 or piece.tasks[0][1].gpus > 1:
         picked = islice(picked, IN_ORDER_MAX)
     return _clear(state, piece, picked, right.holds, all_return=False)
+
+
+def _with_few(
+    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+) -> list[Ended] | None:
+    """Only units of which each alone makes room for a task, first all of them, then fewer.
+
+    So the right to take from a queue is not used up by small ones that are of no use, nor by large
+    ones of which too much would have to be taken.
+    """
+    right = Right(state, piece)
+    here = [
+        unit
+        for queue in others
+        if right.could(queue)
+        for unit in leavers.of(queue)[:UNITS_MAX]
+        if _touches(state, unit, masks)
+    ]
+    enough = enough_alone(state, piece, sorted(here, key=lambda unit: unit.order)[:UNITS_MAX])
+    for first in range(min(len(enough), FEW_TRIED_MAX)):
+        plan = _in_order(state, piece, leavers, others, masks, among=set(enough[first:]))
+        if plan is not None:
+            return plan
+    return None
 
 
 def _in_nodes(

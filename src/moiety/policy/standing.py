@@ -192,7 +192,12 @@ class Standing:
 
     def is_over_fair_share(self, name: str) -> bool:
         """Whether it has more of anything than its fair share."""
-        return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
+        return bool(self.above_fair_share(name))
+
+    def above_fair_share(self, name: str) -> list[int]:
+        """The resources, by position, of which it has more than its fair share."""
+        pairs = zip(self.has[name], self.fair[name], strict=True)
+        return [at for at, (has, fair) in enumerate(pairs) if has > fair]
 
     def is_below_fair_share(self, name: str) -> bool:
         """Whether it has less of anything than its fair share, if that is bounded at all."""

@@ -181,6 +181,7 @@ class Right:
     """
 
     def __init__(self, state: State, piece: Piece) -> None:
+        self._state = state
         self._standing = state.standing
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
@@ -216,6 +217,20 @@ class Right:
         if self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs):
             return True
         return self._may_ask(level, quota=False) and self._standing.is_over_fair_share(theirs)
+
+    def reaches(self, unit: Unit) -> bool:
+        """Whether the right to take from a queue goes for that unit of it.
+
+        By fair share it goes for what has some of that of which there is too much: who has too many
+        GPUs does not lose his CPUs for that.
+        """
+        other = unit.workload.queue
+        if self._by_quota(other):
+            return True
+        _, _, theirs = self._side(other)
+        too_much = self._standing.above_fair_share(theirs)
+        seated = self._state.seated
+        return any(seated[task].amounts[at] for task in unit.tasks for at in too_much)
 
     def take(self, other: str) -> None:
         """Something is about to be taken from it."""
@@ -260,7 +275,10 @@ def by_right(
     def first(queue: str) -> Unit | None:
         if queue not in left:
             left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
-        return left[queue][0] if left[queue] else None
+        units = left[queue]
+        while units and not right.reaches(units[0]):
+            units.popleft()  # nor will it later: what is too much only becomes less
+        return units[0] if units else None
 
     others = list(queues)
     while True:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 
-from moiety.cli.scenario import scenario
 from moiety.sim.scenario import run_all
 from moiety.sim.scenario_file import read_scenarios
 from tests.unit.sim.principles_file import (
