@@ -1,17 +1,17 @@
-"""A cluster for all tests of a run, and a namespace for each."""
+"""A cluster for all tests of a run, moiety on it for a file's, and a namespace for each."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from moiety.testing.native import native_dir
 from tests.kube import bed as beds
-from tests.kube import images, setup
+from tests.kube import setup
+from tests.kube.sharing import Sharing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,22 +44,6 @@ def namespace(bed: beds.Bed) -> Iterator[str]:
     bed.call("kubectl", "delete", "namespace", name, "--wait=false")
 
 
-def pod(name: str, *command: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    """A pod with one container of busybox that runs `command` once; `spec` adds to the pod's."""
-    container = {"name": "main", "image": images.BUSYBOX, "command": list(command)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [container],
-        }
-        | spec,
-    }
-
-
 @pytest.fixture(scope="session")
 def native() -> Path:
     """The folder with libmoiety.so and simgpu/."""
@@ -67,3 +51,24 @@ def native() -> Path:
     if folder is None:
         pytest.skip("the native libraries are not built: make test-kube builds them")
     return folder
+
+
+@pytest.fixture(scope="module")
+def sharing(bed: beds.Bed, native: Path) -> Iterator[Sharing]:
+    """Agent, driver and webhook for all tests of a file."""
+    found = Sharing(bed, native)
+    found.import_worker()
+    found.install("dra")
+    found.start_agent()
+    found.start_node()
+    found.wait_until_published()
+    found.start_webhook()
+    yield found
+    found.uninstall()
+
+
+@pytest.fixture
+def nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
+    """After the test, when its pods are gone, nothing of them is left on the node."""
+    yield
+    sharing.remove_pods(namespace)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.kube import inside
 from tests.kube.bed import Bed
-from tests.kube.conftest import pod
+from tests.kube.objects import pod
 from tests.kube.programs import NODE_NAME
 
 DRIVER = "bed.moiety.test"

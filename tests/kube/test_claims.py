@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,26 +17,7 @@ from tests.kube.sharing import (
     work,
 )
 
-
-@pytest.fixture(scope="module")
-def sharing(bed: Bed, native: Path) -> Iterator[Sharing]:
-    """Agent and driver for all tests of this file."""
-    found = Sharing(bed, native)
-    found.import_worker()
-    found.install("dra")
-    found.start_agent()
-    found.start_node()
-    found.wait_until_published()
-    found.start_webhook()
-    yield found
-    found.uninstall()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
-    """After each test, when its pods are gone, nothing of them is left on the node."""
-    yield
-    sharing.remove_pods(namespace)
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 @pytest.mark.slow

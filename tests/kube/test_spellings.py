@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moiety.kube.quantity import parse_bytes
 from tests.kube.bed import Bed
-from tests.kube.conftest import pod
+from tests.kube.objects import pod
 from tests.kube.sharing import LONG, RIGHT, Sharing, asking, work
 
 HALF = {"annotations": {"moiety.dev/gpu": "0.5"}}
-
-
-@pytest.fixture(scope="module")
-def sharing(bed: Bed, native: Path) -> Iterator[Sharing]:
-    """Agent, driver and webhook for all tests of this file."""
-    found = Sharing(bed, native)
-    found.import_worker()
-    found.install("dra")
-    found.start_agent()
-    found.start_node()
-    found.wait_until_published()
-    found.start_webhook()
-    yield found
-    found.uninstall()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays(sharing: Sharing, namespace: str) -> Iterator[None]:
-    """After each test, when its pods are gone, nothing of them is left on the node."""
-    yield
-    sharing.remove_pods(namespace)
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 @pytest.mark.parametrize(

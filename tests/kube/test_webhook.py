@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.kube.bed import Bed
-from tests.kube.conftest import pod
 from tests.kube.inside import NODE
+from tests.kube.objects import pod
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "moiety-system"

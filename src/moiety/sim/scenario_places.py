@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from moiety.policy.cluster import WHOLE_GPU, Node
 from moiety.policy.snapshot import Running, Spot, Task
 from moiety.policy.workloads import Shape
-
-
-class BadCase(ValueError):
-    """What does not make sense: `key` says where in the case."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key = key
-
+from moiety.sim.case_values import BadCase
 
 Own = tuple[Task, Shape, str, tuple[str, ...]]
 """a running task: its shape, its node, the names of its devices"""
