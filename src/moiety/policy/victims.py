@@ -230,7 +230,8 @@ class Right:
         _, _, theirs = self._side(other)
         too_much = self._standing.above_fair_share(theirs)
         seated = self._state.seated
-        return any(seated[task].amounts[at] for task in unit.tasks for at in too_much)
+        here = [seated[task].amounts for task in unit.tasks if task in seated]
+        return any(amounts[at] for amounts in here for at in too_much)
 
     def take(self, other: str) -> None:
         """Something is about to be taken from it."""
