@@ -187,17 +187,20 @@ def test_a_gpu_with_a_serious_error_takes_nobody_until_it_has_recovered(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
     bed.kill("node")
-    sharing.start_node("--recovery", "40s")
+    sharing.start_node("--recovery", "60s")
     sharing.wait_until_published()
     try:
         library = str(sharing.native / "simgpu" / "libcuda.so.1")
         variables = [f"{name}={value}" for name, value in sharing.env.items()]
-        bed.must("env", *variables, sys.executable, "-c", FAULT, library)
 
         def taints() -> list[str]:
             return [each["key"] for gpu in sharing.devices() for each in gpu.get("taints", [])]
 
-        bed.until(lambda: taints() == ["gpu.moiety.dev/unhealthy"], "the slice says so")
+        def is_told() -> bool:  # by a driver that has just begun to listen
+            bed.must("env", *variables, sys.executable, "-c", FAULT, library)
+            return taints() == ["gpu.moiety.dev/unhealthy"]
+
+        bed.until(is_told, "the slice says so")
         shown = sharing.kubectl_moiety("status").stdout
         bed.apply(claim("late", namespace, compute=20))
         bed.apply(claimant("late", namespace, *work(16, 2)))
