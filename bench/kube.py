@@ -1,5 +1,5 @@
-"""On Kubernetes: how long a claim takes on its node, what a share adds to a pod's start, how fast
-the stock scheduler fills a cluster with halves of GPUs, and what our processes on a node weigh.
+"""On Kubernetes: how long claims and units take on their node, what a share adds to a pod's start,
+what our processes on a node weigh, and how fast the stock scheduler fills a cluster.
 
 A real API server, scheduler, kubelet and containerd, as tests/kube has them; the nodes to fill are
 kwok's. `python bench/kube.py FILE` is what runs inside.
@@ -22,7 +22,10 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench import kube_floor
 from bench.figure import Figure
+from bench.kube_fill import filling
+from bench.kube_units import allocating
 from moiety.devices.native import native_dir
 from tests.kube import setup
 from tests.kube.bed import Bed, found
@@ -35,10 +38,6 @@ NAMESPACE: Final = "default"
 PODS: Final = 50
 ROUNDS: Final = 4
 PAIRS: Final = 10
-NODES: Final = int(os.environ.get("MOIETY_BENCH_NODES", "1000"))
-GPUS: Final = 8
-FILL: Final = NODES * GPUS // 2
-FILL_S: Final = 600.0
 SOCKET: Final = Path("/var/lib/kubelet/plugins") / DRIVER / "dra.sock"
 KEPT: Final = ("sleep", "100000")
 
@@ -177,136 +176,51 @@ def started_s(bed: Bed, *objects: dict[str, Any], name: str) -> float:
 
 
 def starting(bed: Bed) -> Figure:
-    """Pairs of the same pod, with a claim and without."""
-    shared, plain = [], []
+    """The same pod without a claim, with one of a driver that does nothing, and with a share."""
+    bed.apply(*kube_floor.objects(NODE_NAME))
+    floor = [sys.executable, str(Path(kube_floor.__file__)), NODE_NAME]
+    bed.start("floor", floor)
+    socket = kube_floor.KUBELET / "plugins_registry" / f"{kube_floor.NAME}-reg.sock"
+    bed.until(socket.exists, "the driver that does nothing is there")
+    took: dict[str, list[float]] = {"plain": [], "floor": [], "shared": []}
     for number in range(PAIRS):
-        name = f"s{number}"
-        with_share = [claim(name, NAMESPACE, compute=10), claimant(name, NAMESPACE, *KEPT)]
-        shared.append(started_s(bed, *with_share, name=name))
-        name = f"p{number}"
-        without = claimant(name, NAMESPACE, *KEPT)
+        without = claimant(f"plain-{number}", NAMESPACE, *KEPT)
         del without["spec"]["resourceClaims"]
         del without["spec"]["containers"][0]["resources"]
-        # Two objects, as the other has: what kubectl takes for them is in neither.
-        other = claim(f"unused-{number}", NAMESPACE, compute=10)
-        plain.append(started_s(bed, other, without, name=name))
-        bed.kubectl("delete", "pod", f"s{number}", f"p{number}", "-n", NAMESPACE, "--now")
+        pods = {
+            # Two objects, as the others have: what kubectl takes for them is in none.
+            "plain": [kube_floor.claim(f"plain-{number}", NAMESPACE), without],
+            "floor": [
+                kube_floor.claim(f"floor-{number}", NAMESPACE),
+                claimant(f"floor-{number}", NAMESPACE, *KEPT),
+            ],
+            "shared": [
+                claim(f"shared-{number}", NAMESPACE, compute=10),
+                claimant(f"shared-{number}", NAMESPACE, *KEPT),
+            ],
+        }
+        for kind, objects in pods.items():
+            took[kind].append(started_s(bed, *objects, name=f"{kind}-{number}"))
+        names = [f"{kind}-{number}" for kind in pods]
+        bed.kubectl("delete", "pod", *names, "-n", NAMESPACE, "--now")
     bed.kubectl("delete", "resourceclaim", "--all", "-n", NAMESPACE)
-    more = [(a - b) * 1e3 for a, b in zip(shared, plain, strict=True)]
+    bed.kill("floor")
+    bed.kubectl("delete", "resourceslice", "floor")
+
+    def more_ms(kind: str) -> float:
+        pairs = zip(took[kind], took["plain"], strict=True)
+        return statistics.median((a - b) * 1e3 for a, b in pairs)
+
     return Figure(
         "kube_pod_start_overhead_ms",
-        statistics.median(more),
+        more_ms("shared"),
         "ms",
         300,
         "lower",
         DEVICE,
         PAIRS,
-        note=f"a pod with a claim {statistics.median(shared) * 1e3:.0f} ms, "
-        f"without {statistics.median(plain) * 1e3:.0f} ms",
-    )
-
-
-# How fast the stock scheduler fills a cluster
-
-
-def fake_node(name: str) -> list[dict[str, Any]]:
-    """A node that kwok plays, and its GPUs as our driver publishes them."""
-    from moiety.devices.cards import Card
-    from moiety.kube.client import SLICES
-    from moiety.kube.slices import Gpu, slices
-
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {"bench": "fill"},
-        },
-        "status": {"allocatable": room, "capacity": room},
-    }
-    gpus = [
-        Gpu(
-            Card(
-                index=number,
-                uuid=f"GPU-{name}-{number}",
-                name="A100 (simgpu)",
-                total_bytes=80 << 30,
-            ),
-            80 << 30,
-        )
-        for number in range(GPUS)
-    ]
-    made = [
-        {"apiVersion": SLICES.api_version, "kind": SLICES.kind, **each}
-        for each in slices(name, gpus)
-    ]
-    return [node, *made]
-
-
-def template() -> dict[str, Any]:
-    """Half a GPU, for as many pods as name it."""
-    spec = claim("half", NAMESPACE, compute=50, memory="40Gi")["spec"]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "half", "namespace": NAMESPACE},
-        "spec": {"spec": spec},
-    }
-
-
-async def fill(bed: Bed, count: int) -> tuple[int, float]:
-    """How many pods got their halves, of `count`, and seconds from the first that was made."""
-    from moiety.kube import access
-    from moiety.kube.client import PODS as PODS_OF
-    from moiety.kube.client import Client
-
-    wanted = claimant("half", NAMESPACE, *KEPT)
-    wanted["spec"] |= {
-        "nodeSelector": {"bench": "fill"},
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "half"}],
-    }
-
-    async with Client(access.find(str(bed.kubeconfig))) as client:
-        placed: set[str] = set()
-        last_s = began_s = time.monotonic()
-
-        async def watch() -> None:
-            nonlocal last_s
-            async for change in client.watch(PODS_OF, NAMESPACE):
-                if change.object.get("spec", {}).get("nodeName"):
-                    placed.add(change.object["metadata"]["name"])
-                    last_s = time.monotonic()
-                if len(placed) >= count:
-                    return
-
-        async def make(first: int) -> None:
-            for number in range(first, count, 16):
-                metadata = {"name": f"half-{number}", "namespace": NAMESPACE}
-                await client.create(PODS_OF, {**wanted, "metadata": metadata}, NAMESPACE)
-
-        watching = asyncio.create_task(watch())
-        await asyncio.gather(*(make(first) for first in range(16)))
-        await asyncio.wait([watching], timeout=FILL_S)
-        watching.cancel()
-        return len(placed), last_s - began_s
-
-
-def filling(bed: Bed) -> Figure:
-    """`kube_fill_pods_per_s`."""
-    nodes = [fake_node(f"fake-{number}") for number in range(NODES)]
-    for first in range(0, NODES, 100):
-        bed.apply(*(each for node in nodes[first : first + 100] for each in node))
-    bed.start("kwok")
-    ready = ("get", "nodes", "-l", "bench=fill", "-o",
-             "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}")  # fmt: skip
-    bed.until(lambda: bed.kubectl(*ready).split().count("True") == NODES, "all nodes are ready")
-    bed.apply(template())
-    placed, took_s = asyncio.run(fill(bed, FILL))
-    note = f"{placed} pods of {FILL}, each half a GPU by claim, {NODES} nodes of {GPUS} (kwok)"
-    return Figure(
-        "kube_fill_pods_per_s", placed / took_s, "/s", None, "higher", "kwok", placed, note=note
+        note=f"a pod without a claim takes {statistics.median(took['plain']) * 1e3:.0f} ms; the "
+        f"claim of a driver that does nothing adds {more_ms('floor'):.0f} ms",
     )
 
 
@@ -327,6 +241,7 @@ def inside(out: Path) -> None:
     steps: list[Callable[[], list[Figure]]] = [
         lambda: on_the_node(bed),
         lambda: [starting(bed)],
+        lambda: [allocating(bed, sharing, p99)],
         lambda: [filling(bed)],
     ]
     figures: list[Figure] = []

@@ -5,7 +5,8 @@
  * Allocates BYTES of GPU memory in pieces of many sizes, fills them, and then in each round changes
  * every word on the GPU, keeps the GPU busy until GPU_MS have passed and does without it for
  * CPU_MS. SIGUSR1 has it stop after the round that it is in. At the end it checks every word, once
- * on the GPU and once more on the host.
+ * on the GPU and, of some pieces, once more on the host. Checking takes as long as the rounds did,
+ * so one that runs on checks and begins anew every now and then, and has little left at the end.
  * Exit code 0: all of them are right. 3: some are wrong. 1: a call failed, which is named.
  *
  * Built with -DLOOKUP it finds the driver as frameworks do (dlopen, cuGetProcAddress), otherwise it
@@ -24,6 +25,7 @@ typedef unsigned long long u64;
 
 #define PIECES_MAX 64
 #define MIB (1ull << 20)
+#define CHECKED_EVERY 64 /* rounds */
 
 #ifdef LOOKUP
 /* As a runtime does it: the plain name, and the version in which it got its present form. */
@@ -137,6 +139,15 @@ static u64 splitmix64(u64 x)
     return x ^ (x >> 31);
 }
 
+static void fill_all(u64 seed)
+{
+    for (int i = 0; i < piece_count; i++) {
+        u64 piece_seed = seed + (u64)i * 1000003;
+        void *params[] = {&pieces[i].at, &pieces[i].words, &piece_seed};
+        launch(fill, 1024, params);
+    }
+}
+
 static u64 check_on_host(const struct piece *piece, u64 seed, u64 rounds)
 {
     u64 *copy = malloc(piece->words * 8);
@@ -231,16 +242,18 @@ int main(int argc, char **argv)
     MUST(cuModuleGetFunction, &spin, module, "spin_us");
     MUST(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     allocate(strtoull(argv[2], NULL, 10));
-    for (int i = 0; i < piece_count; i++) {
-        u64 piece_seed = seed + (u64)i * 1000003;
-        void *params[] = {&pieces[i].at, &pieces[i].words, &piece_seed};
-        launch(fill, 1024, params);
+    fill_all(seed);
+    u64 wrong = 0;
+    u64 since = 0;
+    for (u64 done = 0; done < rounds && !enough; done++) {
+        if (since == CHECKED_EVERY) {
+            wrong += check_all(seed, since);
+            fill_all(++seed);
+            since = 0;
+        }
+        one_round(since++, gpu_ms, cpu_ms);
     }
-    u64 done = 0;
-    for (; done < rounds && !enough; done++) {
-        one_round(done, gpu_ms, cpu_ms);
-    }
-    u64 wrong = check_all(seed, done);
+    wrong += check_all(seed, since);
     for (int i = 0; i < piece_count; i++) {
         MUST(cuMemFree_v2, pieces[i].at);
     }

@@ -78,6 +78,28 @@ def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
     on_node(tmp_path, native, "dra", story)
 
 
+def test_each_pod_of_a_claim_may_wish_for_another_size(tmp_path: Path, native: Path) -> None:
+    async def story(node: KubeNode) -> None:
+        claim = node.claim("train", {"gpu-0": 30})
+        made = node.api.put(PODS, user_of("train", "second"), TEAM)
+        second = {"resource": "pods", "name": "second", "uid": made["metadata"]["uid"]}
+        reserved = [*claim["status"]["reservedFor"], second]
+        status = {**claim["status"], "reservedFor": reserved}
+        claim = node.api.put(CLAIMS, {**claim, "status": status}, TEAM)
+        assert not (await node.prepare(claim)).error
+        name = f"k8s-{claim['metadata']['uid']}"
+
+        async def wishes(pod: str, wish: str, part: float) -> None:
+            node.api.put(PODS, user_of("train", pod, {names.RESIZE: wish}), TEAM)
+            await node.until(lambda: node.shares()[name]["share"]["gpu"] == part, f"{pod} has it")
+
+        await wishes("second", "gpu=0.5", 0.5)
+        await wishes("train-pod", "gpu=0.4", 0.4)
+        await wishes("second", "gpu=0.6", 0.6)
+
+    on_node(tmp_path, native, "dra", story)
+
+
 def test_a_claim_lets_in_the_pods_it_is_reserved_for_and_nobody_who_only_names_it(
     tmp_path: Path, native: Path
 ) -> None:

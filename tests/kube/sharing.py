@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -117,6 +118,7 @@ class Sharing:
             "PYTHONUNBUFFERED": "1",
         }
         self.options: tuple[str, ...] = ()
+        self.agent_options: tuple[str, ...] = ()
         self.installed: list[dict[str, Any]] = []
 
     # Objects
@@ -155,9 +157,11 @@ class Sharing:
 
     # Programs
 
-    def start_agent(self) -> None:
+    def start_agent(self, *options: str) -> None:
         """An agent, ready to serve."""
+        self.agent_options = options or self.agent_options
         command = [sys.executable, "-m", "moiety.agent", "--idle-exit", "0", "--turn-min", "20ms"]
+        command += self.agent_options
         self.bed.start("agent", command, env=self.env)
 
         def answers() -> bool:
@@ -231,6 +235,11 @@ class Sharing:
         finally:
             self.bed.env = bed_env
         return done.stdout if done.returncode == 0 else None
+
+    def kubectl_moiety(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """What `kubectl moiety` does as the cluster's administrator."""
+        start = "from moiety.cli.kubectl import main; main()"
+        return self.bed.call(sys.executable, "-c", start, *arguments)
 
     def json(self, *arguments: str) -> Any:
         """The same of a command that succeeds, with `-o json`."""

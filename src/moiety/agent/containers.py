@@ -86,6 +86,23 @@ def pod_of(pid: int, proc: Path = Path("/proc")) -> str:
         return ""
 
 
+def stranger(pid: int, proc: Path = Path("/proc")) -> str:
+    """The pod of Kubernetes that a process is in, if that is none of ours; empty: it is.
+
+    Ours is what is in the agent's own pod, or sees the files of the machine: a container runtime
+    starts its hooks in the pod's control group, but not among its files.
+    """
+    found = pod_of(pid, proc)
+    if not found or found == pod_of(os.getpid(), proc):
+        return ""
+    try:
+        if os.readlink(proc / str(pid) / "ns" / "mnt") == os.readlink(proc / "1" / "ns" / "mnt"):
+            return ""
+    except OSError:
+        pass  # who is not known is a stranger
+    return found
+
+
 def container_of(pid: int, proc: Path = Path("/proc")) -> str:
     """The short id of the container that a process runs in, as its runtime shows it; "": none.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import doors, kept, metrics, processes, requests
+from moiety.agent import containers, doors, kept, metrics, processes, requests
 from moiety.agent.bounds import Bounds
 from moiety.agent.configured import Read, later
 from moiety.agent.container_shares import ContainerShares
@@ -119,8 +119,9 @@ class Control:
                 return
             no = tally.refuse(peer.uid, is_admin=_is_admin(peer))
             tally.take(peer.uid)
-            if no:
-                writer.write(requests.encode(failed(TooMany(no))) + b"\n")
+            refusal = TooMany(no) if no else self._not_from_pods(peer)
+            if refusal:
+                writer.write(requests.encode(failed(refusal)) + b"\n")
                 await asyncio.wait_for(writer.drain(), Bounds.GREETING_S)
                 return
             await self._listen(reader, writer, peer)
@@ -130,6 +131,23 @@ class Control:
             if peer:
                 tally.give(peer.uid)
             writer.close()
+
+    def _not_from_pods(self, peer: processes.Peer) -> MoietyError | None:
+        """A pod has its share's socket. Whatever else of this folder it mounts is not meant for it.
+
+        Root in a pod would be root here, and it may not be the machine's.
+        """
+        pod = containers.stranger(peer.pid)
+        if not pod and peer.pid and processes.start_time(peer.pid) is None:
+            return NotAllowed("who asked has ended, so nobody knows whose it was", "ask again")
+        if not pod:
+            return None
+        text = f"pid {peer.pid} of this pod came to the agent's own socket and was turned away"
+        self.node.log.warning("stranger turned away", pid=peer.pid, pod=pod)
+        self.node.journal.often(pod, "Refused", text, pod=pod)
+        return NotAllowed(
+            "this agent takes no commands from pods", "the same in its own pod, by kubectl exec"
+        )
 
     async def _listen(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: processes.Peer
@@ -201,6 +219,10 @@ class Control:
             case requests.Watch():
                 _must_be_admin(peer, "see who uses GPUs without moiety")
                 return watched(self.node, request)
+            case requests.NamePods():
+                _must_be_admin(peer, "say what pods are called")
+                self.node.journal.pods = request.names
+                return requests.Done()
             case requests.Reload():
                 _must_be_admin(peer, "have the configuration read again")
                 return await self.reload()

@@ -109,6 +109,7 @@ class _Repeats:
     message: str = ""
     client: Client | None = None
     gpu: int | None = None
+    pod: str = ""
 
 
 class Journal:
@@ -137,6 +138,8 @@ class Journal:
         self._moved: dict[tuple[int, int], _Moved] = {}
         self._repeats: dict[tuple[str, int | str], _Repeats] = {}
         """by reason and source, the oldest first"""
+        self.pods: dict[str, str] = {}
+        """by UID: namespace/name, where somebody has said so"""
 
     def timed_by(self, loop: Loop) -> None:
         """Tell what was merged as soon as it is due, by this loop's clock.
@@ -186,7 +189,7 @@ class Journal:
             workload=client.workload if client else "",
             gpu=gpu,
             uid=client.uid if client else uid,
-            labels=client.labels if client else {},
+            labels=client.labels if client else self._labels(pod),
             pod=pod,
         )
         self.next += 1
@@ -197,6 +200,10 @@ class Journal:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting.clear()
+
+    def _labels(self, pod: str) -> dict[str, str]:
+        namespace, slash, name = self.pods.get(pod, "").partition("/")
+        return {"namespace": namespace, "pod": name} if slash else {}
 
     def often(
         self,
@@ -225,7 +232,7 @@ class Journal:
             return True
         self.counts[reason] += 1
         known.merged += 1
-        known.message, known.client, known.gpu = message, client, gpu
+        known.message, known.client, known.gpu, known.pod = message, client, gpu, pod
         return False
 
     def _tell_due(self) -> None:
@@ -264,7 +271,7 @@ class Journal:
         if known.merged:
             times = f" ({known.merged} times within {REPEATS_S:.0f} s)" if known.merged > 1 else ""
             text = known.message[: MESSAGE_MAX - len(times)] + times
-            self._add(key[0], text, known.client, known.gpu)
+            self._add(key[0], text, known.client, known.gpu, pod=known.pod)
 
     def evicted(self, client: Client, gpu: int, amount: int, *, is_over: bool = True) -> None:
         """Memory of a process left a GPU: told when the move is over, then a few times a minute.

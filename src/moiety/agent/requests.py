@@ -159,6 +159,13 @@ class Reload(Request, frozen=True, tag="reload"):
     """Read the configuration again; answered by Reloaded."""
 
 
+class NamePods(Request, frozen=True, tag="pods"):
+    """What the pods of this node are called; replaces what was said before. Answered by Done."""
+
+    names: dict[str, str]
+    """by UID: namespace/name"""
+
+
 class Stop(Request, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
@@ -513,7 +520,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: int | None = None
     """of the user whom it is about"""
     labels: dict[str, str] = {}
-    """of its share: namespace, pod, container"""
+    """of its share, or its pod: namespace, pod, container"""
     pod: str = ""
     """the UID of the pod that a process is in which shares nothing"""
 
@@ -542,6 +549,7 @@ AnyRequest = (
     | Events
     | Watch
     | Reload
+    | NamePods
     | Stop
 )
 AnyAnswer = (

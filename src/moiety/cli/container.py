@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -15,7 +15,8 @@ from moiety.agent import cdi, requests
 from moiety.agent.caller import arguments_from_environment, call, call_or_start
 from moiety.agent.directory import find
 from moiety.agent.workloads import write_whole
-from moiety.cli.image import USUAL_PATH, Image, check
+from moiety.cli.fit import check_bundle
+from moiety.cli.image import Image, check
 from moiety.cli.show import (
     Duration,
     Fraction,
@@ -217,30 +218,8 @@ def check_image(rootfs: str, program: str | None, output: str) -> None:
 @click.argument("name")
 def hook(name: str) -> None:
     """What a runtime runs before a container with the share NAME starts (OCI: createRuntime)."""
-    try:
-        bundle = Path(json.load(sys.stdin)["bundle"])
-        config = json.loads((bundle / "config.json").read_text())
-        root = bundle / config["root"]["path"]  # relative to the bundle, or absolute
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        problem = f"no OCI state of a container on stdin: {error}"
-        raise errors.BadArgument(
-            problem, "a runtime's createRuntime hook, which writes it"
-        ) from None
-    try:
-        check(Image(root), *_process(config))
-        with call(find()) as agent:
-            rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
-        if name not in (row.name for row in rows):
-            raise errors.ContainerShareUnknown(name)
-    except errors.ImageUnfit as error:
-        # The folder is one of the runtime's, which tells nobody which image that was.
-        shown = error.what.replace(str(root), "this image")
-        raise errors.from_parts(type(error).__name__, shown, error.hint, error.exit_code) from None
-
-
-def _process(config: dict[str, Any]) -> tuple[str | None, str, str]:
-    """What a container starts, its PATH and its working directory."""
-    process = config.get("process") or {}
-    arguments = process.get("args") or [None]
-    variables = dict(each.partition("=")[::2] for each in process.get("env") or [])
-    return arguments[0], variables.get("PATH") or USUAL_PATH, process.get("cwd") or "/"
+    check_bundle(sys.stdin)
+    with call(find()) as agent:
+        rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
+    if name not in (row.name for row in rows):
+        raise errors.ContainerShareUnknown(name)

@@ -129,7 +129,11 @@ def _as_json(event: requests.Event) -> str:
 
 def _as_text(event: requests.Event) -> str:
     at = datetime.fromtimestamp(event.at_s).astimezone()
-    who = f"{event.program} (pid {event.pid})" if event.pid is not None else "agent"
+    labels = event.labels
+    pod = f"pod {labels.get('namespace', '')}/{labels['pod']}" if "pod" in labels else ""
+    who = pod or "agent"
+    if event.pid is not None:
+        who = f"{event.program} (pid {event.pid}{f', {pod}' * bool(pod)})"
     where = f" on GPU {event.gpu}" if event.gpu is not None else ""
     text = f": {event.message}" if event.message else ""
     reason = f"{event.reason:<15}"

@@ -22,22 +22,29 @@ TASKS_MAX = 100_000
 PRIORITY_MAX = 10**9
 
 case_option = click.option("--case", "case", metavar="NAME", help="Which case, if several.")
+history_option = click.option(
+    "--history",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Jobs that ran before: how long others like them will.",
+)
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
 @click.command()
 @output_option
 @case_option
+@history_option
 @file_argument
 @click.argument("job")
-def explain(file: Path, job: str, case: str | None, output: str) -> None:
+def explain(file: Path, job: str, case: str | None, history: Path | None, output: str) -> None:
     """Say why JOB waits: who is ahead, who would have to end, and when it is expected to begin.
 
     FILE has a cluster with its queues and jobs, as for `moiety sim scenario`.
     """
     from moiety.policy import explain as policy
 
-    found, snapshot, terms = _read(file, case)
+    found, snapshot, terms = _read(file, case, history)
     names = [workload.name for workload in snapshot.workloads]
     if job not in names:
         raise BadArgument(f"there is no job {job}", f"one of: {_some(names)}")
@@ -49,7 +56,10 @@ def explain(file: Path, job: str, case: str | None, output: str) -> None:
 @click.command("what-if")
 @output_option
 @case_option
+@history_option
 @click.option("--queue", required=True, help="In which it would wait.")
+@click.option("--name", help="What it would be called: others of the kind tell how long it runs.")
+@click.option("--user", default="", help="Whose it would be.")
 @click.option(
     "--tasks", type=click.IntRange(1, TASKS_MAX), default=1, help="How many; all or none of them."
 )
@@ -75,7 +85,7 @@ def what_if(file: Path, case: str | None, output: str, **options: Any) -> None:
     from moiety.policy import explain as policy
     from moiety.policy.workloads import Subgroup, Workload
 
-    found, snapshot, terms = _read(file, case)
+    found, snapshot, terms = _read(file, case, options["history"])
     tasks: int = options["tasks"]
     least = tasks if options["min_tasks"] is None else options["min_tasks"]
     if least > tasks:
@@ -84,13 +94,14 @@ def what_if(file: Path, case: str | None, output: str, **options: Any) -> None:
     if options["queue"] not in leaves:
         hint = f"one of: {_some(leaves)}"
         raise BadArgument(f"nothing can wait in a queue {options['queue']}", hint)
-    name = "what-if"
+    name = options["name"] or "what-if"
     while any(workload.name == name for workload in snapshot.workloads):
         name += "'"
     workload = Workload(
         name,
         (Subgroup("main", _shape(options), tasks, least),),
         options["queue"],
+        user=options["user"],
         priority=options["priority"],
         is_preemptible=not options["guaranteed"],
         is_opportunistic=options["opportunistic"],
@@ -125,9 +136,11 @@ def _shape(options: dict[str, Any]) -> Any:
     return Shape(round(options["cpu"] * 1000), memory, count, milli, gpu_memory)
 
 
-def _read(file: Path, name: str | None) -> tuple[Scenario, Snapshot, Terms]:
+def _read(file: Path, name: str | None, history: Path | None) -> tuple[Scenario, Snapshot, Terms]:
     """The case, its cluster with host memory in MiB, and what is known of run times."""
     from moiety.policy.cycle import Terms
+    from moiety.policy.past import Past, runtimes, still_running
+    from moiety.sim.gangs import ran_before
     from moiety.sim.scenario_file import Refused, read_scenarios
 
     cases = read_scenarios(file)
@@ -139,7 +152,11 @@ def _read(file: Path, name: str | None) -> tuple[Scenario, Snapshot, Terms]:
     [case] = chosen
     if isinstance(case, Refused):
         raise case.error
-    return case, _in_mib(case.snapshot), Terms(runtimes=lambda job: case.run_times.get(job.name))
+    ran = [*case.ran, *still_running(case.snapshot)]
+    if history is not None:
+        ran += ran_before(history)
+    expects = runtimes(Past(ran), lambda job: case.run_times.get(job.name))
+    return case, _in_mib(case.snapshot), Terms(runtimes=expects)
 
 
 def _some(names: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 Runtimes name a container's group after it, each in its own way, and differently for the two drivers
 (cgroupfs, systemd). What is read is the text of /proc/PID/cgroup (cgroups(7)), of version 1, 2 or
-both; groups nest, so a container in a container is the innermost one.
+both; groups nest, so a container in a container is the innermost one. A pod is the outermost:
+what is in there may be let to make groups, and could name one after another pod.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def placement(path: str) -> Placement:
             continue
         if part.startswith(("kubepods", "kubelet-kubepods")):
             family = ""  # what is below may be any runtime's
-        if match := _POD.match(part):
+        if not pod and (match := _POD.match(part)):  # below its own a pod may make any group
             pod = match[1].replace("_", "-")
         if match := _SCOPE.match(part) or _COLONS.match(part):
             container, runtime = match[2], _SCOPES[match[1]]

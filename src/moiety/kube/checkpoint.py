@@ -55,7 +55,7 @@ class Given(msgspec.Struct, frozen=True):
     at_s: float = 0.0
     """since 1970"""
     asked: dict[str, str] = {}
-    """the pod's annotations of ours, as they count"""
+    """resizes that were answered, by the UID of the pod that wished for them"""
 
 
 class _Document(msgspec.Struct):

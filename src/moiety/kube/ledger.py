@@ -56,6 +56,8 @@ class Booked:
     percent: float = 0.0
     memory_bytes: int = 0
     kinds: frozenset[str] = frozenset()
+    is_whole: bool = False
+    """one share has all of its time"""
 
 
 class Ledger:
@@ -84,6 +86,7 @@ class Ledger:
             percent=sum(slot.percent for slot, _ in slots),
             memory_bytes=sum(slot.memory_bytes for slot, _ in slots),
             kinds=frozenset(kind for _, kind in slots),
+            is_whole=any(slot.percent > WHOLE - SLACK for slot, _ in slots),
         )
 
     def refuse(self, wanted: Iterable[Slot], *, instead_of: Collection[str] = ()) -> str:
@@ -103,6 +106,8 @@ class Ledger:
                     f"{percent:g} % of {device} are wanted, and {booked.percent:g} % of it are "
                     f"given already, by {by}"
                 )
+            if booked.is_whole:
+                return f"{device} is given whole already, by {by}"
             if size and booked.memory_bytes + size > gpu.capacity_bytes:
                 return (
                     f"{format_bytes(size)} of {device} are wanted, and "

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from moiety.agent import requests
 from moiety.agent.directory import find
 from moiety.devices.cards import Card
 from moiety.devices.driver import require_driver, require_shim
@@ -76,6 +77,8 @@ class Node:
         self._wished = asyncio.Event()
         """a pod is not as it was"""
         self.pods = Pods(client, options.name, lambda _: self._wished.set())
+        self._named: tuple[int, dict[str, str]] = (0, {})
+        """which agent was told what pods are called"""
         self._listener = AgentLine(find, timeout_s=LISTEN_S)
         cursor = options.state_dir / "told"
         self.notices = Notices(client, self._listener, self.pods, options.name, cursor, log)
@@ -215,6 +218,7 @@ class Node:
                     await self._wished.wait()
             self._wished.clear()
             try:
+                await self._name_pods()
                 has_units = any(each.kind == UNITS for each in self.shares.given.values())
                 await self.owners.see(await held(self.options.kubelet_dir) if has_units else None)
                 failed = ""
@@ -222,6 +226,13 @@ class Node:
                 if str(error) != failed:
                     self.log.warning("failed", what="see pods", problem=str(error))
                 failed = str(error)
+
+    async def _name_pods(self) -> None:
+        """Have the agent know pods by their names: what it sees of a process is a UID."""
+        known = self._agent_pid, self.pods.names()
+        if known != self._named:
+            await self.line.ask(requests.NamePods(names=known[1]), requests.Done)
+            self._named = known
 
     async def _follow_pods(self) -> None:
         while True:
@@ -238,6 +249,7 @@ class Node:
             self.inventory.saw(status.gpus)
             await self.shares.reconcile()
             self._agent_pid = status.pid
+            self._wished.set()
             self.log.info("agent", pid=status.pid, gpus=len(status.gpus))
         if self.inventory.saw(status.gpus):
             for gpu in self.inventory.gpus.values():
@@ -271,10 +283,14 @@ class Node:
                     await self._stale.wait()
 
     def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
-        """A GPU as claims see it: where pods have units of it, it is not theirs."""
-        if UNITS in self.shares.ledger.booked(gpu.card.uuid).kinds:
+        """A GPU as claims see it: not theirs where pods have units of it, or one has it whole.
+
+        The scheduler would not place a promise beside all of it, but a pod that wants memory only.
+        """
+        booked = self.shares.ledger.booked(gpu.card.uuid)
+        if UNITS in booked.kinds:
             return dataclasses.replace(gpu, taken=UNITS)
-        return gpu
+        return dataclasses.replace(gpu, taken=slices.ALL) if booked.is_whole else gpu
 
     async def _sweep(self) -> None:
         """Take back what belongs to claims that are gone without the kubelet having said so."""

@@ -1,5 +1,6 @@
 """Events of Kubernetes, of what the agent's journal says: on the pod that it is about, or the node.
 
+What goes on and on, such as evictions of pods that take turns, is one Event with a count.
 What was told is counted by the journal's numbers, and the last one is written down: the next
 process goes on after it. What an API server does not take in time is lost, and said in the log.
 """
@@ -13,6 +14,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,12 +32,27 @@ LEFT_OUT: Final = frozenset({"Missing", "ConnectionLost"})
 """warnings that say nothing to the owner of a pod"""
 OF_NODE: Final = frozenset({"GpuError", "GpuUnreadable", "Unregistered"})
 """told on the node, where they are about no pod"""
+SERIES: Final = frozenset({"Evicted"})
+"""what is counted in one Event while it goes on"""
+SERIES_S: Final = 360.0
+"""without another one it is over: the next is a new Event"""
+COUNT_S: Final = 30.0
+"""the count is written so often at most"""
 NOTE_MOST: Final = 1000
 A_MINUTE: Final = 30
-"""events of one pod; more are left out, and counted"""
+"""events of one reason about one pod; more are left out, and said in the log"""
 WAIT_S: Final = 5.0
 AGAIN_S: Final = 1.0
 _XID: Final = re.compile(r"XID (\d+)")
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    """of the Event"""
+    seen_s: float
+    told_s: float
+    count: int = 1
 
 
 class Notices:
@@ -57,7 +74,10 @@ class Notices:
         self._node = node
         self._cursor = cursor
         self._log = log
-        self._lately: dict[str, deque[float]] = {}
+        self._lately: dict[tuple[str, str], deque[float]] = {}
+        """when there were events about a pod for a reason: one reason leaves others their room"""
+        self._series: dict[tuple[str, str, int | None], _Series] = {}
+        """by pod, reason and GPU"""
         self.on_gpu_error: list[Callable[[int, int], None]] = []
 
     async def follow(self) -> None:
@@ -80,24 +100,24 @@ class Notices:
 
     async def tell(
         self, about: Pod | None, reason: str, note: str, *, warning: bool, gpu: int | None = None
-    ) -> None:
-        """One event; what does not arrive is said in the log."""
-        key = about.uid if about else ""
+    ) -> str:
+        """One event, and its name; empty: it did not arrive, which is said in the log."""
+        key = about.uid if about else "", reason
         lately = self._lately.setdefault(key, deque(maxlen=A_MINUTE))
         now_s = time.monotonic()
         if len(lately) == A_MINUTE and now_s - lately[0] < 60:
             self._log.info("event left out", reason=reason, note=note)
-            return
+            return ""
         lately.append(now_s)
-        if len(self._lately) > 4 * A_MINUTE + len(self._pods.by_uid):
-            self._lately = {k: v for k, v in self._lately.items() if k in self._pods.by_uid}
+        self._forget()
         name = about.name if about else self._node
         namespace = about.namespace if about else "default"
         where = f" (GPU {gpu})" if gpu is not None else ""
         node = {"apiVersion": "v1", "kind": "Node", "name": self._node}
+        own = f"{name[:230]}.{secrets.token_hex(8)}"
         body = {
-            "metadata": {"name": f"{name[:230]}.{secrets.token_hex(8)}", "namespace": namespace},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "metadata": {"name": own, "namespace": namespace},
+            "eventTime": _now(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._node[:128],
             "action": "Sharing",
@@ -110,6 +130,34 @@ class Notices:
             await self._client.create(EVENTS, body, namespace)
         except ApiError as no:
             self._log.warning("event not taken", reason=reason, note=note, problem=no.what)
+            return ""
+        return own
+
+    async def _tell_again(self, pod: Pod, reason: str, gpu: int | None) -> bool:
+        """Count one more of something that goes on; False: nothing does, so it is to be told."""
+        known = self._series.get((pod.uid, reason, gpu))
+        now_s = time.monotonic()
+        if known is None or now_s - known.seen_s > SERIES_S:
+            return False
+        known.seen_s = now_s
+        known.count += 1
+        if now_s - known.told_s < COUNT_S:
+            return True
+        known.told_s = now_s
+        change = {"series": {"count": known.count, "lastObservedTime": _now()}}
+        try:
+            await self._client.patch(EVENTS, known.name, change, pod.namespace)
+        except ApiError as no:
+            self._log.warning("event not counted", reason=reason, problem=no.what)
+            return not no.is_missing  # Kubernetes keeps them for an hour, usually
+        return True
+
+    def _forget(self) -> None:
+        """Of pods that are gone nothing is kept."""
+        there = self._pods.by_uid
+        if len(self._lately) + len(self._series) > 8 * A_MINUTE + 8 * len(there):
+            self._lately = {k: v for k, v in self._lately.items() if k[0] in there}
+            self._series = {k: v for k, v in self._series.items() if k[0] in there}
 
     async def _tell(self, event: requests.Event) -> None:
         if event.reason == "GpuError" and (xid := _XID.search(event.message)):
@@ -122,7 +170,14 @@ class Notices:
         if pod is None and event.reason not in OF_NODE:
             return
         who = f"{event.program} (pid {event.pid}): " if event.pid is not None else ""
-        await self.tell(pod, event.reason, who + event.message, warning=warning, gpu=event.gpu)
+        goes_on = event.reason in SERIES and pod is not None
+        if goes_on and pod and await self._tell_again(pod, event.reason, event.gpu):
+            return
+        note = who + event.message
+        name = await self.tell(pod, event.reason, note, warning=warning, gpu=event.gpu)
+        if goes_on and pod and name:
+            now_s = time.monotonic()
+            self._series[pod.uid, event.reason, event.gpu] = _Series(name, now_s, now_s)
 
     def _pod(self, event: requests.Event) -> Pod | None:
         if found := self._pods.by_uid.get(event.pod):
@@ -157,3 +212,7 @@ class Notices:
     def _write(self, after: int) -> None:
         with contextlib.suppress(OSError):  # then some are told twice
             self._cursor.write_text(f"{after}\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -70,7 +70,7 @@ class Owners:
             labels.pop("pod", None)
         if len(containers) == 1:
             (labels["container"],) = containers
-        await self._settle(given, mine[0], given.share, labels, given.pods)
+        await self._settle(given, mine, given.share, labels, given.pods)
 
     async def _joined(self, given: Given, using: Sequence[Pod]) -> Given | None:
         """Let in the pods for which the claim is reserved, and nobody who only names it."""
@@ -100,7 +100,7 @@ class Owners:
         share = given.share
         if not given.pods:  # it is seen for the first time: what was asked for beside units counts
             share = await self._asked(given, pod, found.container)
-        await self._settle(given, pod, share, labels, [pod.uid])
+        await self._settle(given, [pod], share, labels, [pod.uid])
 
     async def _asked(self, given: Given, pod: Pod, container: str) -> Share:
         text = pod.notes.get(names.ASKED)
@@ -117,17 +117,28 @@ class Owners:
             return given.share
 
     async def _settle(
-        self, given: Given, pod: Pod, share: Share, labels: dict[str, str], pods: list[str]
+        self,
+        given: Given,
+        mine: Sequence[Pod],
+        share: Share,
+        labels: dict[str, str],
+        pods: list[str],
     ) -> None:
-        """Have a share be so, with what its pod wishes; a no is told to the pod, once."""
-        wish = pod.notes.get(names.RESIZE, "")
-        answered = given.asked.get(names.RESIZE, "")
-        asked = {names.RESIZE: wish} if wish else {}
+        """Have a share be so, with what one of its pods wishes; a no is told to it, once."""
+        wishes = {pod.uid: wish for pod in mine if (wish := pod.notes.get(names.RESIZE))}
+        answered = {
+            uid: wish
+            for uid, wish in wishes.items()
+            if wish == given.asked.get(uid, given.asked.get(names.RESIZE))
+        }
+        # Of several at once the others are next: the answer to this one is seen, too.
+        pod = next((pod for pod in mine if pod.uid in wishes.keys() - answered.keys()), None)
+        asked = {**answered, pod.uid: wishes[pod.uid]} if pod else answered
         known = msgspec.structs.replace(
             given, share=share, labels=labels, pods=pods, asked=asked, slots=_slots(given, share)
         )
-        if wish and wish != answered:
-            await self._resize(known, pod, wish, labels.get("container", ""))
+        if pod:
+            await self._resize(known, pod, wishes[pod.uid], labels.get("container", ""))
         elif known != given:
             await self._change(known)
 

@@ -97,6 +97,10 @@ class Pods:
                 self.by_uid[pod.uid] = pod
                 self._on_change(pod)
 
+    def names(self) -> dict[str, str]:
+        """Of all of them, by UID: namespace/name."""
+        return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in self.by_uid.items()}
+
     def named(self, namespace: str, name: str) -> Pod | None:
         """The one of this name."""
         return next(

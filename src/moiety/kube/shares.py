@@ -92,10 +92,11 @@ class Shares:
             before = self.given.get(given.name)
             if before is None:
                 return
-            if no := self.ledger.check([given]):
+            if given.slots != before.slots and (no := self.ledger.check([given])):
                 raise NoRoom(no)
             await self._make(given)
             self.ledger.checkpoint.put(given)
+        self._tell()
 
     async def reconcile(self) -> None:
         """Bring agent and files to what the book says: after any of the three was restarted."""

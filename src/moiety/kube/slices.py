@@ -26,6 +26,7 @@ DEVICES_MOST: Final = 64
 """in one slice, where devices have taints"""
 TEXT_MOST: Final = 64
 TAKEN: Final = "gpu.moiety.dev/taken"
+ALL: Final = "whole"
 UNHEALTHY: Final = "gpu.moiety.dev/unhealthy"
 _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 
@@ -40,7 +41,7 @@ class Gpu:
     trouble: str = ""
     """why nobody should get it; empty: it is well"""
     taken: str = ""
-    """by what pods have parts of it that are not claims; empty: by nothing"""
+    """units: pods have parts of it that are not claims; whole: one has all of it; empty: free"""
 
     @property
     def device(self) -> str:

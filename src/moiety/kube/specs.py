@@ -96,8 +96,10 @@ class Specs:
         found.environment["CUDA_VISIBLE_DEVICES"] = uuids
         found.environment["NVIDIA_VISIBLE_DEVICES"] = "void"  # NVIDIA's own runtime adds nothing
         specification = cdi.specification(name, found)
-        if not self._hook:
-            del specification["devices"][0]["containerEdits"]["hooks"]
+        edits = specification["devices"][0]["containerEdits"]
+        del edits["hooks"]
+        if self._hook:
+            edits["hooks"] = [cdi.image_hook()]
         return specification
 
 

@@ -755,15 +755,17 @@ class TraceInvalid(FileError):
 
 
 class TraceMissing(FileError):
-    """There is no trace where one was said to be."""
+    """There is no trace where one was said to be, or none of what goes with it."""
 
     exit_code = 122
 
-    def __init__(self, path: str, problem: str) -> None:
+    def __init__(self, path: str, problem: str, what: str = "trace", hint: str = "") -> None:
         super().__init__(
-            f"there is no trace in {path}: {problem}",
-            "a folder with nodes.csv and jobs.csv (docs/traces-of-pools.md), or none for the one "
-            "that comes with moiety",
+            f"there is no {what} in {path}: {problem}",
+            hint
+            or "a folder with nodes.csv and jobs.csv (docs/traces-of-pools.md), a file of jobs "
+            "that ran, .csv or .jsonl (docs/howto-simulate.md), or none for the one that comes "
+            "with moiety",
         )
 
 

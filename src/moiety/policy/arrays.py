@@ -144,6 +144,25 @@ class Cluster:
                 fits &= models[self.model[nodes]]
         return fits
 
+    def has_room_on(self, shape: Shape, node: int) -> bool:
+        """The same for one node."""
+        if self.free_cpu.item(node) < shape.cpu_milli:
+            return False
+        if self.free_memory.item(node) < shape.memory_mib:
+            return False
+        if not shape.gpus:
+            return True
+        if self._over is not None or shape.is_apart:
+            return bool(self.has_room(shape, np.array([node]))[0])
+        width = self.left.shape[1]
+        if shape.gpus > width:
+            return False
+        on = self.nodes[node]
+        if shape.models and on.model not in shape.models:
+            return False
+        milli = shape.milli_on(on.gpu_memory_mib)
+        return bool(self.ordered.item(node, width - shape.gpus) >= milli)
+
     def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
         """The same for all nodes, if only what the mask leaves may be used."""
         fits = self.has_room(shape) & mask.nodes
@@ -238,16 +257,16 @@ class Cluster:
 
     def _change(self, shape: Shape, seat: Seat, sign: int) -> None:
         node = seat.node
-        row = self.left[node].tolist()
-        whole = self.capacity[node].tolist()
+        row: list[int] = self.left[node].tolist()
         amount = sign * seat.gpu_milli
-        cpu = int(self.free_cpu[node]) - sign * shape.cpu_milli
-        memory = int(self.free_memory[node]) - sign * shape.memory_mib
+        cpu = self.free_cpu.item(node) - sign * shape.cpu_milli
+        memory = self.free_memory.item(node) - sign * shape.memory_mib
         for gpu in seat.gpus:
             row[gpu] -= amount
-            if not 0 <= row[gpu] <= whole[gpu]:
+            if not 0 <= row[gpu] <= self.capacity.item(node, gpu):
                 raise InternalError(f"GPU {gpu} of {self.nodes[node].name} has {row[gpu]} left")
-        if not (0 <= cpu <= self.cpu[node] and 0 <= memory <= self.memory[node]):
+        on = self.nodes[node]
+        if not (0 <= cpu <= on.cpu_milli and 0 <= memory <= on.memory_mib):
             raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
         if shape.is_apart:
             self._change_memory(shape, seat, sign)

@@ -1,6 +1,6 @@
 """How long work will run, told from work like it that ran before.
 
-Whoever submits rarely submits once: work of the same likeness (user, name, shape) that came
+Whoever submits rarely submits once: work of the same likeness (user, shape) that came
 shortly before or after tends to run as long. So the chance to end in a span of run time is counted
 over such neighbours, the nearer the more, over all work of the likeness, and over all work;
 each of them only adds what the one before does not know. Work that still runs counts for as long as
@@ -18,9 +18,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from moiety.policy.runtimes import Runtimes
-from moiety.policy.workloads import Workload
 
 Floats = NDArray[np.float64]
 
@@ -177,6 +174,11 @@ class History:
 
     def typical_s(self, likeness: Hashable, quantile: float = 0.5) -> float | None:
         """Seconds that new work of a likeness will have run; None: there was none that ended."""
+        odds = self.typical(likeness)
+        return None if odds is None else odds.left_s(0.0, quantile)
+
+    def typical(self, likeness: Hashable) -> Chances | None:
+        """The chances of new work of a likeness; None: there was none that ended."""
         like = self._like.get(likeness)
         if like is None or not like.ended.any():
             return None
@@ -190,19 +192,18 @@ class History:
         ended = weights @ (columns == ends[:, None])
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
         whole = (like.ended + ALL_WEIGHT * every) / (like.reached + ALL_WEIGHT)
-        chances = np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN)
-        return _left_s(chances, 0.0, quantile)
+        return Chances(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
 
 
-def likeness(workload: Workload) -> Hashable:
-    """What a workload has in common with those that are expected to run as long."""
-    shapes = tuple((subgroup.shape, subgroup.tasks) for subgroup in workload.subgroups)
-    return workload.queue, workload.user, shapes
+@dataclass(frozen=True, slots=True, eq=False)
+class Chances:
+    """To end in each span, for who reaches it: `runtimes.Odds` from a history."""
 
+    of: Floats
 
-def runtimes(history: History, quantile: float = 0.5) -> Runtimes:
-    """The run times that a cycle asks for, from a history whose likenesses are `likeness`."""
-    return lambda workload: history.typical_s(likeness(workload), quantile)
+    def left_s(self, run_s: float, quantile: float = 0.5) -> float:
+        """See Odds."""
+        return _left_s(self.of, run_s, quantile)
 
 
 def _left_s(chances: Floats, run_s: float, quantile: float) -> float:

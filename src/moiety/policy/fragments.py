@@ -14,6 +14,8 @@ useful only as far as the node's free CPUs would feed tasks of that shape.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import floor
 from typing import Final
 
 import numpy as np
@@ -23,6 +25,7 @@ from moiety.policy.arrays import Bools, Cluster, Ints
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.rules import PREFERENCE_BITS
 from moiety.policy.typical import Typical
+from moiety.policy.usefulness import Left, Usefulness
 from moiety.policy.workloads import Shape
 
 STEP_MILLI: Final = 40
@@ -50,6 +53,7 @@ class LeastFragmentation:
     """
 
     chooses_gpus = True
+    few = 8
 
     def __init__(self, cluster: Cluster, typical: Typical) -> None:
         self._cluster = cluster
@@ -78,7 +82,17 @@ class LeastFragmentation:
         self._is_uniform = bool((weight == weight[:, :1]).all())
         self._tallies = _tallies([milli for milli, _ in kinds])
         self._steps: dict[int, Floats] = {}
+        self._of_few = Usefulness(
+            self._tallies,
+            self._gpus_needed,
+            self._kind,
+            self._cpu_needed,
+            self._fed_by_cpu,
+            self._weight,
+            FED_PART,
+        )
         self._scarce = _scarce_points(cluster, typical)
+        self._scarce_list: list[int] = self._scarce.tolist()
         self._memory_per_gpu = typical.memory_mib_per_gpu
         self._tally: Floats = self._tallies[cluster.ordered].sum(axis=1)
         every = np.arange(len(cluster))
@@ -86,11 +100,12 @@ class LeastFragmentation:
         self._stale: set[int] = set()
         """nodes whose tally is to be taken again"""
         self._unmeasured: set[int] = set()
-        """nodes whose tally is right, but not what stands in `_useful`"""
+        """nodes for which what stands in `_useful` is to be found again"""
 
     def changed(self, node: int) -> None:
         """See Rule."""
         self._stale.add(node)
+        self._unmeasured.add(node)
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """See Rule."""
@@ -112,6 +127,53 @@ class LeastFragmentation:
             best = _points(used + useful - self._useful[nodes]) << PREFERENCE_BITS
         best -= self._extra(cluster, shape, nodes, used) << PREFERENCE_BITS
         return best
+
+    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
+        """See Rule. The same sums, node by node; only usefulness for all of them at once."""
+        states: list[tuple[int, Left]] = []
+        cpus: list[int] = []
+        tried: list[tuple[int, int, int, list[int]]] = []
+        remembered = self._useful
+        for node in nodes:
+            model = cluster.model.item(node)
+            ordered: list[int] = cluster.ordered[node].tolist()
+            cpu = cluster.free_cpu.item(node)
+            milli = shape.gpu_milli
+            if shape.gpu_memory_mib:
+                milli = shape.milli_on(cluster.gpu_memory.item(node))
+            if node in self._unmeasured:
+                states.append((model, tuple(ordered)))
+                cpus.append(cpu)
+            columns = _columns(shape, milli, ordered)
+            cpu -= shape.cpu_milli
+            for column in columns:
+                after = ordered.copy()
+                for at in range(column, column + shape.gpus):
+                    after[at] -= milli
+                after.sort()
+                states.append((model, tuple(after)))
+                cpus.append(cpu)
+            tried.append((node, model, shape.gpus * milli, columns))
+        useful = iter(self._of_few.of(states, cpus))
+        is_part = shape.gpus == 1 and shape.gpu_milli < WHOLE_GPU
+        codes = []
+        for node, model, used, columns in tried:
+            if node in self._unmeasured:
+                remembered[node] = next(useful)
+                self._unmeasured.discard(node)
+            before = remembered.item(node)
+            best = max(
+                _points_of(next(useful) - before + used) << PREFERENCE_BITS
+                | (LAST - column if is_part else 0)
+                for column in columns
+            )
+            extra = self._scarce_list[model] * used // WHOLE_GPU
+            if self._memory_per_gpu:
+                memory = cluster.free_memory.item(node) - shape.memory_mib
+                fed = memory * WHOLE_GPU // self._memory_per_gpu
+                extra += max(cluster.left_total.item(node) - used - fed, 0)
+            codes.append(best - (extra << PREFERENCE_BITS))
+        return codes
 
     def _extra(self, cluster: Cluster, shape: Shape, nodes: Ints, used: Ints | int) -> Ints:
         """Points for the model's scarcity and for memory that is missing."""
@@ -188,7 +250,6 @@ class LeastFragmentation:
         if self._stale:
             for node in self._stale:
                 self._tally[node] = self._tallies[self._cluster.ordered[node]].sum(axis=0)
-            self._unmeasured |= self._stale
             self._stale.clear()
         return self._tally
 
@@ -196,6 +257,7 @@ class LeastFragmentation:
         """The usefulness of these states; what changed nodes have now is found in the same go."""
         if not self._unmeasured:
             return self._usefulness(nodes, cpu, tally)
+        self._up_to_date_tally()
         changed = np.fromiter(self._unmeasured, np.int64, len(self._unmeasured))
         self._unmeasured.clear()
         states = len(nodes)
@@ -206,6 +268,21 @@ class LeastFragmentation:
         )
         self._useful[changed] = useful[states:]
         return useful[:states]
+
+
+def _columns(shape: Shape, milli: int, ordered: list[int]) -> list[int]:
+    """Where in `ordered` the task's GPUs could begin: of GPUs that are alike, at the first."""
+    if not shape.gpus:
+        return [0]
+    first = next(at for at, left in enumerate(ordered) if left >= milli)
+    if shape.gpus > 1 or shape.gpu_milli == WHOLE_GPU:
+        return [first]
+    after = range(first + 1, len(ordered))
+    return [first, *(at for at in after if ordered[at] != ordered[at - 1])]
+
+
+def _points_of(falls: float) -> int:
+    return floor(falls / STEP_MILLI + ROUNDING) * POINTS
 
 
 def _points(falls: Floats) -> Ints:

@@ -8,13 +8,13 @@ its GPUs the rule means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.arrays import Bools, Cluster, Ints, Mask, Seat
+from moiety.policy.arrays import Cluster, Ints, Mask, Seat
 from moiety.policy.cluster import WHOLE_GPU, Choosing, Placing
 from moiety.policy.fragments import LeastFragmentation
 from moiety.policy.published import PublishedFgd
@@ -30,6 +30,10 @@ NO_ROOM: Final = np.iinfo(np.int64).min
 KEPT_SCORES: Final = 1 << 24
 """scores that are kept at most, 8 bytes each: rows of shapes that came long ago are given up"""
 ROWS_MIN: Final = 16
+CHANGES_MIN: Final = 4096
+"""changes that are remembered at least; rows that know fewer are scored anew"""
+FEW: Final = 24
+"""nodes that are quicker to go through one by one than with arrays, to see if they have room"""
 
 
 class Placer:
@@ -62,7 +66,14 @@ class Placer:
         self._rows: dict[Shape, int] = {}
         self._rows_max = max(ROWS_MIN, KEPT_SCORES // max(len(cluster), 1))
         self._scores: Ints = np.full((ROWS_MIN, len(cluster)), NO_ROOM, np.int64)
-        self._outdated: Bools = np.ones((ROWS_MIN, len(cluster)), np.bool_)
+        self._every: Ints = np.arange(len(cluster))
+        self._changes_max = max(CHANGES_MIN, 4 * len(cluster))
+        self._changes: list[int] = []
+        """nodes on which something began or ended, the last ones last"""
+        self._forgotten = 0
+        """changes before those"""
+        self._up_to: list[int] = []
+        """for each row, how many changes are in its scores; -1: none of the scores is right"""
 
     def find(self, shape: Shape, mask: Mask | None = None) -> Seat | None:
         """Where one task of this shape should run now; None: nowhere. `mask` restricts it."""
@@ -103,26 +114,61 @@ class Placer:
         self._changed(seat.node)
 
     def _changed(self, node: int) -> None:
-        self._outdated[: len(self._rows), node] = True
+        self._changes.append(node)
         self._rule.changed(node)
+        if len(self._changes) > self._changes_max:
+            half = len(self._changes) // 2
+            del self._changes[:half]
+            self._forgotten += half
 
     def _scored(self, shape: Shape) -> Ints:
         """The row of this shape, with every score up to date."""
         row = self._rows.get(shape)
         if row is None:
             row = self._new_row(shape)
-        nodes = self._outdated[row].nonzero()[0]
         scores: Ints = self._scores[row]
-        if len(nodes):
-            self._outdated[row] = False
-            room = self.cluster.has_room(shape, nodes)
-            scores[nodes] = NO_ROOM
-            nodes = nodes[room]
-            if len(nodes):
-                codes = self._rule.codes(self.cluster, shape, nodes)
-                preference = codes & LAST
-                scores[nodes] = (codes - preference << ORDER_BITS) | self._order[nodes] | preference
+        known, latest = self._up_to[row], self._forgotten + len(self._changes)
+        if known == latest:
+            return scores
+        self._up_to[row] = latest
+        if known < self._forgotten:
+            self._score(scores, shape, self._every)
+            return scores
+        changed = set(self._changes[known - self._forgotten :])
+        if len(changed) > FEW:
+            self._score(scores, shape, np.fromiter(changed, np.int64, len(changed)))
+        else:
+            self._score_few(scores, shape, changed)
         return scores
+
+    def _score(self, scores: Ints, shape: Shape, nodes: Ints) -> None:
+        room = self.cluster.has_room(shape, nodes)
+        scores[nodes] = NO_ROOM
+        nodes = nodes[room]
+        if len(nodes):
+            codes = self._rule.codes(self.cluster, shape, nodes)
+            preference = codes & LAST
+            scores[nodes] = (codes - preference << ORDER_BITS) | self._order[nodes] | preference
+
+    def _score_few(self, scores: Ints, shape: Shape, nodes: Iterable[int]) -> None:
+        """The same, node by node."""
+        has_room = self.cluster.has_room_on
+        fitting = []
+        for node in nodes:
+            if has_room(shape, node):
+                fitting.append(node)
+            else:
+                scores[node] = NO_ROOM
+        if not fitting:
+            return
+        if len(fitting) > self._rule.few:
+            codes = self._rule.codes(self.cluster, shape, np.array(fitting)).tolist()
+        else:
+            codes = self._rule.codes_of_few(self.cluster, shape, fitting)
+        for node, code in zip(fitting, codes, strict=True):
+            preference = code & LAST
+            standing = self._order.item(node)
+            scores[node] = (code - preference << ORDER_BITS) | standing | preference
 
     def _new_row(self, shape: Shape) -> int:
         row = len(self._rows)
@@ -131,9 +177,10 @@ class Placer:
             row = self._rows.pop(oldest)
         elif row == len(self._scores):
             self._scores = np.concatenate([self._scores, np.full_like(self._scores, NO_ROOM)])
-            self._outdated = np.concatenate([self._outdated, np.ones_like(self._outdated)])
         self._rows[shape] = row
-        self._outdated[row] = True
+        if row == len(self._up_to):
+            self._up_to.append(-1)
+        self._up_to[row] = -1
         return row
 
     def _gpus(self, shape: Shape, node: int, milli: int, preferred: int) -> tuple[int, ...]:

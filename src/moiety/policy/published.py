@@ -14,6 +14,7 @@ between 49 and 50. The default rule has whole numbers instead.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from math import exp
 from typing import Final
 
@@ -36,6 +37,7 @@ class PublishedFgd:
     """The rule `fgd`; shapes that ask for memory of a GPU count by their part of it."""
 
     chooses_gpus = True
+    few = 0
 
     def __init__(self, cluster: Cluster, typical: Typical) -> None:
         self._cluster = cluster
@@ -48,8 +50,11 @@ class PublishedFgd:
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """See Rule."""
-        found = [self._code(cluster, shape, node) for node in nodes.tolist()]
-        return np.array(found, np.int64)
+        return np.array(self.codes_of_few(cluster, shape, nodes.tolist()), np.int64)
+
+    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
+        """See Rule."""
+        return [self._code(cluster, shape, node) for node in nodes]
 
     def _code(self, cluster: Cluster, shape: Shape, node: int) -> int:
         model, memory = int(cluster.model[node]), int(cluster.gpu_memory[node])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from moiety.model.errors import InvalidValue
 
 RESOURCES: Final = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
+DAY_S: Final = 86400
+WEEK_S: Final = 7 * DAY_S
+DAY_NAMES: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,10 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time of day in which another quota holds."""
+    """A time of day in which another quota holds. Raises InvalidValue for one that never does.
+
+    One that ends before it begins goes past midnight, and belongs to the day on which it began.
+    """
 
     from_s: float
     """seconds after midnight"""
@@ -37,6 +44,19 @@ class Window:
     quota: Amounts
     days: frozenset[int] = frozenset(range(7))
     """0 is Monday"""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.from_s < DAY_S and 0 <= self.until_s <= DAY_S):
+            raise InvalidValue(
+                f"a time of day from {self.from_s:g} s until {self.until_s:g} s after midnight"
+            )
+        if self.from_s == self.until_s or not self.days:
+            raise InvalidValue("a time of day that ends when it begins, or on no day")
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Of a week, in seconds from Monday's midnight; the end of the last may be in the next."""
+        lasts = (self.until_s - self.from_s) % DAY_S or DAY_S
+        return [(day * DAY_S + self.from_s, day * DAY_S + self.from_s + lasts) for day in self.days]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,7 @@ class Queue:
     priority: int = 0
     """what is left over goes to the highest first"""
     windows: tuple[Window, ...] = ()
+    """no two are open at once"""
     created_s: float = 0.0
     """the older one first where nothing else decides"""
 
@@ -67,6 +88,25 @@ class Queue:
                     f"queue {self.name}: its quota of {quota} {resource} is above its limit, "
                     f"{limit}"
                 )
+            for window in self.windows:
+                own = getattr(window.quota, resource)
+                if own is not None and limit is not None and own > limit:
+                    raise InvalidValue(
+                        f"queue {self.name}: its quota of {own} {resource} for a time of day is "
+                        f"above its limit, {limit}"
+                    )
+        both = _overlap(self.windows)
+        if both:
+            raise InvalidValue(f"queue {self.name}: two times of day overlap, {both}")
+
+    def quota_at(self, since_monday_s: float) -> Amounts:
+        """The quota that holds then: of the window that is open, or the usual one."""
+        second = since_monday_s % WEEK_S
+        for window in self.windows:
+            for begin, end in window.spans():
+                if begin <= second < end or begin <= second + WEEK_S < end:
+                    return window.quota
+        return self.quota
 
 
 class QueueTree:
@@ -99,16 +139,67 @@ class QueueTree:
             at = self.queues[at].parent
         return tuple(reversed(found))
 
-    def above_parents(self) -> list[tuple[str, str, int, int]]:
-        """(parent, resource, sum of the children's quotas, its own quota) where the sum is more."""
+    def borders(self) -> tuple[float, ...]:
+        """Seconds after Monday's midnight at which any quota changes, in order."""
+        ends = {
+            end % WEEK_S
+            for queue in self.queues.values()
+            for window in queue.windows
+            for span in window.spans()
+            for end in span
+        }
+        return tuple(sorted(ends))
+
+    def above_parents(self, since_monday_s: float | None = None) -> list[tuple[str, str, int, int]]:
+        """(parent, resource, sum of the children's quotas, its own quota) where the sum is more.
+
+        Of usual quotas, or of those that hold then.
+        """
+
+        def quota_of(queue: Queue) -> Amounts:
+            return queue.quota if since_monday_s is None else queue.quota_at(since_monday_s)
+
         found = []
         for parent, below in self.children.items():
             if parent is None:
                 continue
             for resource in RESOURCES:
-                whole = getattr(self.queues[parent].quota, resource)
-                parts = [getattr(queue.quota, resource) for queue in below]
+                whole = getattr(quota_of(self.queues[parent]), resource)
+                parts = [getattr(quota_of(queue), resource) for queue in below]
                 total = sum(part for part in parts if part is not None)
                 if whole is not None and total > whole:
                     found.append((parent, resource, total, whole))
         return found
+
+    def ever_above_parents(self) -> list[tuple[str, str, int, int, str]]:
+        """The same with when: "" for usual quotas, else the first time of a week."""
+        found = [(*each, "") for each in self.above_parents()]
+        seen = {(parent, resource) for parent, resource, *_ in found}
+        for at_s in self.borders():
+            for parent, resource, total, whole in self.above_parents(at_s):
+                if (parent, resource) not in seen:
+                    seen.add((parent, resource))
+                    found.append((parent, resource, total, whole, _when(at_s)))
+        return found
+
+
+def _overlap(windows: tuple[Window, ...]) -> str:
+    """Two spans that overlap, in words; "" if none do."""
+    spans = sorted(span for window in windows for span in window.spans())
+    if len(spans) > 1:
+        spans.append((spans[0][0] + WEEK_S, spans[0][1] + WEEK_S))
+    for (begin, end), (later, ends) in pairwise(spans):
+        if later < end:
+            one, other = f"{_when(begin)} to {_when(end)}", f"{_when(later)} to {_when(ends)}"
+            return f"{one} and {other}"
+    return ""
+
+
+def _when(since_monday_s: float) -> str:
+    day, second = divmod(since_monday_s % WEEK_S, DAY_S)
+    return f"{DAY_NAMES[int(day)]} {_clock(second)}"
+
+
+def _clock(second: float) -> str:
+    hours, minutes = divmod(int(second) // 60, 60)
+    return f"{hours:02}:{minutes:02}"

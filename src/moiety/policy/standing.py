@@ -20,7 +20,6 @@ NOTHING: Final = (0,) * len(RESOURCES)
 UNBOUNDED: Final = (None,) * len(RESOURCES)
 GPU_MILLI: Final = 0
 """its position in a vector"""
-DAY_S: Final = 86400
 CLOSE: Final = 1e-9
 """two ratios that differ by less are equal"""
 
@@ -42,10 +41,7 @@ class Standing:
     def __init__(self, queues: Iterable[Queue], now_s: float = 0.0, monday_s: float = 0.0) -> None:
         self.tree = QueueTree(queues)
         self.paths = {name: self.tree.path(name) for name in self.tree.queues}
-        self.quota = {
-            name: _vector(quota_at(queue, now_s - monday_s))
-            for name, queue in self.tree.queues.items()
-        }
+        self.quota: dict[str, tuple[int | None, ...]] = {}
         self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
         self.has: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
@@ -54,6 +50,13 @@ class Standing:
         self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
         """grows with each change"""
+        self.at(now_s - monday_s)
+
+    def at(self, since_monday_s: float) -> None:
+        """Quotas are those that hold at that time of a week."""
+        for name, queue in self.tree.queues.items():
+            self.quota[name] = _vector(queue.quota_at(since_monday_s))
+        self.version += 1
 
     def check(self, queue: str, workload: str) -> None:
         """Raises InvalidValue for a queue in which nothing can run."""
@@ -213,22 +216,6 @@ class Standing:
             level = sum(1 for mine, theirs in pairs if mine == theirs)
             self._forks[one, other] = level
         return level
-
-
-def quota_at(queue: Queue, since_monday_s: float) -> Amounts:
-    """The quota that holds then: of the first window that is open, or the usual one."""
-    day, second = divmod(since_monday_s, DAY_S)
-    for window in queue.windows:
-        today = int(day) % 7
-        if window.from_s <= window.until_s:
-            is_open = window.from_s <= second < window.until_s
-        else:  # past midnight: it belongs to the day on which it began
-            is_open = second >= window.from_s or second < window.until_s
-            if second < window.until_s:
-                today = (today - 1) % 7
-        if is_open and today in window.days:
-            return window.quota
-    return queue.quota
 
 
 def _vector(amounts: Amounts) -> tuple[int | None, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from moiety.model.errors import InvalidValue
 from moiety.sim.gangs import GangTrace
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim.reading import Complaints, Row, check_file, read_table
 from moiety.sim.runs import Change
 
 KINDS: Final = ("fail", "drain", "add", "remove")
@@ -24,6 +24,7 @@ def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Change]
     `fail` and `drain` take a node (a position from 0) away, for `for_s` or for good; `remove` is a
     `drain` for good; `add` brings a node with `gpus`. Raises TraceMissing and TraceInvalid.
     """
+    check_file(path, "list of changes")
     found: list[Change] = []
     there = nodes
 

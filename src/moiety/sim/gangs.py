@@ -1,12 +1,11 @@
 """Traces of gangs that ran for a known time: Microsoft's ITP and Philly, and Muri's.
 
-One CSV file each; which of them it is, its columns say. Jobs are gangs of whole GPUs on nodes that
-are all alike; the traces do not say which, so the cluster is an argument.
+One file each, CSV or JSONL; which of them it is, its columns say. Jobs are gangs of whole GPUs on
+nodes that are all alike; the traces do not say which, so the cluster is an argument.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,13 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.past import Ran
+from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, columns_of, read_table
 from moiety.sim.seats import Nodes
 
 GPUS_PER_NODE: Final = 8
 MURI_SLOWDOWN: Final = 1.015
 """by which the published simulator of Muri multiplies the time of an iteration"""
 GPUS_MAX: Final = 1_000_000
+EPOCH_MONDAY_S: Final = 4 * 86400.0
+"""seconds of 1970 began on a Thursday"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class GangTrace:
     gangs: tuple[Gang, ...]
     nodes: tuple[int, ...]
     complaints: Complaints = field(default_factory=Complaints)
+    monday_s: float = 0.0
+    """a Monday's midnight on the clock of submissions: times of day count from there"""
 
     @property
     def gpus(self) -> int:
@@ -115,7 +120,8 @@ def read_gangs(
     complaints = Complaints(lenient)
     if not path.is_file():
         raise TraceMissing(str(path), "it is no file" if path.exists() else "it does not exist")
-    columns, make = FORMATS[_format(path)]
+    form = _format(path)
+    columns, make = FORMATS[form]
     rows = read_table(path, columns, make, complaints)
     if not rows:
         raise TraceInvalid(path.name, 0, "it has no jobs")
@@ -123,8 +129,23 @@ def read_gangs(
     gangs = _check(path, rows, nodes, complaints)
     if not gangs:
         raise TraceInvalid(path.name, 0, "none of its jobs could ever run")
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return GangTrace(name, gangs, nodes, complaints)
+    name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".jsonl")
+    return GangTrace(name, gangs, nodes, complaints, EPOCH_MONDAY_S if form == "philly" else 0.0)
+
+
+def ran_before(path: Path) -> list[Ran]:
+    """A file of jobs as a history for estimates. Raises as `read_gangs`."""
+    return [
+        Ran(
+            gang.name,
+            gang.user,
+            gang.queue,
+            gang.gpus * WHOLE_GPU,
+            gang.submitted_s,
+            gang.duration_s,
+        )
+        for gang in read_gangs(path).gangs
+    ]
 
 
 def cluster(gpus: int, gpus_per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
@@ -152,10 +173,9 @@ def _enough(gangs: list[Gang]) -> int:
 
 
 def _format(path: Path) -> str:
-    if path.suffixes[-1:] != [".csv"]:
-        raise TraceMissing(str(path), "a trace of gangs is a .csv file")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        there = {column.strip() for column in next(csv.reader(lines), [])}
+    if not {".csv", ".jsonl"} & set(path.suffixes):
+        raise TraceMissing(str(path), "a file of jobs is a .csv or a .jsonl, plain or .gz")
+    there = columns_of(path)
     for name, (columns, _) in FORMATS.items():
         if there >= set(columns):
             return name
@@ -165,7 +185,7 @@ def _format(path: Path) -> str:
         path.name,
         1,
         f"it has no column {missing[0]} (of the format {nearest}, which is nearest)",
-        "the columns in docs/howto-simulate.md",
+        COLUMNS_HINT,
     )
 
 

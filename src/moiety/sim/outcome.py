@@ -77,10 +77,10 @@ class GangOutcome:
     """hours, GPUs in use, there, wanted (in use or waited for); jobs that wait"""
 
 
-def order_of(name: str, queues: Sequence[Queue] | None = None) -> Order:
+def order_of(name: str, queues: Sequence[Queue] | None = None, monday_s: float = 0.0) -> Order:
     """A new one by its name; with queues, only the default knows what to do with them."""
     if name == "default":
-        return Tenants(queues) if queues else Worth()
+        return Tenants(queues, monday_s) if queues else Worth()
     if queues:
         raise InvalidValue(f"the order {name} knows nothing of queues", "--order default")
     return baseline(name)
@@ -103,9 +103,10 @@ def run_gangs(
             f"a job wants {largest} GPUs, and after all changes {left.gpus} are left",
             "changes that leave enough, or --bad report with a smaller --cluster",
         )
-    watch = QuotaWatch(queues) if queues else None
+    watch = QuotaWatch(queues, trace.monday_s) if queues else None
     began = time.perf_counter()
-    runs, timeline = replay(trace, order_of(name, queues), cost, changes, progress, watch)
+    order = order_of(name, queues, trace.monday_s)
+    runs, timeline = replay(trace, order, cost, changes, progress, watch)
     took_s = time.perf_counter() - began
     return count(trace, name, runs, timeline, took_s, queues, watch.broken if watch else None)
 

@@ -8,19 +8,22 @@ from typing import Final
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import Amounts, Queue, QueueTree
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim import schedule
+from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
 
 COLUMNS: Final = ("name", "quota_gpus")
-HINT: Final = "the columns in docs/howto-simulate.md"
 
 
 def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
     """A CSV or JSONL file of `name`, `parent`, `quota_gpus`, `limit_gpus`, `weight`, `priority`.
 
+    `windows` are times of a week with other quotas, as in `schedule`.
+
     Raises TraceMissing and TraceInvalid: for a line that makes no sense, a loop, an unknown
     parent, and, unless the complaints are lenient, for quotas that add up to more than the parent
     has.
     """
+    check_file(path, "list of queues")
     found: dict[str, Queue] = {}
     lines: dict[str, int] = {}
     for line, queue in read_table(path, COLUMNS, _queue, complaints):
@@ -31,15 +34,16 @@ def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
         found[queue.name] = queue
         lines[queue.name] = line
     if not found:
-        raise TraceInvalid(path.name, 0, "it has no queues", HINT)
+        raise TraceInvalid(path.name, 0, "it has no queues", COLUMNS_HINT)
     try:
         tree = QueueTree(found.values())
     except InvalidValue as error:
-        raise TraceInvalid(path.name, 0, error.what, HINT) from None
-    for parent, resource, total, own in tree.above_parents():
+        raise TraceInvalid(path.name, 0, error.what, COLUMNS_HINT) from None
+    for parent, resource, total, own, when in tree.ever_above_parents():
         if resource == "gpu_milli":
+            at = f" on {when}" if when else ""
             problem = (
-                f"quotas below {parent} add up to {total / WHOLE_GPU:g} GPUs, "
+                f"quotas below {parent} add up to {total / WHOLE_GPU:g} GPUs{at}, "
                 f"and its own is {own / WHOLE_GPU:g}"
             )
             complaints.about(path, lines[parent], problem, stays=True)
@@ -55,4 +59,5 @@ def _queue(row: Row) -> Queue:
         Amounts(gpu_milli=round(row.number("limit_gpus") * WHOLE_GPU)) if limit else Amounts(),
         row.number("weight", 1.0),
         row.whole("priority", 0),
+        schedule.windows(row.text("windows", "")),
     )

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 LARGEST = 1e15
 """sums of a cluster's worth of them still fit into 64 bits"""
+COLUMNS_HINT = "the columns in docs/howto-simulate.md"
 TOLD_MAX = 5
 """wrong lines that are told in words; all are counted"""
 
@@ -108,6 +109,41 @@ def read_table(
     return found
 
 
+def check_file(path: Path, what: str) -> None:
+    """Raises TraceMissing if there is no such file, with what it should have been."""
+    if not path.is_file():
+        problem = "it is no file" if path.exists() else "it does not exist"
+        raise TraceMissing(str(path), problem, what, COLUMNS_HINT)
+
+
+def columns_of(path: Path) -> set[str]:
+    """The columns of a table: of its first line, or of its first object.
+
+    Raises TraceMissing if the file cannot be read, TraceInvalid if it is no table or empty.
+    """
+    lines = read_lines(path)
+    if not lines:
+        raise TraceInvalid(path.name, 1, "it has no columns, because it is empty", COLUMNS_HINT)
+    line, text = lines[0]
+    if ".jsonl" in path.suffixes:
+        values = _object(text)
+        if values is None:
+            raise TraceInvalid(path.name, line, "it is not an object of JSON", COLUMNS_HINT)
+        return set(values)
+    try:
+        return {column.strip() for column in next(csv.reader([text]), [])}
+    except csv.Error as error:
+        raise TraceInvalid(path.name, line, str(error), COLUMNS_HINT) from None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
 def parse_index(text: str, below: int) -> int | None:
     """A whole number from 0 to `below` - 1; None: it is none."""
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(below)):
@@ -126,11 +162,8 @@ def _rows(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if ".jsonl" in path.suffixes:
         for line, text in read_lines(path):
-            try:
-                values = json.loads(text)
-            except (ValueError, RecursionError):
-                values = None
-            if not isinstance(values, dict):
+            values = _object(text)
+            if values is None:
                 complaints.about(path, line, "it is not an object of JSON")
                 continue
             missing = [column for column in columns if column not in values]

@@ -13,24 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cluster import WHOLE_GPU, Node, gpus
+from moiety.policy.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
+from moiety.policy.past import Ran
 from moiety.policy.queues import Amounts, Queue, QueueTree
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.sim import case_time
+from moiety.sim.case_values import BadCase, amount, as_object, number, text
 
 MODEL = "GPU"
 """scenarios name none"""
 FILE_MAX = 64 << 20
 """bytes that are read; a hundred cases have a tenth of one MiB"""
 STATES = ("running", "pending")
-
-
-class BadCase(ValueError):
-    """What does not make sense: `key` says where in the case."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +49,8 @@ class Scenario:
     """what is odd about it, but can be done"""
     run_times: Mapping[str, float] = field(default_factory=dict)
     """seconds that jobs are expected to run in all, where the file says"""
+    ran: tuple[Ran, ...] = ()
+    """jobs that have ended, from which others are estimated"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}"
         raise ScenarioInvalid(str(path), where, f"it is not JSON: {error.msg}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no text, numbers of thousands of digits
         raise ScenarioInvalid(str(path), "", f"it is not JSON: {error}") from None
     cases = data
     if isinstance(data, dict):
@@ -91,7 +88,7 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
     for at, case in enumerate(cases):
         name = str(case.get("name", f"case {at}")) if isinstance(case, dict) else f"case {at}"
         try:
-            found.append(_case(name, _object(case, ""), strict))
+            found.append(_case(name, as_object(case, ""), strict))
         except BadCase as error:
             key = f"cases[{at}].{error.key}".rstrip(".")
             found.append(Refused(name, ScenarioInvalid(str(path), key, str(error))))
@@ -100,47 +97,18 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
     return found
 
 
-def _object(value: Any, key: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise BadCase(key, "it is not an object")
-    return value
-
-
 def _rows(case: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
     rows = case.get(key)
     if not isinstance(rows, list):
         raise BadCase(key, "there is no such list")
-    found = [(f"{key}[{at}]", _object(row, f"{key}[{at}]")) for at, row in enumerate(rows)]
+    found = [(f"{key}[{at}]", as_object(row, f"{key}[{at}]")) for at, row in enumerate(rows)]
     names: set[str] = set()
     for where, row in found:
-        name = _text(row, "name", where)
+        name = text(row, "name", where)
         if name in names:
             raise BadCase(f"{where}.name", f"there are two {key} of the name {name}")
         names.add(name)
     return found
-
-
-def _text(row: Mapping[str, Any], name: str, where: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not value:
-        raise BadCase(f"{where}.{name}", f"it is not a name: {value!r}")
-    return value
-
-
-def _number(row: Mapping[str, Any], name: str, where: str, default: float | None = None) -> float:
-    value = row.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise BadCase(f"{where}.{name}", f"it is not a number: {value!r}")
-    if value < 0 or value > 1e15:
-        raise BadCase(f"{where}.{name}", f"it is negative or far too large: {value:g}")
-    return value
-
-
-def _amount(row: Mapping[str, Any], name: str, where: str, scale: int = 1) -> int | None:
-    """A bound; None where there is none."""
-    if row.get(name) is None:
-        return None
-    return round(_number(row, name, where) * scale)
 
 
 def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
@@ -148,9 +116,11 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
     notes: list[str] = []
     queues = tuple(_queue(row, where, notes) for where, row in _rows(case, "queues"))
     tree = _tree(queues)
-    for parent, resource, total, whole in tree.above_parents():
+    for parent, resource, total, whole, when in tree.ever_above_parents():
+        at = f" on {when}" if when else ""
         notes.append(
-            f"the quotas below queue {parent} add up to {total} {resource}, it has {whole} itself"
+            f"the quotas below queue {parent} add up to {total} {resource}{at}, "
+            f"it has {whole} itself"
         )
     if strict and notes:
         raise BadCase("queues", notes[0])
@@ -170,8 +140,10 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         ),
         queues,
         now_s=now_s,
+        monday_s=case_time.monday_s(case, now_s),
     )
-    return Scenario(name, snapshot, tasks, _expected(case, tasks), tuple(notes), run_times)
+    expected, ran = _expected(case, tasks), case_time.history(case)
+    return Scenario(name, snapshot, tasks, expected, tuple(notes), run_times, ran)
 
 
 def _times(
@@ -183,23 +155,26 @@ def _times(
     for where, row in _rows(case, "jobs"):
         name = row["name"]
         if row.get("expected_run_s") is not None:
-            run_times[name] = _number(row, "expected_run_s", where)
+            run_times[name] = number(row, "expected_run_s", where)
         for at, each in enumerate(row["tasks"]):
             if each.get("running_for_s") is not None:
                 key = f"{where}.tasks[{at}]"
-                ages[tasks[f"{name}/{at}"]] = _number(each, "running_for_s", key)
+                ages[tasks[f"{name}/{at}"]] = number(each, "running_for_s", key)
     return ages, run_times
 
 
 def _node(row: Mapping[str, Any], where: str) -> Node:
-    count = int(_number(row, "gpus", where, 0))
+    count = int(number(row, "gpus", where, 0))
+    if count > GPUS_MAX:
+        problem = f"it has {count} GPUs; at most {GPUS_MAX} can be placed on"
+        raise BadCase(f"{where}.gpus", problem)
     return Node(
         row["name"],
-        int(_number(row, "cpu_milli", where, 0)),
-        int(_number(row, "memory_bytes", where, 0)),
+        int(number(row, "cpu_milli", where, 0)),
+        int(number(row, "memory_bytes", where, 0)),
         gpus(count),
         MODEL if count else "",
-        int(_number(row, "gpu_memory_mib", where, 0)),
+        int(number(row, "gpu_memory_mib", where, 0)),
     )
 
 
@@ -211,8 +186,8 @@ def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:
         ("cpu_milli", "cpu_milli", 1),
         ("memory_mib", "memory_bytes", 1),
     ):
-        quota[name] = _amount(row, f"quota_{key}", where, scale)
-        most = limit[name] = _amount(row, f"limit_{key}", where, scale)
+        quota[name] = amount(row, f"quota_{key}", where, scale)
+        most = limit[name] = amount(row, f"limit_{key}", where, scale)
         own = quota[name]
         if own is not None and most is not None and own > most:
             notes.append(f"queue {row['name']}: its quota of {own} {name} is above its limit")
@@ -222,12 +197,13 @@ def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:
     parent = row.get("parent")
     return Queue(
         row["name"],
-        None if parent is None else _text(row, "parent", where),
+        None if parent is None else text(row, "parent", where),
         Amounts(**quota),
         Amounts(**limit),
-        _number(row, "over_quota_weight", where, 1),
-        int(_number(row, "priority", where, 0)),
-        created_s=_number(row, "created", where, 0),
+        number(row, "over_quota_weight", where, 1),
+        int(number(row, "priority", where, 0)),
+        case_time.windows(row, where),
+        number(row, "created", where, 0),
     )
 
 
@@ -245,7 +221,7 @@ Own = tuple[Task, Shape, str, tuple[str, ...]]
 def _job(
     row: Mapping[str, Any], where: str, tree: QueueTree
 ) -> tuple[Workload, dict[str, Task], list[Own]]:
-    queue = _text(row, "queue", where)
+    queue = text(row, "queue", where)
     if queue not in tree.queues:
         raise BadCase(f"{where}.queue", f"there is no queue {queue}")
     if tree.children.get(queue):
@@ -255,7 +231,7 @@ def _job(
     rows = row.get("tasks")
     if not isinstance(rows, list) or not rows:
         raise BadCase(f"{where}.tasks", "it has no tasks")
-    least = int(_number(row, "min_tasks", where, len(rows)))
+    least = int(number(row, "min_tasks", where, len(rows)))
     if least > len(rows):
         raise BadCase(f"{where}.min_tasks", f"it is {least}, but there are {len(rows)} tasks")
     name = row["name"]
@@ -264,7 +240,7 @@ def _job(
     running: list[Own] = []
     for at, each in enumerate(rows):
         key = f"{where}.tasks[{at}]"
-        one = _object(each, key)
+        one = as_object(each, key)
         shape = _shape(row, one, where, key)
         members = groups.setdefault(shape, [])
         task = Task(name, f"shape{list(groups).index(shape)}", len(members))
@@ -274,7 +250,9 @@ def _job(
             raise BadCase(f"{key}.state", f"it is {one.get('state')!r}, not running or pending")
         if one["state"] == "running":
             devices = one.get("gpu_group") or []
-            running.append((task, shape, _text(one, "node", key), tuple(map(str, devices))))
+            if not isinstance(devices, list):
+                raise BadCase(f"{key}.gpu_group", f"it is not a list: {devices!r}")
+            running.append((task, shape, text(one, "node", key), tuple(map(str, devices))))
     subgroups = tuple(
         Subgroup(f"shape{index}", shape, len(at), sum(each < least for each in at))
         for index, (shape, at) in enumerate(groups.items())
@@ -283,24 +261,23 @@ def _job(
         name,
         subgroups,
         queue,
-        priority=int(_number(row, "priority", where, 0)),
+        user="" if row.get("user") is None else text(row, "user", where),
+        priority=int(number(row, "priority", where, 0)),
         is_preemptible=bool(row.get("preemptible", True)),
         is_opportunistic=bool(row.get("opportunistic", False)),
-        submitted_s=_number(row, "created", where, 0),
-        max_run_s=None if row.get("max_run_s") is None else _number(row, "max_run_s", where),
+        submitted_s=number(row, "created", where, 0),
+        max_run_s=None if row.get("max_run_s") is None else number(row, "max_run_s", where),
     )
     return workload, shown, running
 
 
 def _shape(job: Mapping[str, Any], task: Mapping[str, Any], where: str, key: str) -> Shape:
-    cpu = int(_number(job, "cpu_milli_per_task", where, 0))
-    memory = int(_number(job, "memory_bytes_per_task", where, 0))
-    gpu_memory = int(_number(job, "gpu_memory_mib_per_task", where, 0))
+    cpu = int(number(job, "cpu_milli_per_task", where, 0))
+    memory = int(number(job, "memory_bytes_per_task", where, 0))
+    gpu_memory = int(number(job, "gpu_memory_mib_per_task", where, 0))
     if gpu_memory and "gpus" not in task:
         return Shape(cpu, memory, 1, 0, gpu_memory)
-    wanted = (
-        _number(task, "gpus", key) if "gpus" in task else _number(job, "gpus_per_task", where, 0)
-    )
+    wanted = number(task, "gpus", key) if "gpus" in task else number(job, "gpus_per_task", where, 0)
     if wanted > 1 and wanted != int(wanted):
         raise BadCase(f"{where}.gpus_per_task", f"{wanted:g} is neither a part of one nor whole")
     if not wanted:
@@ -334,8 +311,8 @@ class _Seating:
         milli = shape.milli_on(on.gpu_memory_mib)
         left = self._left[node]
         chosen: list[int] = []
-        for number in range(shape.gpus):
-            device = devices[number] if number < len(devices) else None
+        for which in range(shape.gpus):
+            device = devices[which] if which < len(devices) else None
             gpu = self._gpu(node, device, milli, chosen)
             if gpu is None:
                 raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")
@@ -360,18 +337,18 @@ class _Seating:
 
 def _expected(case: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Expected]:
     """By task; what is said of a job holds for each of its tasks."""
-    expect = _object(case.get("expect", {}), "expect")
+    expect = as_object(case.get("expect", {}), "expect")
     found: dict[str, Expected] = {}
-    for name, row in _object(expect.get("jobs", {}), "expect.jobs").items():
+    for name, row in as_object(expect.get("jobs", {}), "expect.jobs").items():
         wanted = _status(row, f"expect.jobs.{name}")
         own = [shown for shown, task in tasks.items() if task.workload == name]
         for shown in own or [name]:
             found[shown] = wanted
-    for shown, row in _object(expect.get("tasks", {}), "expect.tasks").items():
+    for shown, row in as_object(expect.get("tasks", {}), "expect.tasks").items():
         found[shown] = _status(row, f"expect.tasks.{shown}")
     return found
 
 
 def _status(value: Any, key: str) -> Expected:
-    row = _object(value, key)
+    row = as_object(value, key)
     return Expected(str(row.get("status")), row.get("node"))

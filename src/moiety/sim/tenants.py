@@ -9,13 +9,13 @@ quota also gets a place if that takes moving smaller gangs, which then take thei
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from moiety.model.errors import InvalidValue
 from moiety.policy import attained
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.policy.queues import WEEK_S, Amounts, Queue, QueueTree
 from moiety.policy.standing import GPU_MILLI, Standing
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Pool, Run
@@ -23,6 +23,8 @@ from moiety.sim.worth import Worth, clear
 
 LOOK_S: Final = 600.0
 """running on changes the order at most so often"""
+BORDER_S: Final = 1e-3
+"""a border that is nearer than that has been reached: sums of seconds are not exact"""
 MOVED: Final = 1e6
 """times the worth: who would only be moved comes last among those that make room"""
 QUOTA, FAIR, BEYOND = range(3)
@@ -34,10 +36,12 @@ class Tenants(Worth):
     Raises InvalidValue for an unknown queue, or one whose limit is below what a gang needs.
     """
 
-    def __init__(self, queues: Iterable[Queue]) -> None:
+    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
         super().__init__()
         self.standing = Standing(queues)
         self._counted: Counter[str] = Counter()
+        self._monday_s = monday_s
+        self._borders = self.standing.tree.borders()
 
     def came(self, run: Run, pool: Pool) -> None:
         """It waits in its queue."""
@@ -53,9 +57,13 @@ class Tenants(Worth):
         super().came(run, pool)
 
     def looks(self, pool: Pool) -> float | None:
-        """Not at each span."""
+        """Not at each span; but when another quota begins to hold."""
         edge = super().looks(pool)
-        return None if edge is None else max(edge, pool.now_s + LOOK_S)
+        found = None if edge is None else max(edge, pool.now_s + LOOK_S)
+        if not self._borders or not pool.waiting:
+            return found
+        border = pool.now_s + next_border(self._borders, pool.now_s - self._monday_s)
+        return border if found is None else min(found, border)
 
     def decide(self, pool: Pool) -> float | None:
         """Serve queue by queue, whoever is furthest below what it should have."""
@@ -63,6 +71,8 @@ class Tenants(Worth):
             self.follow(pool)
             return None
         values = self.refresh(pool)
+        if self._borders:
+            self.standing.at(pool.now_s - self._monday_s)
         self._count(pool)
         waiting = {queue: (gpus * WHOLE_GPU, 0, 0, 0) for queue, gpus in pool.asked.items() if gpus}
         self.standing.share_out((pool.nodes.gpus * WHOLE_GPU, 0, 0, 0), waiting)
@@ -194,6 +204,13 @@ class _Round:
         return found
 
 
+def next_border(borders: Sequence[float], since_monday_s: float) -> float:
+    """Seconds until the next of these times of a week."""
+    at = since_monday_s % WEEK_S
+    later = (border for border in borders if border > at + BORDER_S)
+    return next(later, borders[0] + WEEK_S) - at
+
+
 def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
     """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
 
@@ -220,10 +237,12 @@ class QuotaWatch:
     On every level of the tree: of its queue, and of those above.
     """
 
-    def __init__(self, queues: Iterable[Queue]) -> None:
+    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
         tree = QueueTree(queues)
         self._paths = {name: tree.path(name) for name in tree.queues}
-        self._quota = {name: queue.quota.gpu_milli for name, queue in tree.queues.items()}
+        self._queues = tree.queues
+        self._monday_s = monday_s
+        self._quota: dict[str, int | None] = {}
         self.moments = 0
         self.broken = 0
         """moments at which somebody did"""
@@ -233,6 +252,8 @@ class QuotaWatch:
         self.moments += 1
         if not pool.waiting:
             return
+        since = pool.now_s - self._monday_s
+        self._quota = {name: each.quota_at(since).gpu_milli for name, each in self._queues.items()}
         held: Counter[str] = Counter()
         for queue, gpus in pool.held.items():
             for name in self._paths[queue]:

@@ -59,9 +59,12 @@ class Fault:
 
     def read(self, *_: object) -> None:
         """A signal handler: from now on it counts."""
-        text = self._path.read_text()
-        self._plan = json.loads(text) if text else {}
+        self._plan = self._written()
         self._left = self._plan.get("nth", 0)
+
+    def _written(self) -> dict[str, Any]:
+        text = self._path.read_text()
+        return json.loads(text) if text else {}
 
     def passes(self, step: str, node: Any, client: Any) -> None:
         """A step is taken: is it the one?"""
@@ -76,6 +79,8 @@ class Fault:
         if self._left > 0 or whom is None:
             return
         plan, self._plan = self._plan, {}
+        if plan["number"] != self._written().get("number"):
+            return  # it was to happen earlier, and never did
         is_told_after = plan["signal"] == signal.SIGSTOP and whom != os.getpid()
         if not is_told_after:
             done_of(self._path).write_text(str(plan["number"]))

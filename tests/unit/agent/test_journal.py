@@ -215,3 +215,18 @@ def test_what_is_known_of_repeats_is_bounded_and_none_is_lost() -> None:
     assert len(journal._repeats) == 256
     journal.close()
     assert journal.next - 1 == 8000
+
+
+def test_a_pod_that_is_no_clients_is_named_if_its_name_is_known() -> None:
+    journal = Journal(wall_s=lambda: 5.0)
+    journal.pods = {"u-1": "team/train"}
+    journal.note("Unregistered", "it uses a GPU", pid=9, program="x", pod="u-1")
+    journal.note("Unregistered", "it uses a GPU", pid=10, program="y", pod="u-2")
+    for _ in range(5):
+        journal.often("share", "Refused", "it is another pod's", pod="u-1")
+    journal.close()
+    named, unknown, *refused = journal.after(0, 100)
+    assert (named.pod, named.labels) == ("u-1", {"namespace": "team", "pod": "train"})
+    assert (unknown.pod, unknown.labels) == ("u-2", {})
+    assert {each.pod for each in refused} == {"u-1"}
+    assert refused[-1].message == "it is another pod's (2 times within 10 s)"

@@ -84,3 +84,46 @@ def test_what_makes_no_sense_is_refused(
     code, _, err = moiety(capsys, *filled)
     assert code
     assert words in err
+
+
+def test_run_times_come_from_jobs_that_ran_where_nobody_declares_any(
+    case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads(case.read_text())
+    for each in whole["jobs"]:
+        each.pop("expected_run_s", None)
+        each["user"] = "ada"
+    whole["jobs"][0]["name"], whole["jobs"][1]["name"] = "old-8", "young-8"
+    case.write_text(json.dumps(whole))
+    jobs = tmp_path / "jobs.csv"
+    head = "name,gpus,submitted_s,duration_s,queue,user\n"
+    lines = [f"theirs{at},2,{at},{9000 + at},r,ada\n" for at in range(20)]
+    lines += [f"{name}-{at},1,{at},90000,q,ada\n" for name in ("old", "young") for at in range(20)]
+    jobs.write_text(head + "".join(lines))
+    _, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json")
+    guess = json.loads(out)["start"]
+    code, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json", "--history", str(jobs))
+    assert code == 0
+    start = json.loads(out)["start"]
+    assert guess["expected_s"] < 2400
+    assert 4000 < start["earliest_s"] < start["expected_s"] < start["latest_s"] < 20000
+    whole["history"] = [
+        {"name": f"old-{at}", "queue": "q", "user": "ada", "gpus": gpus, "ran_s": 9000 + at}
+        for at in range(20)
+        for gpus in (1, 2)
+    ]
+    case.write_text(json.dumps(whole))
+    _, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json")
+    assert json.loads(out)["start"]["expected_s"] == 600  # theirs: nothing like it has ended
+    whole["history"] += [row | {"queue": "r"} for row in whole["history"]]
+    case.write_text(json.dumps(whole))
+    _, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json")
+    assert 4000 < json.loads(out)["start"]["expected_s"] < 20000
+    code, out, _ = moiety(
+        capsys, "what-if", str(case), "--queue", "r", "--user", "ada", "--name", "theirs-99"
+    )
+    assert code == 0
+    assert out.startswith("theirs-99 begins now")
+    code, _, err = moiety(capsys, "explain", str(case), "new", "--history", "/dev/null")
+    assert code == 122
+    assert "there is no trace in /dev/null" in err

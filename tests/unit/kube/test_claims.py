@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moiety.agent.containers import keeps_out
+from moiety.agent.containers import keeps_out, stranger
 from moiety.kube.claims import Unprepared, granted, whole_claims
 from moiety.kube.client import Object
 from moiety.model.share import Priority, Share
@@ -114,3 +115,31 @@ def test_a_process_of_another_pod_is_kept_out_by_its_control_group(tmp_path: Pat
     assert other in keeps_out([own], 2, tmp_path)
     assert "no pod" in keeps_out([own], 3, tmp_path)
     assert "no pod" in keeps_out([own], 4, tmp_path)
+
+
+def test_the_agents_own_socket_is_for_its_own_pod_and_the_machine(tmp_path: Path) -> None:
+    own, other = "09a47094-342c-4022-b129-40b75a21ead5", "19a47094-342c-4022-b129-40b75a21ead5"
+
+    def process(pid: int, pod: str, files: str) -> int:
+        (tmp_path / str(pid) / "ns").mkdir(parents=True)
+        (tmp_path / str(pid) / "ns" / "mnt").symlink_to(f"mnt:[{files}]")
+        (tmp_path / str(pid) / "cgroup").write_text(f"0::/kubepods/pod{pod}/{'a' * 64}\n")
+        return pid
+
+    process(1, "", "machine")
+    process(os.getpid(), own, "agent")
+    assert stranger(process(10, own, "node"), tmp_path) == ""
+    assert stranger(process(11, other, "pod"), tmp_path) == other
+    assert stranger(process(12, other, "machine"), tmp_path) == ""  # a runtime's hook
+    assert stranger(process(13, "", "shell"), tmp_path) == ""
+    (tmp_path / "11" / "ns" / "mnt").unlink()
+    assert stranger(11, tmp_path) == other
+
+
+def test_a_pod_cannot_take_anothers_name_below_its_own_control_group(tmp_path: Path) -> None:
+    own, other = "09a47094-342c-4022-b129-40b75a21ead5", "19a47094-342c-4022-b129-40b75a21ead5"
+    (tmp_path / "1").mkdir()
+    path = f"0::/kubepods/pod{own}/{'a' * 64}/kubepods/pod{other}/{'b' * 64}\n"
+    (tmp_path / "1" / "cgroup").write_text(path)
+    assert keeps_out([own], 1, tmp_path) == ""
+    assert "another pod's" in keeps_out([other], 1, tmp_path)

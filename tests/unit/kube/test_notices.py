@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import structlog
 
 from moiety.agent import requests
+from moiety.kube import notices as notices_module
 from moiety.kube.agent_line import AgentLine
 from moiety.kube.client import EVENTS, Client
 from moiety.kube.notices import A_MINUTE, Notices
@@ -118,5 +120,38 @@ def test_one_pod_cannot_fill_the_cluster_with_events(tmp_path: Path) -> None:
             for _ in range(2 * A_MINUTE):
                 await found.tell(pod, "Refused", "no", warning=True)
             assert len(server.all(EVENTS)) == A_MINUTE
+            await found.tell(pod, "Killed", "it used a GPU past the agent", warning=True)
+            assert len(server.all(EVENTS)) == A_MINUTE + 1
+
+    asyncio.run(story())
+
+
+def test_evictions_that_go_on_are_one_event_with_a_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices_module, "COUNT_S", 0.0)
+
+    async def story() -> None:
+        journal = Journal()
+        async with ApiServer() as server, Client(server.access) as client:
+            task = asyncio.create_task(notices(client, journal, tmp_path).follow())
+            await journal.listened_to()
+
+            def count() -> int:
+                events = server.all(EVENTS)
+                return sum(each.get("series", {"count": 1})["count"] for each in events)
+
+            for number in range(1, 6):
+                journal.note("Evicted", f"{number} GiB moved out", "normal", pod="u-1", gpu=0)
+            while count() < 5:
+                await asyncio.sleep(0.01)
+            (event,) = server.all(EVENTS)
+            assert event["note"] == "1 GiB moved out (GPU 0)"
+            # One that Kubernetes has forgotten meanwhile is told anew.
+            server.remove(EVENTS, event["metadata"]["name"], "team")
+            journal.note("Evicted", "6 GiB moved out", "normal", pod="u-1", gpu=0)
+            (event,) = await told(server, 1)
+            assert event["note"] == "6 GiB moved out (GPU 0)"
+            task.cancel()
 
     asyncio.run(story())

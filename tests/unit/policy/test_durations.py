@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.policy.attained import aged, worth, yields
-from moiety.policy.durations import EDGES, SPANS, History, likeness, next_edge, runtimes, span_of
-from moiety.policy.workloads import Shape, single
+from moiety.policy.durations import EDGES, SPANS, History, next_edge, span_of
 
 HOUR = 3600.0
 
@@ -69,21 +68,6 @@ def test_waiting_adds_and_hysteresis_holds() -> None:
     assert aged(1.0, -5.0) == 1.0
     assert yields(1.0, 2.1)
     assert not yields(1.0, 2.0)
-
-
-def test_new_work_is_expected_to_run_as_its_like_did() -> None:
-    history = History()
-    workload = single("w", Shape(gpus=1, gpu_milli=1000))
-    ask = runtimes(history)
-    assert ask(workload) is None
-    history.came(likeness(workload), 0.0)
-    assert ask(workload) is None
-    for at in range(10):
-        history.ended(history.came(likeness(workload), float(at)), HOUR)
-    expected = ask(workload)
-    assert expected is not None
-    assert HOUR / 2 < expected < 2 * HOUR
-    assert ask(single("v", Shape(gpus=2, gpu_milli=1000))) is None
 
 
 RUNS = st.lists(

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.policy.fairness import Claim, decayed, divide, weights_by_use
-from moiety.policy.queues import Amounts, Queue, Window
-from moiety.policy.standing import DAY_S, Standing, quota_at
+from moiety.policy.queues import DAY_S, Amounts, Queue, Window
+from moiety.policy.standing import Standing
 
 claims = st.lists(
     st.builds(
@@ -91,14 +91,14 @@ def test_use_moves_the_fair_share() -> None:
 def test_quotas_by_the_time_of_day(day: int, hour: int, milli: int) -> None:
     office = Window(8 * 3600, 18 * 3600, Amounts(gpu_milli=8000), frozenset(range(5)))
     queue = Queue("q", quota=Amounts(gpu_milli=1000), windows=(office,))
-    assert quota_at(queue, day * DAY_S + hour * 3600).gpu_milli == milli
+    assert queue.quota_at(day * DAY_S + hour * 3600).gpu_milli == milli
 
 
 def test_a_window_past_midnight_belongs_to_the_day_on_which_it_began() -> None:
     friday = Window(22 * 3600, 6 * 3600, Amounts(gpu_milli=8000), frozenset({4}))
     queue = Queue("q", windows=(friday,))
-    assert quota_at(queue, 5 * DAY_S + 3600).gpu_milli == 8000
-    assert quota_at(queue, 4 * DAY_S + 3600).gpu_milli == 0
+    assert queue.quota_at(5 * DAY_S + 3600).gpu_milli == 8000
+    assert queue.quota_at(4 * DAY_S + 3600).gpu_milli == 0
 
 
 def test_a_queue_shares_what_its_parent_has() -> None:

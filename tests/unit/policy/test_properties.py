@@ -200,3 +200,41 @@ def test_removing_what_a_refusal_names_makes_room(
         assert not Cluster(build(facts)).has_room(shape).any()
     else:
         assert Cluster(build(facts)).has_room(shape).any()
+
+
+@given(nodes_of, arrivals, placings)
+def test_few_nodes_are_scored_as_many_are(
+    facts: list[Facts], coming: list[Shape], placing: Placing
+) -> None:
+    cluster = Cluster(build(facts))
+    placer = Placer(cluster, placing, typical=typical(coming))
+    rule = placer._rule
+    for shape in coming:
+        for asked in {*coming}:
+            room = cluster.has_room(asked)
+            assert [cluster.has_room_on(asked, at) for at in range(len(cluster))] == room.tolist()
+            nodes = np.flatnonzero(room)
+            if len(nodes):
+                few = rule.codes_of_few(cluster, asked, nodes.tolist())
+                assert few == rule.codes(cluster, asked, nodes).tolist()
+                assert few == rule.codes_of_few(cluster, asked, nodes.tolist())
+        seat = placer.find(shape)
+        if seat is not None:
+            placer.take(shape, seat)
+
+
+def test_a_row_that_missed_many_changes_is_scored_anew() -> None:
+    cluster = Cluster([Node(f"n{at}", 64_000, 64_000, gpus(4), "T4", 16_000) for at in range(3)])
+    placer = Placer(cluster, typical=typical([Shape(1000, 0, 1, 500)]))
+    rare, common = Shape(1000, 0, 4, 1000), Shape(1000, 0, 1, 1000)
+    assert placer.find(rare) == Seat(0, (0, 1, 2, 3), 1000)
+    taken = []
+    while (seat := placer.find(common)) is not None and seat.node < 2:
+        placer.take(common, seat)
+        taken.append(seat)
+    for _ in range(3000):
+        placer.give_back(common, taken[-1])
+        placer.take(common, taken[-1])
+    assert placer.find(rare) == Seat(2, (0, 1, 2, 3), 1000)
+    placer.give_back(common, taken[0])
+    assert placer.find(rare) == Seat(2, (0, 1, 2, 3), 1000)
