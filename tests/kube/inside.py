@@ -5,7 +5,8 @@
 In there all ports are free, what is mounted is seen by nobody else, Kubernetes' usual folders
 (/run, /var/lib/kubelet, /var/log, /etc/cdi) are empty ones, and whatever the command leaves behind
 ends with it. That holds after SIGKILL, too: what is left are a folder in /tmp and empty cgroups,
-which the next run removes. It must be root that runs it. MOIETY_KUBE_BED names the folder, inside.
+which the next run removes. Only root can have that: for others it says so, runs nothing and ends
+with 77. MOIETY_KUBE_BED names the folder, inside.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from typing import Final
 VARIABLE: Final = "MOIETY_KUBE_BED"
 PREFIX: Final = "moiety-kube-"
 OWNER: Final = "owner"
+LEFT_OUT: Final = 77
+"""the exit code of what was not run, as automake has it"""
 CGROUPS: Final = Path("/sys/fs/cgroup")
 SERVICE: Final = "10.250.0.1"
 """The API server's address as pods know it: the first of the services' addresses."""
@@ -189,8 +192,8 @@ def init(scratch: Path, command: list[str]) -> int:
 def run(command: list[str], *, scratch: Path | None = None) -> int:
     """The command's exit code; `scratch` as `make_scratch` made it, or it is made."""
     if os.geteuid() != 0:
-        print("only root can have namespaces with a kubelet in them", file=sys.stderr)
-        return 77
+        print("left out: only root can have namespaces with a kubelet in them", file=sys.stderr)
+        return LEFT_OUT
     if scratch is None:
         remove_stale(Path(tempfile.gettempdir()))
         scratch, _ = make_scratch(Path(tempfile.gettempdir()))

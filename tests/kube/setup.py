@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from moiety.testing.native import cache_dir
 from tests.containers.setup import CannotBeHadError, apt, fetch, package
+from tests.kube import product
 
 HERE: Final = Path(__file__).resolve().parent
 KUBERNETES: Final = "1.36.3"
@@ -199,6 +200,7 @@ def set_up() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         builds = (build_kubernetes, build_containerd, build_kwok, install_runc)
         steps: list[Callable[[], None]] = [*builds, *(partial(unpack, name) for name in DEBIAN)]
+        steps.append(product.fetch_wheels)
         for step in steps:
             try:
                 step()

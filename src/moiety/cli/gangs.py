@@ -13,7 +13,7 @@ from moiety.cli.show import Number, count, output_option, table
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
-    from moiety.policy.queues import Queue
+    from moiety.sim.capacity import QueuesOf
     from moiety.sim.gangs import GangTrace
     from moiety.sim.outcome import GangOutcome
     from moiety.sim.runs import Change, Cost
@@ -59,6 +59,18 @@ def cluster_options(command: Command) -> Command:
     return command
 
 
+def queue_options(command: Command) -> Command:
+    """Which queues there are."""
+    for option in (
+        click.option(
+            "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
+        ),
+        click.option("--by-queue", is_flag=True, help="Queues have quotas, by what they used."),
+    ):
+        command = option(command)
+    return command
+
+
 def gang_options(command: Command) -> Command:
     """What replays of a file have and those of a folder have not."""
     for option in (
@@ -77,13 +89,9 @@ def gang_options(command: Command) -> Command:
             help="Each node fails at random, once in so many hours, by --seed.",
         ),
         click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
-        click.option(
-            "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
-        ),
-        click.option("--by-queue", is_flag=True, help="Queues have quotas, by what they used."),
     ):
         command = option(command)
-    return cluster_options(command)
+    return cluster_options(queue_options(command))
 
 
 def is_gangs(folder: str | None) -> bool:
@@ -100,7 +108,7 @@ def check_folder(options: dict[str, Any]) -> None:
         ("by_queue", "--by-queue"),
         ("queues", "--queues"),
     ):
-        if options[name]:
+        if options.get(name):
             raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
 
 
@@ -110,8 +118,6 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
     from moiety.sim import gang_plot
     from moiety.sim import plot as plots
     from moiety.sim.outcome import run_gangs
-    from moiety.sim.queue_file import read_queues
-    from moiety.sim.tenants import queues_by_use
 
     if options["live"] or options["faster"] != 1 or options["name"]:
         raise BadArgument("a trace that is one file is always replayed in its time", "no --live")
@@ -119,15 +125,7 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
     if target:
         plots.check(target)
     trace = open_file(options)
-    queues: Sequence[Queue] | None = None
-    if options["by_queue"]:
-        if len({gang.queue for gang in trace.gangs}) < 2:
-            raise BadArgument(f"{trace.name} names no queues", "no --by-queue")
-        queues = queues_by_use(trace)
-    if options["queues"]:
-        if queues:
-            raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
-        queues = read_queues(Path(options["queues"]), trace.complaints)
+    queues = _queues_of(trace, options)(trace)
     changes = _changes(trace, options)
     outcomes = []
     for name in orders:
@@ -140,6 +138,23 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
         except OSError as error:
             raise FileNotWritable(str(target), error.strerror or str(error)) from None
     show(outcomes, output)
+
+
+def _queues_of(trace: GangTrace, options: dict[str, Any]) -> QueuesOf:
+    """The queues that were asked for, on a cluster of any size."""
+    from moiety.sim.queue_file import read_queues
+    from moiety.sim.tenants import queues_by_use
+
+    if options["by_queue"] and options["queues"]:
+        raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
+    if options["by_queue"]:
+        if len({gang.queue for gang in trace.gangs}) < 2:
+            raise BadArgument(f"{trace.name} names no queues", "no --by-queue")
+        return queues_by_use
+    if options["queues"]:
+        queues = read_queues(Path(options["queues"]), trace.complaints)
+        return lambda _: queues
+    return lambda _: None
 
 
 def open_file(options: dict[str, Any]) -> GangTrace:
@@ -199,13 +214,13 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
         click.echo(f"knows how long jobs run: {names}")
 
 
-def times_table(outcomes: Sequence[GangOutcome]) -> str:
-    """A line for each replay."""
+def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> str:
+    """A line for each replay, by its order or by its pools."""
     from moiety.cli.show import seconds
 
     rows = [
         [
-            outcome.order,
+            pools[at] if pools else outcome.order,
             str(outcome.gpus),
             f"{outcome.allocation_percent:.1f} %",
             seconds(outcome.completion_mean_s),
@@ -216,9 +231,17 @@ def times_table(outcomes: Sequence[GangOutcome]) -> str:
             str(outcome.failures),
             str(outcome.queue_longest),
         ]
-        for outcome in outcomes
+        for at, outcome in enumerate(outcomes)
     ]
-    titles = ["ORDER", "GPUS", "IN-USE", "COMPLETION", "P99", "WAIT", "WAIT-P95"]
+    titles = [
+        "POOLS" if pools else "ORDER",
+        "GPUS",
+        "IN-USE",
+        "COMPLETION",
+        "P99",
+        "WAIT",
+        "WAIT-P95",
+    ]
     return table([*titles, "PREEMPTED", "FAILED", "QUEUE"], rows)
 
 
@@ -253,35 +276,50 @@ def _queue_table(outcome: GangOutcome) -> str:
     "splits",
     multiple=True,
     metavar="GPUS@JOB,GPUS",
-    help="Compare with pools apart: 48@1,64 is 48 GPUs for jobs of 1 GPU, 64 for the others.",
+    help="Compare with pools apart: 48@1,64 is 48 GPUs for jobs of 1 GPU, 64 for the others; "
+    "48:vision,64 is 48 for those of a queue. Again for each split.",
 )
 @click.option("--order", type=click.Choice(ORDERS), default="default", show_default=True)
 @click.option("--bad", type=click.Choice(["refuse", "report"]), default="refuse", show_default=True)
+@queue_options
 @cluster_options
-@click.argument("folder", metavar="FILE")
+@click.argument("folder", required=False, metavar="[TRACE]")
 def capacity(
     output: str, wait_minutes: float, splits: Sequence[str], order: str, **options: Any
 ) -> None:
     """How many GPUs hold a trace within a given wait; or, with --split, which pools serve better.
 
-    FILE is a trace that says how long its jobs ran (docs/howto-simulate.md). The search halves the
-    range and shows each size that it tries.
+    TRACE says how long its jobs ran: a file of jobs (docs/howto-simulate.md), or a folder with
+    nodes and jobs (docs/traces-of-pools.md); without it, the one that comes with moiety. The
+    search halves the range and shows each size that it tries.
     """
     from moiety.cli.show import seconds
     from moiety.sim.capacity import needed, parse_split, split
     from moiety.sim.outcome import run_gangs
 
+    if not is_gangs(options["folder"]):
+        if splits or order != "default":
+            flag = "--split" if splits else "--order"
+            raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
+        check_folder(options)
+        from moiety.cli import capacity as nodes
+
+        nodes.search(options["folder"], wait_minutes, options["bad"] == "report", output)
+        return
     trace = open_file(options)
     cost = _cost(options)
+    queues = _queues_of(trace, options)
     if splits:
         parts = [parse_split(text) for text in splits]
-        outcomes = [run_gangs(trace, order, cost)]
+        outcomes = [run_gangs(trace, order, cost, queues=queues(trace))]
         outcomes += [split(trace, part, order, cost, options["node_gpus"]) for part in parts]
         if output == "json":
             show(outcomes, output)
             return
-        click.echo(times_table(outcomes))
         names = ["one pool", *splits]
+        click.echo(times_table(outcomes, names))
+        if len({outcome.gpus for outcome in outcomes}) > 1:
+            click.echo("they have not equally many GPUs")
         best = min(range(len(outcomes)), key=lambda at: outcomes[at].wait_p95_s)
         click.echo(f"{names[best]} serves best by the wait of all but 5 %")
         return
@@ -292,7 +330,7 @@ def capacity(
         if sys.stderr is not None and sys.stderr.isatty():
             click.echo(f"{outcome.gpus} GPUs: {seconds(outcome.wait_p95_s)}", err=True)
 
-    found = needed(trace, wait_minutes * 60, order, cost, options["node_gpus"], note)
+    found = needed(trace, wait_minutes * 60, order, cost, options["node_gpus"], note, queues)
     if output == "json":
         show(sorted(tried, key=lambda outcome: outcome.gpus), output)
         return

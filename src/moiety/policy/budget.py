@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
+
+WORK_PART: Final = 0.8
+"""of the time, for deciding; the rest is for saying why others wait"""
 
 
 @dataclass(slots=True)
@@ -18,6 +22,7 @@ class Budget:
     steps: int | None = None
     """in a cycle; None: as many as it takes"""
     seconds: float | None = None
+    """of a cycle in all, from reading the snapshot to the last reason"""
     clock: Callable[[], float] | None = None
     """seconds, with `seconds`: policy has none of its own"""
     spent: int = 0
@@ -25,14 +30,17 @@ class Budget:
     tried: set[tuple[str, str]] = field(default_factory=set)
     """(what, workload): in vain, and not all others have had their turn since"""
     _until_s: float = 0.0
+    _end_s: float = 0.0
     _tries: int = 0
 
     def begin(self) -> None:
-        """A cycle begins."""
+        """A cycle begins, before it has looked at its snapshot."""
         self.spent = 0
         self._tries = 0
         if self.clock and self.seconds is not None:
-            self._until_s = self.clock() + self.seconds
+            now_s = self.clock()
+            self._until_s = now_s + WORK_PART * self.seconds
+            self._end_s = now_s + self.seconds
 
     def is_used_up(self) -> bool:
         """Whether nothing more should be tried; never before something was."""
@@ -42,6 +50,10 @@ class Budget:
         if self.steps is not None and self.spent >= self.steps:
             return True
         return bool(self.clock and self.seconds is not None and self.clock() >= self._until_s)
+
+    def is_past(self) -> bool:
+        """Whether there is no time left to look for reasons."""
+        return bool(self.clock and self.seconds is not None and self.clock() >= self._end_s)
 
     def stops_plan(self) -> bool:
         """Whether a plan in the making should be given up; not that of a cycle's first try."""

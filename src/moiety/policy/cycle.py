@@ -31,7 +31,7 @@ from moiety.policy.workloads import Shape, Workload
 
 Attempt = Callable[[Piece], Piece | None]
 Plan = list[room.Ended]
-Making = Callable[[State, Piece, Leavers], Plan | None]
+Making = Callable[[State, Piece, Leavers, int], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Terms:
     min_run_s: float = 0.0
     """what has run for less is neither ended nor moved for others"""
     moves_max: int = 64
-    """tasks that may be moved in one cycle to make room"""
+    """tasks that may be moved in one cycle to make room, also where others end for the same room:
+    what would have to move beyond that ends instead"""
     defragment_moves: int = 0
     """tasks that may be moved in a cycle in which nothing else moves or ends, so that what is free
     is of more use"""
@@ -82,6 +83,8 @@ class Cycle:
         terms: Terms = USUAL,
         budget: Budget | None = None,
     ) -> None:
+        budget = budget or Budget()
+        budget.begin()
         self.known = known or typical_of(_shapes(snapshot))
         self.state = State(snapshot, self.known, budget)
         self.terms = terms
@@ -106,7 +109,7 @@ class Cycle:
         everybody = self.state.workloads.values()
         opportunists = any(workload.is_opportunistic for workload in everybody)
         made = opportunists and self._make(room.displace, "displaced")
-        made = self._make(self._consolidate, "moved") or made
+        made = self._make(room.consolidate, "moved") or made
         made = self._make(room.reclaim, "reclaimed") or made
         if len({workload.priority for workload in everybody}) > 1:
             made = self._make(room.preempt, "preempted") or made
@@ -221,9 +224,6 @@ class Cycle:
             self._leavers = Leavers(self.state, self.terms.min_run_s)
         return self._leavers
 
-    def _consolidate(self, state: State, piece: Piece, leavers: Leavers) -> Plan | None:
-        return room.consolidate(state, piece, leavers, self.moves_left)
-
     def _make(self, making: Making, word: str) -> bool:
         """Make room for what waits, piece by piece; whether there was any."""
         state = self.state
@@ -238,7 +238,7 @@ class Cycle:
                 return None
             leavers = self._who_leaves()
             state.budget.spend()
-            plan = making(state, piece, leavers)
+            plan = making(state, piece, leavers, self.moves_left)
             if plan is None:
                 in_vain.add(like)
                 return None

@@ -206,7 +206,7 @@ def _would_end(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]
     mark = state.mark()
     if not state.may_start(piece.workload, piece.amounts):
         return ()
-    plan = room.whoever(state, piece, leavers)
+    plan = room.whoever(state, piece, leavers, MOVES_MAX)
     return _kept_out(state, plan, mark)
 
 

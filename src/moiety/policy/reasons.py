@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.decisions import Reason, Refusal
@@ -12,6 +13,8 @@ from moiety.policy.reserve import Reservation
 from moiety.policy.standing import GPU_MILLI, Excess
 from moiety.policy.state import State
 from moiety.policy.together import candidates, required, start_piece
+
+NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
 
 class Reasons:
@@ -25,6 +28,8 @@ class Reasons:
     def of(self, piece: Piece) -> Refusal:
         """Why it has no place."""
         task, _ = piece.tasks[0]
+        if self._state.budget.is_past():
+            return Refusal(task, Reason.NOT_YET, NO_TIME)
         if not piece.workload.is_opportunistic:
             refusal = self._by_queue(piece)
             if refusal:
@@ -32,8 +37,7 @@ class Reasons:
         refusal = self._known.get(piece.likeness)
         if refusal is None:
             if self._state.budget.is_used_up():
-                text = "the time for this cycle was used up before it was looked at"
-                return Refusal(task, Reason.NOT_YET, text)
+                return Refusal(task, Reason.NOT_YET, NO_TIME)
             refusal = self._by_size(piece) or self._by_room(piece)
             self._known[piece.likeness] = refusal
         text = refusal.text

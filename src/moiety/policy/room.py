@@ -122,10 +122,14 @@ def _clear(
     piece: Piece,
     picked: Iterator[Unit],
     holds: Callable[[], bool],
+    moves_max: int,
     *,
     all_return: bool,
 ) -> list[Ended] | None:
-    """End what is picked until the piece has room; what stayed ended or moved, or None."""
+    """End what is picked until the piece has room; what stayed ended or moved, or None.
+
+    No more than `moves_max` tasks move: what would have to move beyond that stays ended.
+    """
     mark = state.mark()
     bound = Bound(state, piece)
     ended: list[Ended] = []
@@ -141,7 +145,7 @@ def _clear(
             continue
         before = state.mark()
         if start_piece(state, piece):
-            came_back = _come_back(state, ended)
+            came_back = _come_back(state, ended, moves_max)
             if (came_back or not all_return) and holds():
                 return ended
         state.back(before)
@@ -152,22 +156,30 @@ def _clear(
     return None
 
 
-def _come_back(state: State, ended: list[Ended]) -> bool:
+def _come_back(state: State, ended: list[Ended], moves_max: int) -> bool:
     """Let everything come back that can, where it was or elsewhere; whether all of it did."""
     ends: set[str] = set()
     full: set[tuple[Shape, frozenset[str]]] = set()
     missing = False
     for each in reversed(ended):
         name = each.unit.workload.name
-        if name in ends or not _return(state, each, full):
+        moves = None if name in ends else _return(state, each, full, moves_max)
+        if moves is None:
             missing = True
             if not each.unit.is_extra:
                 ends.add(name)
+        else:
+            moves_max -= moves
     return not missing
 
 
-def _return(state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]]) -> bool:
-    """`full` has the shapes for which no pool has room any more."""
+def _return(
+    state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]], moves_max: int
+) -> int | None:
+    """How many of its tasks had to move; None: they have no place, or that is too many.
+
+    `full` has the shapes for which no pool has room any more.
+    """
     mark = state.mark()
     workload = ended.unit.workload
     is_tied = bool(workload.domain) or any(each.domain for each in workload.subgroups)
@@ -175,6 +187,9 @@ def _return(state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]])
     for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
         if not state.try_return(task, seated):
             elsewhere.append((task, seated))
+    if len(elsewhere) > moves_max:
+        state.back(mark)
+        return None
     for task, seated in elsewhere:
         like = seated.shape, workload.pools
         masks = stay(state, task, seated.place) if is_tied else None
@@ -182,8 +197,8 @@ def _return(state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]])
             if len(elsewhere) == len(ended.unit.tasks) == 1 and not (is_tied or state.companies):
                 full.add(like)
             state.back(mark)
-            return False
-    return True
+            return None
+    return len(elsewhere)
 
 
 def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
@@ -200,21 +215,21 @@ def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) ->
     single.sort(key=lambda unit: (_bytes(state, unit), unit.order))
     if len(piece.tasks) > 1:
         picked = iter(single[:moves_max])
-        return _clear(state, piece, picked, lambda: True, all_return=True)
+        return _clear(state, piece, picked, lambda: True, moves_max, all_return=True)
     for _, units in _by_node(state, piece, single, leavers)[:NODES_TRIED_MAX]:
         picked = iter(units[:moves_max])
-        plan = _clear(state, piece, picked, lambda: True, all_return=True)
+        plan = _clear(state, piece, picked, lambda: True, moves_max, all_return=True)
         if plan is not None:
             return plan
     return None
 
 
-def displace(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+def displace(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
     """Make room by ending what is there only as long as nobody else wants the room."""
-    return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS))
+    return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS), moves_max)
 
 
-def preempt(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+def preempt(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
     """Make room by ending what has a lower priority in the same queue, and who counts for none."""
     workload = piece.workload
     lower = [
@@ -224,10 +239,10 @@ def preempt(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
     ]
     if not lower:
         return None
-    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower])
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower], moves_max)
 
 
-def whoever(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+def whoever(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
     """Make room by ending anybody, in the order of harm, without regard to rights."""
     units = [
         unit
@@ -236,48 +251,53 @@ def whoever(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
         if unit.workload.name != piece.workload.name
     ]
     units.sort(key=lambda unit: unit.order)
-    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *units])
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *units], moves_max)
 
 
 def _by_end(
-    state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit]
+    state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit], moves_max: int
 ) -> list[Ended] | None:
     if not units:
         return None
     for masks in openings(state, piece, leavers):
         here = [unit for unit in units if _touches(state, unit, masks)]
-        plan = _clear(state, piece, iter(here), lambda: True, all_return=False)
+        plan = _clear(state, piece, iter(here), lambda: True, moves_max, all_return=False)
         if plan is None and len(piece.tasks) > 1:
             nodes = _by_node(state, piece, here, leavers)
             seen = dict.fromkeys(unit for _, found in nodes for unit in found)
-            plan = _clear(state, piece, iter(seen), lambda: True, all_return=False)
+            plan = _clear(state, piece, iter(seen), lambda: True, moves_max, all_return=False)
         if plan is not None:
             return plan
     return None
 
 
-def reclaim(state: State, piece: Piece, leavers: Leavers) -> list[Ended] | None:
+def reclaim(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
     """Make room by taking back from other queues what they have too much of."""
     right = Right(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
     if not any(right.could(queue) for queue in others):
         return None
     if len(piece.tasks) == 1 and not piece.is_tied:
-        plan = _in_order(state, piece, leavers, others, None)
+        plan = _in_order(state, piece, leavers, others, None, moves_max)
         if plan is not None:
             return plan
     for masks in openings(state, piece, leavers):
         plan = None
         if len(piece.tasks) > 1 or piece.is_tied:
-            plan = _in_order(state, piece, leavers, others, masks)
-        plan = plan or _in_nodes(state, piece, leavers, others, masks)
+            plan = _in_order(state, piece, leavers, others, masks, moves_max)
+        plan = plan or _in_nodes(state, piece, leavers, others, masks, moves_max)
         if plan is not None:
             return plan
     return None
 
 
 def _in_order(
-    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+    state: State,
+    piece: Piece,
+    leavers: Leavers,
+    others: list[str],
+    masks: Masks | None,
+    moves_max: int,
 ) -> list[Ended] | None:
     """Who yields first ends first, wherever it is."""
 
@@ -291,11 +311,16 @@ def _in_order(
     )
     if len(piece.tasks) == 1 or piece.tasks[0][1].gpus > 1:
         picked = islice(picked, IN_ORDER_MAX)
-    return _clear(state, piece, picked, right.holds, all_return=False)
+    return _clear(state, piece, picked, right.holds, moves_max, all_return=False)
 
 
 def _in_nodes(
-    state: State, piece: Piece, leavers: Leavers, others: list[str], masks: Masks | None
+    state: State,
+    piece: Piece,
+    leavers: Leavers,
+    others: list[str],
+    masks: Masks | None,
+    moves_max: int,
 ) -> list[Ended] | None:
     """The same node by node: for a gang on one after the other, for one task on each alone."""
     everyone = [unit for queue in others for unit in leavers.of(queue)]
@@ -307,7 +332,7 @@ def _in_nodes(
     for some in tries:
         right = Right(state, piece)
         picked = _node_after_node(right, some, piece.workload.name)
-        plan = _clear(state, piece, picked, right.holds, all_return=False)
+        plan = _clear(state, piece, picked, right.holds, moves_max, all_return=False)
         if plan is not None:
             return plan
     return None

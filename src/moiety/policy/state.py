@@ -42,7 +42,6 @@ class State:
     def __init__(self, snapshot: Snapshot, known: Typical, budget: Budget | None = None) -> None:
         self.snapshot = snapshot
         self.budget = budget or Budget()
-        self.budget.begin()
         self.workloads = {workload.name: workload for workload in snapshot.workloads}
         queues = snapshot.queues or _one_for_each(snapshot.workloads)
         self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)

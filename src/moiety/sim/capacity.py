@@ -10,22 +10,31 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.sim.gangs import GangTrace, cluster
+from moiety.policy.queues import Queue
+from moiety.sim.gangs import Gang, GangTrace, cluster
 from moiety.sim.outcome import GangOutcome, count, order_of, run_gangs
 from moiety.sim.runs import Cost, Run, Timeline, replay
 
 SIZES_MAX: Final = 4096
 """nodes; a trace that needs more is refused"""
 
+QueuesOf = Callable[[GangTrace], Sequence[Queue] | None]
 Tried = Callable[[GangOutcome], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several pools: so many GPUs, for jobs of at most so many."""
+    """One of several pools: so many GPUs, for jobs of at most so many, or of some queues."""
 
     gpus: int
     job_gpus_max: int | None = None
+    queues: frozenset[str] = frozenset()
+    """none named: of all"""
+
+    def takes(self, gang: Gang) -> bool:
+        """Whether a job belongs here."""
+        most = self.gpus if self.job_gpus_max is None else self.job_gpus_max
+        return gang.gpus <= most and (not self.queues or gang.queue in self.queues)
 
 
 def needed(
@@ -35,11 +44,12 @@ def needed(
     cost: Cost,
     gpus_per_node: int,
     tried: Tried = lambda _: None,
+    queues: QueuesOf = lambda _: None,
 ) -> GangOutcome | None:
     """The replay on the smallest cluster whose 95th percentile of waiting is within the bound.
 
-    Waiting need not fall with each node, so one of the sizes below may do by luck; None: not even
-    the largest that is tried is enough.
+    `queues` says which there are on a cluster of that size. Waiting need not fall with each node,
+    so one of the sizes below may do by luck; None: not even the largest that is tried is enough.
     """
     most = max(gang.gpus for gang in trace.gangs)
     low = -(-most // gpus_per_node)
@@ -48,7 +58,7 @@ def needed(
     def at(nodes: int) -> GangOutcome:
         if nodes not in known:
             sized = replace(trace, nodes=cluster(nodes * gpus_per_node, gpus_per_node))
-            known[nodes] = run_gangs(sized, order, cost)
+            known[nodes] = run_gangs(sized, order, cost, queues=queues(sized))
             tried(known[nodes])
         return known[nodes]
 
@@ -69,20 +79,21 @@ def needed(
 def split(
     trace: GangTrace, parts: Sequence[Part], order: str, cost: Cost, gpus_per_node: int
 ) -> GangOutcome:
-    """The same trace on pools that are apart, each job in the first that takes its size.
+    """The same trace on pools that are apart, each job in the first that takes it.
 
     Raises InvalidValue if none does.
     """
     sorted_into: list[list[int]] = [[] for _ in parts]
     for number, gang in enumerate(trace.gangs):
         for at, part in enumerate(parts):
-            most = part.gpus if part.job_gpus_max is None else part.job_gpus_max
-            if gang.gpus <= most:
+            if part.takes(gang):
                 sorted_into[at].append(number)
                 break
         else:
+            of = f" of queue {gang.queue}" if any(part.queues for part in parts) else ""
             raise InvalidValue(
-                f"no pool takes a job of {gang.gpus} GPUs", "a last part without @ that is larger"
+                f"no pool takes a job of {gang.gpus} GPUs{of}",
+                "a last part without @ and : that is large enough",
             )
     runs: list[Run] = []
     lines: list[Timeline] = []
@@ -118,13 +129,20 @@ def _together(lines: Sequence[Timeline], there: int) -> Timeline:
 
 
 def parse_split(text: str) -> list[Part]:
-    """`48@1,64`: 48 GPUs for jobs of one GPU, 64 for all others. Raises InvalidValue."""
+    """`48@1,64`: 48 GPUs for jobs of one GPU, 64 for all others. Raises InvalidValue.
+
+    `48:vision+speech,64`: 48 for the jobs of two queues.
+    """
     return list(_parts(text))
 
 
 def _parts(text: str) -> Iterator[Part]:
     for piece in text.split(","):
-        gpus, _, most = piece.strip().partition("@")
-        if not gpus.isdecimal() or (most and not most.isdecimal()) or not int(gpus):
-            raise InvalidValue(f"{piece!r} is no pool", "such as 48@1,64")
-        yield Part(int(gpus), int(most) if most else None)
+        size, colon, names = piece.strip().partition(":")
+        gpus, _, most = size.partition("@")
+        queues = frozenset(name for name in names.split("+") if name)
+        numbers = [gpus, most] if most else [gpus]
+        is_fine = all(each.isascii() and each.isdecimal() and len(each) < 8 for each in numbers)
+        if not is_fine or not int(gpus) or (colon and not queues):
+            raise InvalidValue(f"{piece!r} is no pool", "such as 48@1,64 or 48:vision,64")
+        yield Part(int(gpus), int(most) if most else None, queues)

@@ -159,6 +159,24 @@ CASES = [
     ),
     Case("Slurm, version 1", "/slurm/uid_1000/job_77/step_batch", job="77"),
     Case("nothing", "/"),
+    # An agent in a pod sees others' groups from its own, where containers have a namespace of them.
+    Case(
+        "systemd, from a pod of the same class",
+        f"/../../kubepods-burstable-pod{UNDER}.slice/cri-containerd-{C}.scope",
+        C,
+        "containerd",
+        POD,
+    ),
+    Case(
+        "systemd, from a pod of another class",
+        "/../../../kubepods-besteffort.slice/"
+        f"kubepods-besteffort-pod{UNDER}.slice/cri-containerd-{C}.scope",
+        C,
+        "containerd",
+        POD,
+    ),
+    Case("cgroupfs, from a pod of the same class", f"/../../pod{POD}/{C}", C, "", POD),
+    Case("cgroupfs, from a pod of another class", f"/../../../besteffort/pod{POD}/{C}", C, "", POD),
     Case("a folder that only looks like a pod", "/kubepods/burstable/podcast"),
     Case("a number that is too short", f"/docker/{C[:-1]}"),
 ]

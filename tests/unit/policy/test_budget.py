@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import pytest
+
+from moiety.policy import cycle
 from moiety.policy.budget import Budget
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Reason
 from moiety.policy.queues import Amounts, Queue
 from moiety.policy.snapshot import Snapshot
-from moiety.policy.workloads import Workload
+from moiety.policy.typical import Typical, typical_of
+from moiety.policy.workloads import Shape, Workload
 from moiety.sim.scenario import after
-from tests.unit.policy.build import evicted, node, placed, refused, runs, work
+from tests.unit.policy.build import evicted, moved, node, placed, refused, runs, work
 
 ALL = Queue("a", quota=Amounts())
 
@@ -59,6 +64,43 @@ def test_time_is_read_from_the_clock_that_is_given() -> None:
     budget = Budget(seconds=3, clock=lambda: float(next(now)))
     snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
     assert 1 <= len(placed(decide(snapshot, budget=budget))) < 8
+
+
+def test_reading_the_snapshot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes all of the time here: one piece is tried all the same, and nobody else is."""
+    now = [0.0]
+
+    def slow(shapes: Counter[Shape]) -> Typical:
+        now[0] += 100.0
+        return typical_of(shapes)
+
+    monkeypatch.setattr(cycle, "typical_of", slow)
+    snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
+    decisions = decide(snapshot, budget=Budget(seconds=50, clock=lambda: now[0]))
+    assert len(placed(decisions)) == 1
+    assert {each.reason for each in refused(decisions).values()} == {Reason.NOT_YET}
+    assert len(placed(decide(snapshot, budget=Budget(seconds=1000, clock=lambda: now[0])))) == 8
+
+
+def test_moves_are_counted_where_others_end_too() -> None:
+    """A gang takes back four whole nodes; on each is a small one that must end or go elsewhere."""
+    gang = work("gang", count=4, tasks=4)
+    borrowed = [work(f"b{at}", "b", 3, submitted_s=9.0) for at in range(4)]
+    small = [work(f"s{at}", "b") for at in range(4)]
+    kept = [work(f"k{at}", "b", 2, is_preemptible=False) for at in range(2)]
+    nodes = tuple(node(name) for name in ("n0", "n1", "n2", "n3", "k0", "k1"))
+    running = [r for at, each in enumerate(borrowed) for r in runs(each, (0, 1, 2), on=f"n{at}")]
+    running += [r for at, each in enumerate(small) for r in runs(each, (3,), on=f"n{at}")]
+    running += [r for each in kept for r in runs(each, (0, 1), on=each.name)]
+    entitled = (Queue("a", quota=Amounts(gpu_milli=16000)), Queue("b", created_s=1.0))
+    jobs = (gang, *borrowed, *small, *kept)
+    snapshot = Snapshot(nodes, jobs, tuple(running), entitled, now_s=99.0)
+    for most in range(5):
+        decisions = decide(snapshot, terms=Terms(moves_max=most))
+        assert len(moved(decisions)) == most
+        assert len(evicted(decisions)) == 8 - most
+        assert len(placed(decisions)) >= 4
+        assert {f"b{at}/main/0" for at in range(4)} <= set(evicted(decisions))
 
 
 def waiting_gang(**small: Any) -> tuple[Snapshot, Workload]:
