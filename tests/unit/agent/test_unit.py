@@ -43,7 +43,7 @@ def test_percent_signs_are_not_taken_for_specifiers() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
-@pytest.mark.parametrize("user", [None, "nobody"])
+@pytest.mark.parametrize("user", [None, "daemon"])
 def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path, user: str | None) -> None:
     path = tmp_path / "moiety.service"
     path.write_text(unit(user=user))
