@@ -1,12 +1,13 @@
 /* An ordinary CUDA program: it knows nothing of moiety.
  *
- *   worker KERNELS BYTES ROUNDS GPU_MS CPU_MS SEED
+ *   worker KERNELS BYTES ROUNDS GPU_MS CPU_MS SEED [CHECK_EVERY]
  *
  * Allocates BYTES of GPU memory in pieces of many sizes, fills them, and then in each round changes
  * every word on the GPU, keeps the GPU busy until GPU_MS have passed and does without it for
  * CPU_MS. SIGUSR1 has it stop after the round that it is in. At the end it checks every word, once
- * on the GPU and, of some pieces, once more on the host. Checking takes as long as the rounds did,
- * so one that runs on checks and begins anew every now and then, and has little left at the end.
+ * on the GPU and, of some pieces, once more on the host. Checking takes longer the more rounds there
+ * were, so one that runs until it is told to stop can check and begin anew every CHECK_EVERY rounds,
+ * and has little left to do at the end.
  * Exit code 0: all of them are right. 3: some are wrong. 1: a call failed, which is named.
  *
  * Built with -DLOOKUP it finds the driver as frameworks do (dlopen, cuGetProcAddress), otherwise it
@@ -25,7 +26,6 @@ typedef unsigned long long u64;
 
 #define PIECES_MAX 64
 #define MIB (1ull << 20)
-#define CHECKED_EVERY 64 /* rounds */
 
 #ifdef LOOKUP
 /* As a runtime does it: the plain name, and the version in which it got its present form. */
@@ -221,14 +221,15 @@ int main(int argc, char **argv)
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    if (argc != 7) {
-        fprintf(stderr, "usage: worker KERNELS BYTES ROUNDS GPU_MS CPU_MS SEED\n");
+    if (argc != 7 && argc != 8) {
+        fprintf(stderr, "usage: worker KERNELS BYTES ROUNDS GPU_MS CPU_MS SEED [CHECK_EVERY]\n");
         return 2;
     }
     u64 rounds = strtoull(argv[3], NULL, 10);
     u64 gpu_ms = strtoull(argv[4], NULL, 10);
     u64 cpu_ms = strtoull(argv[5], NULL, 10);
     u64 seed = strtoull(argv[6], NULL, 10);
+    u64 check_every = argc == 8 ? strtoull(argv[7], NULL, 10) : rounds;
     signal(SIGUSR1, stop);
     find_driver();
     MUST(cuInit, 0);
@@ -246,7 +247,7 @@ int main(int argc, char **argv)
     u64 wrong = 0;
     u64 since = 0;
     for (u64 done = 0; done < rounds && !enough; done++) {
-        if (since == CHECKED_EVERY) {
+        if (since == check_every) {
             wrong += check_all(seed, since);
             fill_all(++seed);
             since = 0;

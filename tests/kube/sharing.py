@@ -25,6 +25,8 @@ MIB: Final = 1 << 20
 GPU: Final = "A100-80:memory=128MiB,link=4GB/s"
 DIRECTORY: Final = Path("/run/moiety")
 RIGHT: Final = "0 words wrong\n"
+CHECK_EVERY: Final = 64
+"""rounds, so that little is left to check at the end"""
 LONG: Final = 1_000_000
 """rounds: until it is told to stop"""
 PROGRAMS: Final = ("agent", "node", "webhook")
@@ -37,7 +39,7 @@ HOOK_PORT: Final = 9443
 
 def work(mebibytes: int, rounds: int, *, gpu_ms: int = 20, seed: int = 7) -> list[str]:
     """The worker's command line; SIGUSR1 has it stop after the round that it is in."""
-    numbers = (mebibytes * MIB, rounds, gpu_ms, 2, seed)
+    numbers = (mebibytes * MIB, rounds, gpu_ms, 2, seed, CHECK_EVERY)
     return ["/app/worker", "/app/kernels.elf", *map(str, numbers)]
 
 

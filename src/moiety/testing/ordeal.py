@@ -38,6 +38,8 @@ LIMIT_BYTES: Final = 40 << 20
 ROUNDS: Final = 6
 ENDLESS: Final = 1_000_000
 """so many rounds that a worker goes on until it is told to end"""
+CHECK_EVERY: Final = 64
+"""rounds after which a worker checks: at the end alone, after many rounds, that takes minutes"""
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0")
 STOPPED_S: Final = 0.05
 """who is stopped stays so for this long once everybody has seen it"""
@@ -168,7 +170,7 @@ class Ordeal:
     def start_worker(self, rounds: int = ROUNDS, round_ms: int = 3) -> subprocess.Popen[str]:
         """A program in a share of its own."""
         kernels = self._native / "simgpu" / "kernels.elf"
-        arguments = [kernels, BYTES, rounds, round_ms, 0, next(self._seeds)]
+        arguments = [kernels, BYTES, rounds, round_ms, 0, next(self._seeds), CHECK_EVERY]
         started = self.start([str(self._worker), *map(str, arguments)])
         if rounds == ENDLESS:
             self._endless.append(started)
