@@ -22,7 +22,7 @@ from moiety.sim import case_time
 from moiety.sim.case_values import BadCase, amount, as_object, number, text
 
 MODEL = "GPU"
-"""scenarios name none"""
+"""of nodes that name none"""
 FILE_MAX = 64 << 20
 """bytes that are read; a hundred cases have a tenth of one MiB"""
 STATES = ("running", "pending")
@@ -124,7 +124,9 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         )
     if strict and notes:
         raise BadCase("queues", notes[0])
-    jobs = [_job(row, where, tree) for where, row in _rows(case, "jobs")]
+    jobs = [
+        _job(row, where, tree, _models(row, where, nodes)) for where, row in _rows(case, "jobs")
+    ]
     tasks = {shown: task for _, own, _ in jobs for shown, task in own.items()}
     running = _Seating({node.name: node for node in nodes}).seat(
         [task for _, _, own in jobs for task in own]
@@ -173,9 +175,28 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
         int(number(row, "cpu_milli", where, 0)),
         int(number(row, "memory_bytes", where, 0)),
         gpus(count),
-        MODEL if count else "",
+        _model(row, where) if count else "",
         int(number(row, "gpu_memory_mib", where, 0)),
     )
+
+
+def _model(row: Mapping[str, Any], where: str) -> str:
+    return MODEL if row.get("model") is None else text(row, "model", where)
+
+
+def _models(row: Mapping[str, Any], where: str, nodes: tuple[Node, ...]) -> frozenset[str]:
+    """The GPU models that will do, if a job names any."""
+    named = row.get("models")
+    if named is None:
+        return frozenset()
+    if not isinstance(named, list) or not named:
+        raise BadCase(f"{where}.models", f"it is not a list of GPU models: {named!r}")
+    there = {node.model for node in nodes if node.model}
+    for each in named:
+        if not isinstance(each, str) or each not in there:
+            has = ", ".join(sorted(there)) or "none"
+            raise BadCase(f"{where}.models", f"no node has GPUs of model {each!r}, but: {has}")
+    return frozenset(named)
 
 
 def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:
@@ -219,7 +240,7 @@ Own = tuple[Task, Shape, str, tuple[str, ...]]
 
 
 def _job(
-    row: Mapping[str, Any], where: str, tree: QueueTree
+    row: Mapping[str, Any], where: str, tree: QueueTree, models: frozenset[str]
 ) -> tuple[Workload, dict[str, Task], list[Own]]:
     queue = text(row, "queue", where)
     if queue not in tree.queues:
@@ -242,6 +263,8 @@ def _job(
         key = f"{where}.tasks[{at}]"
         one = as_object(each, key)
         shape = _shape(row, one, where, key)
+        if shape.gpus and models:
+            shape = replace(shape, models=models)
         members = groups.setdefault(shape, [])
         task = Task(name, f"shape{list(groups).index(shape)}", len(members))
         members.append(at)
