@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 
 from bench.figure import Figure
+from moiety.model.errors import AgentError
 from moiety.testing.fuzz import built, count
 from moiety.testing.native import compile_c, native_dir
 from moiety.testing.ordeal import GPU, Case, Ordeal, cases
@@ -107,7 +108,7 @@ def real(seconds: float = REAL_S) -> list[Figure]:
                     while case:
                         ordeal.suffer(case)
                         case = next(left, None)
-                except AssertionError as error:
+                except (AssertionError, AgentError) as error:  # or the agent stayed silent
                     lost += 1
                     print(error, flush=True)
                 struck += ordeal.struck

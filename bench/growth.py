@@ -1,18 +1,21 @@
-"""What tenants that are gone leave in the agent: a thousand of them after the other, ten times.
+"""What tenants that are gone leave in the agent: ten thousand of them, one after the other.
 
 Each tenant is a process of its own in a workload of its own, as `moiety.testing.crowd` has it: it
 is refused things, takes turns with others, some of it is moved out, and it goes in one of several
-ways. The agent is a real one on a real socket, on simgpu; after each thousand it collects its
-garbage and says what it has (`moiety.testing.weighed`).
+ways. The agent is a real one on a real socket, on simgpu; after each 250, when nothing of them is
+under way any more, it collects its garbage and says what it has (`moiety.testing.weighed`).
 
-The figures are slopes between the first thousand and the last, fitted by least squares, in bytes a
+The figures are slopes from the first thousand to the last, fitted by least squares, in bytes a
 tenant: of the memory that the kernel counts (VmRSS), and of the bytes that are in use in it, as
-Python's and the C library's allocators count them. The first thousand fill what is bounded: the
-rings of the timeline (together 12 MiB at most), of the events, and the last names.
+Python's and the C library's allocators count them. Memory comes in pages, of which now more and now
+fewer are touched; so each slope has an error, and the figure is 0 where 0 is within two of them.
+The note has slope, error and what there was at both ends. The first thousand fill what is bounded:
+the rings of the timeline (together 12 MiB at most), of the events, and the last names.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import statistics
 import subprocess
@@ -35,7 +38,11 @@ from moiety.testing.weighed import VARIABLE, Weight
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
 TENANTS: Final = 10_000
-STEP: Final = 1000
+FIRST: Final = 1000
+"""so many fill what is bounded"""
+STEP: Final = 250
+PASSING: Final = "moiety.agent.client.Client"
+"""for some seconds after a process is gone, its gang is looked after"""
 
 
 class Scales:
@@ -89,6 +96,11 @@ class Scales:
         self._node.until(self._weight.exists, "the agent says what it has")
         return msgspec.json.decode(self._weight.read_bytes(), type=Weight)
 
+    def weigh_at_rest(self) -> Weight:
+        """What it has once nothing is under way any more."""
+        self.until(lambda: PASSING not in self.weigh().objects, "nothing is under way any more")
+        return self.weigh()
+
 
 def measure() -> list[Figure]:
     """Ten thousand tenants."""
@@ -99,7 +111,7 @@ def measure() -> list[Figure]:
         weights: dict[int, Weight] = {}
         for tenants in range(STEP, TENANTS + 1, STEP):
             scales.pass_by(STEP)
-            weights[tenants] = scales.weigh()
+            weights[tenants] = scales.weigh_at_rest()
             print(told(tenants, weights[tenants]), flush=True)
     return figures(weights)
 
@@ -117,14 +129,26 @@ def figures(weights: dict[int, Weight]) -> list[Figure]:
         ("agent_growth_bytes_per_tenant", "resident_bytes"),
         ("agent_growth_live_bytes_per_tenant", "live_bytes"),
     ):
-        amounts = {tenants: getattr(weight, what) for tenants, weight in weights.items()}
-        slope = statistics.linear_regression(list(amounts), list(amounts.values())).slope
+        amounts = {
+            tenants: float(getattr(weight, what))
+            for tenants, weight in weights.items()
+            if tenants >= FIRST
+        }
+        slope, error = fitted(amounts)
         first, last = min(amounts), max(amounts)
         note = (
-            f"slope over {len(amounts)} weighings from {first} to {last} tenants, {TOGETHER} at a "
-            f"time; {amounts[first] / (1 << 20):.2f} MiB after {first}, "
-            f"{amounts[last] / (1 << 20):.2f} MiB after {last}; {GPU}"
+            f"{slope:+.1f} B, standard error {error:.1f} B, over {len(amounts)} weighings from "
+            f"{first} to {last} tenants, {TOGETHER} at a time; {amounts[first] / 1024:.0f} KiB "
+            f"after {first}, {amounts[last] / 1024:.0f} KiB after {last}; {GPU}"
         )
-        value = float(round(slope))
+        value = 0.0 if abs(slope) <= 2 * error else round(slope, 1)
         found.append(Figure(name, value, "B", 0, "lower", "simgpu", len(amounts), None, note))
     return found
+
+
+def fitted(amounts: dict[int, float]) -> tuple[float, float]:
+    """The slope of a line through amounts, fitted by least squares, and its standard error."""
+    line = statistics.linear_regression(list(amounts), list(amounts.values()))
+    left = sum((y - line.intercept - line.slope * x) ** 2 for x, y in amounts.items())
+    spread = sum((x - statistics.fmean(amounts)) ** 2 for x in amounts)
+    return line.slope, math.sqrt(left / max(1, len(amounts) - 2) / spread)

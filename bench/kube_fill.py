@@ -141,6 +141,10 @@ def rates(at_s: list[float], parts: int = 4) -> list[float]:
 
 def filling(bed: Bed) -> Figure:
     """`kube_fill_pods_per_s`."""
+    # Nodes that send no signs of life are tainted after a minute, and their pods evicted.
+    patient = [*bed.commands["kube-controller-manager"], "--node-monitor-grace-period=2h"]
+    bed.kill("kube-controller-manager")
+    bed.start("kube-controller-manager", patient)
     asyncio.run(make_nodes(bed))
     bed.start("kwok")
     ready = ("get", "nodes", "-l", "bench=fill", "-o",

@@ -18,6 +18,7 @@ static const struct mark marks[] = {
     {"LD_PRELOAD", "libcuda-injection.so", "ncu"},
     {"CUDA_INJECTION64_PATH", "libsanitizer-collection.so", "compute-sanitizer"},
     {"LD_PRELOAD", "libsanitizer-collection.so", "compute-sanitizer"},
+    {"NVTX_INJECTION64_PATH", "libsanitizer-collection.so", "compute-sanitizer"},
 };
 
 static bool read_text(const char *path, char *text, size_t size)

@@ -124,6 +124,7 @@ def test_a_tool_that_cannot_share_is_refused_with_what_to_do(
 UNDER = {
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu",
     "CUDA_INJECTION64_PATH": "/opt/sanitizer/libsanitizer-collection.so",
+    "NVTX_INJECTION64_PATH": "libsanitizer-collection.so",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from moiety.kube.quantity import parse_bytes
 from tests.kube.bed import Bed
 from tests.kube.objects import pod
-from tests.kube.sharing import LONG, RIGHT, Sharing, asking, work
+from tests.kube.sharing import LONG, RIGHT, Sharing, asking, claim, claimant, work
 
 HALF = {"annotations": {"moiety.dev/gpu": "0.5"}}
 pytestmark = pytest.mark.usefixtures("nothing_stays")
@@ -80,17 +80,105 @@ def test_a_pod_gets_the_share_that_it_asks_for(
             {"annotations": {"moiety.dev/memory": "1Ti"}},
             "1 TiB are to stay on a GPU",
         ),
+        (
+            {"annotations": {"moiety.dev/gpu": "0.5", "moiety.dev/memory-limit": "1Ti"}},
+            "a limit of 1 TiB limits nothing",
+        ),
         ({"annotations": {"moiety.dev/memory": "20GiB"}}, "did you mean Gi"),
         ({"limits": {"moiety.dev/gpux": "50"}}, "no node has a resource moiety.dev/gpux"),
         ({**HALF, "limits": {"nvshare.com/gpu": "1"}}, "asked for twice"),
         ({"annotations": {"moiety.dev/gpu": "0.5", "moiety.dev/model": "B999"}}, "B999"),
     ],
-    ids=["1.7", "too much memory", "unit", "unknown resource", "contradicting", "no such model"],
+    ids=[
+        "1.7",
+        "too much memory",
+        "too high a limit",
+        "unit",
+        "unknown resource",
+        "contradicting",
+        "no such model",
+    ],
 )
 def test_what_cannot_be_is_refused_when_it_is_applied(
     sharing: Sharing, namespace: str, asked: dict[str, Any], said: str
 ) -> None:
     assert said in sharing.refusal(asking("odd", namespace, "true", **asked))
+
+
+def test_containers_of_a_pod_that_ask_have_shares_of_their_own_or_one_together(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    nvshare, ours = {"limits": {"nvshare.com/gpu": "1"}}, {"moiety.dev/gpu": "0.2"}
+    named = {**ours, "moiety.dev/container": "main,other"}
+    each = asking("each", namespace, *work(8, LONG), **nvshare)
+    together = asking("together", namespace, *work(8, LONG), annotations=named)
+    for made in (each, together):
+        (main,) = made["spec"]["containers"]
+        made["spec"]["containers"].append({**main, "name": "other"})
+    before = asking("before", namespace, *work(8, LONG), **nvshare)
+    beside = asking("beside", namespace, *work(8, LONG), **nvshare)
+    for made, more in ((before, {"command": work(8, 2)}), (beside, {"restartPolicy": "Always"})):
+        (main,) = made["spec"]["containers"]
+        made["spec"]["initContainers"] = [{**main, "name": "init", **more}]
+
+    bed.apply(each, together, before, beside)
+
+    for name in ("each", "together", "before", "beside"):
+        sharing.until_phase(namespace, name, "Running")
+
+    def shares() -> list[str]:
+        labels = (row["labels"] for row in sharing.shares().values())
+        return sorted(found["pod"] for found in labels if "pod" in found)
+
+    # What runs beside the others has its own; what runs before one that asks the same has not.
+    wanted = ["before", "beside", "beside", "each", "each", "together"]
+    bed.until(lambda: shares() == wanted, "each has its share")
+    bed.until(lambda: len(sharing.tenants()) == 7, "all that run are on the GPU")
+
+
+@pytest.mark.slow
+def test_a_claim_that_two_pods_name_is_one_share(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    bed.apply(claim("both", namespace, compute=30))
+    for name, seed in (("one", 1), ("two", 2)):
+        bed.apply(claimant(name, namespace, *work(16, LONG, seed=seed), claims="both"))
+    for name in ("one", "two"):
+        sharing.until_phase(namespace, name, "Running")
+
+    bed.until(lambda: len(sharing.tenants()) == 2, "both are on the GPU")
+
+    assert [row["share"]["gpu"] for row in sharing.shares().values()] == [0.3]
+    for name in ("one", "two"):
+        sharing.finish(namespace, name)
+
+
+def test_whatever_waits_says_why_in_a_sentence(bed: Bed, sharing: Sharing, namespace: str) -> None:
+    other = claim("other", namespace, compute=10)
+    expression = 'device.attributes["gpu.moiety.dev"].productName == "B999"'
+    (request,) = other["spec"]["devices"]["requests"]
+    request["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    bed.apply(other, claim("large", namespace, compute=10, memory="1Ti"))
+    more = claim("more", namespace, compute=10, config={"gpu": {"request": "0.5"}})
+    bed.apply(claim("much", namespace, compute=170), more)
+    several = {"moiety.dev/gpu": "0.1", "moiety.dev/gpus": "5"}
+    bed.apply(asking("several", namespace, "true", annotations=several))
+    expected = {
+        "other": f"its selector takes none ({expression})",
+        "large": "10 % and 1 TiB of one GPU are wanted, which no GPU has",
+        "much": "170 % of one GPU are wanted, which no GPU has",
+        "more": "its parameters ask for 50 % of the GPU, and it consumes 10 % of one",
+        "none": "waits for claim none, which does not exist",
+        "several": "5 GPUs of one node are wanted, and at most 1 have room",
+    }
+    for name in expected.keys() - {"several"}:
+        bed.apply(claimant(name, namespace, "true"))
+
+    def said(name: str) -> str:
+        return sharing.kubectl_moiety("explain", "-n", namespace, name).stdout
+
+    for name, reason in expected.items():
+        bed.until(lambda: reason in said(name), f"{name} says why")  # noqa: B023
 
 
 def test_pods_without_a_wish_do_not_need_the_webhook(

@@ -187,7 +187,7 @@ def must_be_usable(directory: Directory) -> Iterator[None]:
         raise BadAgentDirectory(path=path, problem=problem) from None
 
 
-def check_socket_path(directory: Directory, path: Path) -> None:
+def check_socket_path(directory: Directory, path: Path | str) -> None:
     """Raise BadAgentDirectory if the kernel would not take this path in it for a socket."""
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_MAX:

@@ -17,7 +17,7 @@ _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 _NOBODY: Final = 0xFFFFFFFF
 
 
-def open_to(folder: Path, socket: Path, uid: int) -> None:
+def open_to(folder: Path | str, socket: Path | str, uid: int) -> None:
     """Let one user, its agent and root come to a socket in a folder; raises OSError.
 
     An agent that is not root, on a file system without such lists, cannot keep others from
@@ -60,7 +60,7 @@ def open_to_group(socket: Path, mode: int, gid: int | None) -> None:
     os.chmod(socket, mode)
 
 
-def _admit(path: Path, uid: int, *, owner: int, user: int) -> None:
+def _admit(path: Path | str, uid: int, *, owner: int, user: int) -> None:
     """Bits as in a mode: for the file's owner, and for one more user."""
     entries = (
         (_USER_OBJ, owner, _NOBODY),

@@ -65,6 +65,8 @@ class Timeline:
         """users by tenant, of those who have a name here"""
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
+        self._refused: dict[int, str] = {}
+        """the last sentence by tenant: who asks again and again is told the same"""
         self._on: dict[tuple[int, int], float] = {}
         """since when a tenant has a context on a GPU"""
         self._growing: dict[tuple[int, int], float] = {}
@@ -102,6 +104,7 @@ class Timeline:
         self._looks.pop(tenant, None)
         self._shown.pop(tenant, None)
         self._counted.pop(tenant, None)
+        self._refused.pop(tenant, None)
         self._gone.append(tenant)
         if len(self._gone) > TENANTS_MAX:
             gone = self._gone.popleft()
@@ -278,7 +281,10 @@ class Timeline:
 
     def refused(self, tenant: int, gpu: int, text: str) -> None:
         """A request was refused."""
-        self._moment("refused", tenant, gpu, text[:DETAIL_MAX])
+        text = text[:DETAIL_MAX]
+        if self._refused.get(tenant) != text:
+            self._refused[tenant] = text
+        self._moment("refused", tenant, gpu, self._refused[tenant])
 
     def overdue(self, tenant: int, waited_s: float) -> None:
         """A process has not done what it was told for so long."""

@@ -7,6 +7,7 @@ agent that follows a killed one find out who is still there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
@@ -86,7 +87,8 @@ class Workload:
     """One workload of this agent."""
 
     record: Record
-    folder: Path
+    folder: str
+    """not a `Path`: that interns every name in it, and what Python interned takes room for long"""
     listener: socket.socket
     root_pidfd: int
     """-1 once its first process is gone"""
@@ -94,7 +96,7 @@ class Workload:
     """tenant numbers"""
 
     @property
-    def socket(self) -> Path:
+    def socket(self) -> str:
         """Where its processes find the agent."""
         return socket_in(self.folder, self.record)
 
@@ -177,13 +179,13 @@ class Workloads:
             name=name,
             gang=gang,
         )
-        folder = self._directory.workloads / identity
-        check_socket_path(self._directory, folder / SOCKET)
+        folder = f"{self._directory.workloads}/{identity}"
+        check_socket_path(self._directory, f"{folder}/{SOCKET}")
         prepare(self._directory)  # somebody may have tidied up
         try:
-            folder.mkdir(mode=0o700)
-            (folder / "clients").mkdir(mode=0o700)
-            write_whole(folder / "workload.json", msgspec.json.encode(record))
+            os.mkdir(folder, 0o700)
+            os.mkdir(f"{folder}/clients", 0o700)
+            write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -204,14 +206,14 @@ class Workloads:
         Raises TooMany, BadAgentDirectory or OSError.
         """
         self._must_be_few(owner)
-        folder = containers.make(self._directory, record.container, owner)
-        write_whole(folder / "workload.json", msgspec.json.encode(record))
+        folder = str(containers.make(self._directory, record.container, owner))
+        write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
         return self._open(record, folder)
 
     def rewrite(self, workload: Workload, record: Record) -> None:
         """Change what is written down of a workload."""
         workload.record = record
-        write_whole(workload.folder / "workload.json", msgspec.json.encode(record))
+        write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
         self.divide(workload)
         self.on_owner(record.uid)
 
@@ -266,12 +268,13 @@ class Workloads:
             if not stays:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
-    def _open(self, record: Record, folder: Path) -> Workload:
+    def _open(self, record: Record, folder: str) -> Workload:
         path = socket_in(folder, record)
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
-            listener.bind(str(path))
+            listener.bind(path)
             if record.container:
                 os.chmod(path, containers.SOCKET_MODE)
             else:
@@ -354,7 +357,7 @@ class Workloads:
         gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
         line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")
         try:
-            write_whole(workload.folder / "clients" / str(client.pid), line.encode())
+            write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
             self._node.log.warning("client not written down", client=str(client), error=str(error))
         self.divide(workload)
@@ -366,7 +369,8 @@ class Workloads:
             return
         workload.clients.discard(client.number)
         try:
-            (workload.folder / "clients" / str(client.pid)).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{workload.folder}/clients/{client.pid}")
         except OSError as error:
             self._node.log.warning("client not struck off", client=str(client), error=str(error))
         self.divide(workload)
@@ -446,20 +450,21 @@ def _survivor(record: Record, file: Path) -> Survivor | None:
     return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
 
 
-def folder_of(directory: Directory, record: Record) -> Path:
+def folder_of(directory: Directory, record: Record) -> str:
     """Where a workload's files lie."""
     if record.container:
-        return containers.folder(directory, record.container)
-    return directory.workloads / record.id
+        return str(containers.folder(directory, record.container))
+    return f"{directory.workloads}/{record.id}"
 
 
-def socket_in(folder: Path, record: Record) -> Path:
+def socket_in(folder: str, record: Record) -> str:
     """A workload's socket: in a folder of its own where that is put into containers."""
-    return folder / containers.SOCKETS / SOCKET if record.container else folder / SOCKET
+    return f"{folder}/{containers.SOCKETS}/{SOCKET}" if record.container else f"{folder}/{SOCKET}"
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path | str, content: bytes) -> None:
     """Write a file so that a reader sees all of it or none."""
-    partial = path.with_name(path.name + ".new")
-    partial.write_bytes(content)
+    partial = f"{path}.new"
+    with open(partial, "wb") as file:
+        file.write(content)
     os.replace(partial, path)

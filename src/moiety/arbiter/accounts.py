@@ -47,6 +47,8 @@ class Accounts:
         self._now_s = 0.0
         self._classes: dict[tuple[int, int], Members] = {}
         """for each GPU and rank, who wants some of it, with its part"""
+        self.forward_from_s: dict[int, float] = {}
+        """by GPU, from when on somebody may go next for having waited (patience.py)"""
 
     def advance(self, now_s: float) -> None:
         """Charge the time since the last step to whoever has occupied the GPUs since then."""
@@ -109,6 +111,20 @@ class Accounts:
                 if (members := self._classes.get((gpu, tenant.rank)))
             ),
             default=own_s,
+        )
+
+    def once_round_s(self, tenant: Tenant) -> float:
+        """How long it takes that each of its class has a turn."""
+        return max(
+            (
+                sum(
+                    self._turns.turn_s(other) + self._turns.handoff_s(other)
+                    for other in firsts([member for member, _ in members])
+                )
+                for gpu in tenant.gpus
+                if (members := self._classes.get((gpu, tenant.rank)))
+            ),
+            default=0.0,
         )
 
     def wake(self, tenant: Tenant) -> None:

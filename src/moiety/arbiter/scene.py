@@ -58,6 +58,8 @@ class Scene:
         self.draining: list[Tenant] = []
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
+        self.overdue: set[int] = set()
+        """who waits and goes next, however far the others are behind"""
         self.gives_way_s: dict[int, float] = {}
         """when a holder whose turn goes on may have to give way to somebody who waits"""
         self.has_rivals = False
@@ -254,7 +256,7 @@ class Scene:
             return waiting.rank > tenant.rank
         if self.now_s < self.turn_ends_s(tenant, waiting):
             return False
-        if waiting is None or not counts_lag(tenant, waiting):
+        if waiting is None or waiting.number in self.overdue or not counts_lag(tenant, waiting):
             return True
         return tenant.lag_s <= waiting.lag_s + EXACT_S
 
@@ -324,7 +326,8 @@ class Scene:
         is_over = self.now_s >= ends_s
         if is_over:
             ends_s = self.turn_ends_s(holder, waiting)
-        if waiting and waiting.rank == holder.rank and counts_lag(holder, waiting):
+        by_lag = waiting is not None and waiting.number not in self.overdue
+        if waiting and by_lag and waiting.rank == holder.rank and counts_lag(holder, waiting):
             ahead_s = holder.lag_s - waiting.lag_s
             if ahead_s > EXACT_S:  # both move towards each other while it holds
                 rate = sum(mate.rate for mate in mates(holder))

@@ -7,6 +7,7 @@ from moiety.arbiter.accounts import EXACT_S
 from moiety.arbiter.admission import outgrown
 from moiety.arbiter.gangs import are_mates, firsts, gpus_of, is_among, mates, why_apart
 from moiety.arbiter.late import why_late
+from moiety.arbiter.patience import bring_forward, find_overdue
 from moiety.arbiter.scene import Scene, movable_bytes
 from moiety.arbiter.states import Cause, State
 from moiety.arbiter.tenant import Tenant
@@ -107,6 +108,8 @@ def take_turns(scene: Scene) -> None:
             if tenant.state is State.WAITING:
                 tenant.is_guest = False
                 brings = {gpu: scene.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
+                if tenant.number in scene.overdue:
+                    bring_forward(scene, tenant)
                 _choose(scene, tenant)
                 begun |= brings.keys()
                 for gpu in ahead.keys() & brings.keys():
@@ -151,6 +154,7 @@ def _renew_turns(scene: Scene, gpus: set[int]) -> None:
 def _demands(scene: Scene) -> list[Tenant]:
     """The highest class first; in it who holds and grows, then who is furthest behind.
 
+    Before both goes who has waited for a whole round where time is divided (patience.py).
     Where nobody asked for a part of the time, who came first goes before those who are less than
     two turns further behind: they take turns in the same order each round.
     """
@@ -160,14 +164,15 @@ def _demands(scene: Scene) -> list[Tenant]:
     if scene.ledger.gangs:
         waiting = list(firsts(waiting))
     demands = growing + waiting
+    is_exact = any(tenant.timed for tenant in demands)
+    scene.overdue = find_overdue(scene, waiting) if scene.has_rivals and waiting else set()
     if len(demands) < 2:
         return demands
 
-    is_exact = any(tenant.timed for tenant in demands)
-
-    def urgency(tenant: Tenant) -> tuple[int, bool, int]:
+    def urgency(tenant: Tenant) -> tuple[int, bool, bool, int]:
         step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
-        return -tenant.rank, tenant.state is State.WAITING, -round(tenant.lag_s / step_s)
+        waits, in_turn = tenant.state is State.WAITING, tenant.number not in scene.overdue
+        return -tenant.rank, waits, in_turn, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
     return demands

@@ -87,9 +87,13 @@ class Turns:
         handoff_s = self.handoff_s(tenant)
         factor = self.settings.turn_factor
         whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
-        least_s = min(factor, _LEAST_FACTOR) * handoff_s
+        least_s = self.least_s(handoff_s)
         shortest_s = self.settings.turn_min_s * min(1.0, tenant.part * _ROUND_TURNS)
         return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
+
+    def least_s(self, handoff_s: float) -> float:
+        """The shortest turn that is worth a hand-off of that cost."""
+        return min(self.settings.turn_factor, _LEAST_FACTOR) * handoff_s
 
     def has_quantum(self, tenant: Tenant) -> bool:
         """Whether somebody said how long its turns are."""

@@ -61,7 +61,7 @@ WIDE: Final[dict[str, Callable[[requests.ProcessRow], str]]] = {
     "WORKLOAD": lambda row: row.workload or "-",
     "GANG": lambda row: row.gang or "-",
     "USER": lambda row: row.user or "-",
-    "POD": lambda row: row.pod or "-",
+    "POD": lambda row: row.labels.get("pod") or row.pod or "-",
     "IDLE": lambda row: seconds(row.idle_s) if row.idle_s else "-",
     "COST": _cost,
     "UNKNOWN": _unknown,

@@ -41,6 +41,7 @@ MARKS: Final = (
     ("LD_PRELOAD", "libcuda-injection.so", "ncu"),
     ("CUDA_INJECTION64_PATH", "libsanitizer-collection.so", "compute-sanitizer"),
     ("LD_PRELOAD", "libsanitizer-collection.so", "compute-sanitizer"),
+    ("NVTX_INJECTION64_PATH", "libsanitizer-collection.so", "compute-sanitizer"),
 )
 """variables that tell of a tool, by what is in them"""
 

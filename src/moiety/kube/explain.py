@@ -5,6 +5,7 @@ The scheduler's reason and ours together: what it asks for, what there is, and w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -54,6 +55,9 @@ def _said(
         for each in seen.claims
     }
     row = view.pod_row(pod, claims, seen.processes)
+    lacking = [name for space, name in view.claim_keys(pod) if (space, name) not in claims]
+    if lacking and phase not in view.ENDED:
+        return f"waits for claim {lacking[0]}, which does not exist", "kubectl get resourceclaims"
     if row is None:
         return _without(pod, told)
     asked = "; ".join(f"{who}: {what}" for who, what in row.asked.items())
@@ -117,7 +121,8 @@ def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bo
     """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
     if not rows:
         return "no node offers GPUs (does moiety-node run on one?)"
-    wanted = [view.wants(request) for claim in claims for request in view.requests(claim)]
+    asked = [request for claim in claims for request in view.requests(claim)]
+    wanted = [view.wants(request) for request in asked]
     if is_whole:  # a resource, which the scheduler makes a claim of when there is room
         wanted = [(view.WHOLE, 0)]
     if not wanted:
@@ -126,17 +131,35 @@ def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bo
     well = [row for row in rows if not row.trouble]
     if not well:
         return f"all {len(rows)} GPUs are unwell ({rows[0].trouble})"
+    need = f"{percent} %" + (f" and {format_bytes(memory)}" if memory else "")
+    if percent > view.WHOLE or memory > max(row.memory_bytes for row in well):
+        return f"{need} of one GPU are wanted, which no GPU has, so it would wait for ever"
     fits = [row for row in well if row.free_percent >= percent and row.free_bytes >= memory]
     if fits:
-        return (
-            f"{fits[0].device} of {fits[0].node} has room, so something else keeps it (a selector, "
-            "another resource, a taint of the node)"
-        )
+        return _though_it_fits(asked, fits)
     best = max(well, key=lambda row: (min(row.free_percent, percent), row.free_bytes))
-    need = f"{percent} %" + (f" and {format_bytes(memory)}" if memory else "")
     return (
         f"{need} of one GPU are wanted, and of {len(well)} GPUs the roomiest, {best.device} of "
         f"{best.node}, has {best.free_percent} % and {format_bytes(best.free_bytes)} left"
+    )
+
+
+def _though_it_fits(asked: Sequence[Object], fits: Sequence[view.GpuRow]) -> str:
+    """Why a pod waits although a GPU has room for the largest of its requests."""
+    count = max((int(request.get("count") or 1) for request in asked), default=1)
+    on_node = Counter(row.node for row in fits)
+    node, most = on_node.most_common(1)[0]
+    if count > most:
+        return f"{count} GPUs of one node are wanted, and at most {most} have room ({node})"
+    chosen = [
+        str((each.get("cel") or {}).get("expression", ""))
+        for request in asked
+        for each in request.get("selectors") or []
+    ]
+    why = f"its selector takes none ({chosen[0]}), or another resource" if chosen else "a resource"
+    return (
+        f"{fits[0].device} of {fits[0].node} has room, so something else keeps it: {why} or a "
+        "taint of the node"
     )
 
 

@@ -57,6 +57,13 @@ class Fleet:
                 f"{format_bytes(ask.share.memory_bytes)} are to stay on a GPU, and the largest"
                 f"{' of that model' if ask.models else ''} has {format_bytes(sizes[-1])}"
             )
+        limit = ask.share.memory_limit_bytes
+        if limit is not None and limit > sizes[-1]:
+            raise Refused(
+                f"a limit of {format_bytes(limit)} limits nothing: the largest GPU"
+                f"{' of that model' if ask.models else ''} has {format_bytes(sizes[-1])}; without "
+                "a limit a program may allocate all that its GPU has"
+            )
 
 
 def of(slices: Iterable[dict[str, Any]]) -> Fleet:

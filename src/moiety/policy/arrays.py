@@ -34,6 +34,16 @@ class Seat(NamedTuple):
     """of each GPU"""
 
 
+class Free(NamedTuple):
+    """What is free on one node, as numbers of Python."""
+
+    cpu_milli: int
+    memory_mib: int
+    left: tuple[int, ...]
+    """a row of `Cluster.ordered`"""
+    left_total: int
+
+
 class Mask(NamedTuple):
     """Where a task may run, of N nodes with at most G GPUs each."""
 
@@ -82,6 +92,8 @@ class Cluster:
         self.left_total: Ints = self.left.sum(axis=1)
         self.gpu_milli_total = int(self.left_total.sum())
         self.used_milli = 0
+        self._free: list[Free | None] = [None] * count
+        """kept for nodes that are asked for one by one"""
         self.counts_memory = False
         """whether memory of GPUs is in use apart from their thousandths"""
         self._over: Ints | None = None
@@ -97,6 +109,7 @@ class Cluster:
         twin.__dict__.update(self.__dict__)
         for name in ("free_cpu", "free_memory", "left", "ordered", "left_total"):
             setattr(twin, name, getattr(self, name).copy())
+        twin._free = [None] * len(self)
         twin._over = None if self._over is None else self._over.copy()
         return twin
 
@@ -144,24 +157,37 @@ class Cluster:
                 fits &= models[self.model[nodes]]
         return fits
 
+    def free_on(self, node: int) -> Free:
+        """What is free on one node."""
+        found = self._free[node]
+        if found is None:
+            found = Free(
+                self.free_cpu.item(node),
+                self.free_memory.item(node),
+                tuple(self.ordered[node].tolist()),
+                self.left_total.item(node),
+            )
+            self._free[node] = found
+        return found
+
     def has_room_on(self, shape: Shape, node: int) -> bool:
-        """The same for one node."""
-        if self.free_cpu.item(node) < shape.cpu_milli:
-            return False
-        if self.free_memory.item(node) < shape.memory_mib:
+        """Whether one node could take one task of this shape now."""
+        cpu, memory, left, _ = self._free[node] or self.free_on(node)
+        if cpu < shape.cpu_milli or memory < shape.memory_mib:
             return False
         if not shape.gpus:
             return True
         if self._over is not None or shape.is_apart:
             return bool(self.has_room(shape, np.array([node]))[0])
-        width = self.left.shape[1]
-        if shape.gpus > width:
+        if shape.gpus > len(left):
             return False
-        on = self.nodes[node]
-        if shape.models and on.model not in shape.models:
-            return False
-        milli = shape.milli_on(on.gpu_memory_mib)
-        return bool(self.ordered.item(node, width - shape.gpus) >= milli)
+        milli = shape.gpu_milli
+        if shape.models or shape.gpu_memory_mib:
+            on = self.nodes[node]
+            if shape.models and on.model not in shape.models:
+                return False
+            milli = shape.milli_on(on.gpu_memory_mib)
+        return left[-shape.gpus] >= milli
 
     def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
         """The same for all nodes, if only what the mask leaves may be used."""
@@ -251,6 +277,7 @@ class Cluster:
         for node in np.flatnonzero((self.free_cpu < 0) | (self.free_memory < 0)):
             cpu, memory = self.free_cpu[node], self.free_memory[node]
             raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        self._free = [None] * len(self)
         self.ordered = np.sort(self.left, axis=1)
         self.left_total = self.left.sum(axis=1)
         self.used_milli = self.gpu_milli_total - int(self.left_total.sum())
@@ -279,6 +306,10 @@ class Cluster:
             self.ordered[node] = row
             self.left_total[node] -= used
             self.used_milli += used
+        before = self._free[node]
+        if before is not None:
+            left = tuple(row) if used else before.left
+            self._free[node] = Free(cpu, memory, left, before.left_total - used)
 
     def _change_memory(self, shape: Shape, seat: Seat, sign: int) -> None:
         if self._over is None:

@@ -14,6 +14,7 @@ useful only as far as the node's free CPUs would feed tasks of that shape.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from math import floor
 from typing import Final
@@ -25,7 +26,7 @@ from moiety.policy.arrays import Bools, Cluster, Ints
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.rules import PREFERENCE_BITS
 from moiety.policy.typical import Typical
-from moiety.policy.usefulness import Left, Usefulness
+from moiety.policy.usefulness import ENDLESS, Left, Usefulness
 from moiety.policy.workloads import Shape
 
 STEP_MILLI: Final = 40
@@ -38,7 +39,8 @@ POINTS: Final = 1000
 """a step in points; a GPU that lacks memory costs as many"""
 ROUNDING: Final = 1e-6
 """in steps: sums that are equal on paper fall into the same step"""
-ENDLESS: Final = 1e12
+NEVER: Final = -(1 << 62)
+"""fewer points than any node has"""
 
 Floats = npt.NDArray[np.float64]
 LAST: Final = (1 << PREFERENCE_BITS) - 1
@@ -53,7 +55,7 @@ class LeastFragmentation:
     """
 
     chooses_gpus = True
-    few = 8
+    few = 16
 
     def __init__(self, cluster: Cluster, typical: Typical) -> None:
         self._cluster = cluster
@@ -83,16 +85,14 @@ class LeastFragmentation:
         self._tallies = _tallies([milli for milli, _ in kinds])
         self._steps: dict[int, Floats] = {}
         self._of_few = Usefulness(
-            self._tallies,
-            self._gpus_needed,
-            self._kind,
-            self._cpu_needed,
-            self._fed_by_cpu,
-            self._weight,
+            {key: counts.tolist() for key, counts in weights.items()},
+            len(cluster.models),
+            total,
             FED_PART,
         )
         self._scarce = _scarce_points(cluster, typical)
-        self._scarce_list: list[int] = self._scarce.tolist()
+        self._scarce_of: list[int] = self._scarce.tolist()
+        self._model_of: list[int] = cluster.model.tolist()
         self._memory_per_gpu = typical.memory_mib_per_gpu
         self._tally: Floats = self._tallies[cluster.ordered].sum(axis=1)
         every = np.arange(len(cluster))
@@ -130,48 +130,38 @@ class LeastFragmentation:
 
     def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
         """See Rule. The same sums, node by node; only usefulness for all of them at once."""
-        states: list[tuple[int, Left]] = []
-        cpus: list[int] = []
-        tried: list[tuple[int, int, int, list[int]]] = []
-        remembered = self._useful
-        for node in nodes:
-            model = cluster.model.item(node)
-            ordered: list[int] = cluster.ordered[node].tolist()
-            cpu = cluster.free_cpu.item(node)
-            milli = shape.gpu_milli
-            if shape.gpu_memory_mib:
-                milli = shape.milli_on(cluster.gpu_memory.item(node))
-            if node in self._unmeasured:
-                states.append((model, tuple(ordered)))
-                cpus.append(cpu)
-            columns = _columns(shape, milli, ordered)
-            cpu -= shape.cpu_milli
-            for column in columns:
-                after = ordered.copy()
-                for at in range(column, column + shape.gpus):
-                    after[at] -= milli
-                after.sort()
-                states.append((model, tuple(after)))
-                cpus.append(cpu)
-            tried.append((node, model, shape.gpus * milli, columns))
-        useful = iter(self._of_few.of(states, cpus))
-        is_part = shape.gpus == 1 and shape.gpu_milli < WHOLE_GPU
+        useful_of, unmeasured = self._of_few.of, self._unmeasured
+        gpus, part = shape.gpus, shape.gpu_milli
+        is_part = gpus == 1 and part < WHOLE_GPU
         codes = []
-        for node, model, used, columns in tried:
-            if node in self._unmeasured:
-                remembered[node] = next(useful)
-                self._unmeasured.discard(node)
-            before = remembered.item(node)
-            best = max(
-                _points_of(next(useful) - before + used) << PREFERENCE_BITS
-                | (LAST - column if is_part else 0)
-                for column in columns
-            )
-            extra = self._scarce_list[model] * used // WHOLE_GPU
+        for node in nodes:
+            model = self._model_of[node]
+            cpu, memory, left, left_total = cluster.free_on(node)
+            if node in unmeasured:
+                self._useful[node] = useful_of((model, left, cpu))
+                unmeasured.discard(node)
+            milli = part
+            if shape.gpu_memory_mib:
+                milli = shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+            used = gpus * milli
+            lost = used - self._useful.item(node)
+            cpu -= shape.cpu_milli
+            if is_part:
+                best = NEVER
+                for column in _columns(milli, left):
+                    after = list(left)
+                    after[column] -= milli
+                    after.sort()
+                    fall = useful_of((model, tuple(after), cpu)) + lost
+                    points = floor(fall / STEP_MILLI + ROUNDING) * POINTS
+                    best = max(best, points << PREFERENCE_BITS | LAST - column)
+            else:
+                fall = useful_of((model, _without(left, gpus, milli), cpu)) + lost
+                best = floor(fall / STEP_MILLI + ROUNDING) * POINTS << PREFERENCE_BITS
+            extra = self._scarce_of[model] * used // WHOLE_GPU
             if self._memory_per_gpu:
-                memory = cluster.free_memory.item(node) - shape.memory_mib
-                fed = memory * WHOLE_GPU // self._memory_per_gpu
-                extra += max(cluster.left_total.item(node) - used - fed, 0)
+                fed = (memory - shape.memory_mib) * WHOLE_GPU // self._memory_per_gpu
+                extra += max(left_total - used - fed, 0)
             codes.append(best - (extra << PREFERENCE_BITS))
         return codes
 
@@ -231,8 +221,8 @@ class LeastFragmentation:
     def _usefulness(self, nodes: Ints, cpu: Ints, tally: Floats) -> Floats:
         """Thousandths of GPUs; [P], for P states of nodes that have these CPUs and tallies."""
         kinds = len(self._gpus_needed)
-        usable = np.where(tally[:, :kinds] >= self._gpus_needed, tally[:, kinds:], 0.0)
-        usable = usable[:, self._kind]
+        usable = tally[:, kinds:] * (tally[:, :kinds] >= self._gpus_needed)
+        usable = usable.take(self._kind, 1)
         cpus = cpu[:, None].astype(float)
         fed = cpus * self._fed_by_cpu
         useful = usable * FED_PART
@@ -270,19 +260,22 @@ class LeastFragmentation:
         return useful[:states]
 
 
-def _columns(shape: Shape, milli: int, ordered: list[int]) -> list[int]:
-    """Where in `ordered` the task's GPUs could begin: of GPUs that are alike, at the first."""
-    if not shape.gpus:
-        return [0]
-    first = next(at for at, left in enumerate(ordered) if left >= milli)
-    if shape.gpus > 1 or shape.gpu_milli == WHOLE_GPU:
-        return [first]
-    after = range(first + 1, len(ordered))
-    return [first, *(at for at in after if ordered[at] != ordered[at - 1])]
+def _columns(milli: int, left: Left) -> list[int]:
+    """Where in `left` GPUs have enough for a part: of those that are alike, the first."""
+    first = bisect_left(left, milli)
+    after = range(first + 1, len(left))
+    return [first, *(at for at in after if left[at] != left[at - 1])]
 
 
-def _points_of(falls: float) -> int:
-    return floor(falls / STEP_MILLI + ROUNDING) * POINTS
+def _without(left: Left, gpus: int, milli: int) -> Left:
+    """What is left when a task has taken whole GPUs, or of those that have enough the fullest."""
+    if milli == WHOLE_GPU:
+        return (0,) * gpus + left[:-gpus]
+    if not gpus:
+        return left
+    first = bisect_left(left, milli)
+    taken = (amount - milli for amount in left[first : first + gpus])
+    return tuple(sorted((*left[:first], *taken, *left[first + gpus :])))
 
 
 def _points(falls: Floats) -> Ints:

@@ -32,7 +32,7 @@ KEPT_SCORES: Final = 1 << 24
 ROWS_MIN: Final = 16
 CHANGES_MIN: Final = 4096
 """changes that are remembered at least; rows that know fewer are scored anew"""
-FEW: Final = 24
+FEW: Final = 48
 """nodes that are quicker to go through one by one than with arrays, to see if they have room"""
 
 

@@ -50,7 +50,7 @@ class BestFit:
     """As published: (1 - what is left of CPU and GPU, halves of the largest node's) in percent."""
 
     chooses_gpus = False
-    few = 24
+    few = 48
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """See Rule. Computed in the published order, because the result is truncated."""
@@ -65,9 +65,10 @@ class BestFit:
         for node in nodes:
             milli = shape.gpu_milli
             if shape.gpu_memory_mib:
-                milli = shape.milli_on(cluster.gpu_memory.item(node))
-            left = (cluster.free_cpu.item(node) - shape.cpu_milli) / MOST_CPU_MILLI * 0.5
-            gpus = cluster.left_total.item(node) - shape.gpus * milli
+                milli = shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+            cpu, _, _, gpus = cluster.free_on(node)
+            left = (cpu - shape.cpu_milli) / MOST_CPU_MILLI * 0.5
+            gpus -= shape.gpus * milli
             left += gpus / MOST_GPU_MILLI * 0.5
             found.append(int((1.0 - left) * 100.0) << PREFERENCE_BITS)
         return found

@@ -7,77 +7,87 @@ few thousand combinations in all that a cluster goes through, so what follows fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
 Left = tuple[int, ...]
 """what is left of a node's GPUs, in thousandths, the fullest first"""
+State = tuple[int, Left, int]
+"""of a node: its model, what is left of its GPUs, its free thousandths of CPUs"""
+Types = list[tuple[int, float, float]]
+"""typical shapes that use GPUs alike, those first that need the fewest CPUs: how many, how often
+the shape comes, and how much of GPUs each thousandth of a CPU feeds"""
+Kind = tuple[int, int, Types]
+"""how much of how many GPUs"""
 
-ROWS_MIN: Final = 64
-ROWS_MAX: Final = 1 << 14
-"""combinations that are kept; with 30 typical shapes half a KiB each"""
+ENDLESS: Final = 1e12
+KEPT_MAX: Final = 1 << 16
+"""states of which the sum is kept; a quarter as many without CPUs, each with a few hundred bytes"""
 
 
 class Usefulness:
-    """The same as `LeastFragmentation` has it for many nodes at once, for few.
+    """The same as `LeastFragmentation` has it for many nodes at once.
 
-    U kinds of GPU use, M typical shapes: `tallies`, [1001, 2U]; `gpus_needed`, [U]; `kind`,
-    `cpu_needed` and `fed_by_cpu`, [M]; `weight`, [models, M]. `fed_part` is what depends on CPUs.
+    `weights`: by how much of each GPU, how many GPUs, and CPUs a typical shape needs, how often it
+    comes on each model, all of it together being `total`. `fed_part` of what a shape could use
+    depends on CPUs.
     """
 
     def __init__(
         self,
-        tallies: Floats,
-        gpus_needed: Floats,
-        kind: npt.NDArray[np.intp],
-        cpu_needed: Floats,
-        fed_by_cpu: Floats,
-        weight: Floats,
+        weights: Mapping[tuple[int, int, int], Sequence[int]],
+        models: int,
+        total: int,
         fed_part: float,
     ) -> None:
-        self._tallies = tallies
-        self._gpus_needed = gpus_needed
-        self._kind = kind
-        self._cpu_needed = cpu_needed
-        self._weight = weight
-        self._fed_by_cpu = fed_by_cpu * weight
+        self._kinds: list[list[Kind]] = [[] for _ in range(models)]
+        """for each model"""
+        for model, kinds in enumerate(self._kinds):
+            types: dict[tuple[int, int], list[tuple[int, float, float]]] = {}
+            for (milli, gpus, cpu), counts in sorted(weights.items()):
+                fed = fed_part * milli * gpus / cpu if cpu else ENDLESS
+                if counts[model]:
+                    own = cpu, counts[model] / max(total, 1), fed
+                    types.setdefault((milli, gpus), []).append(own)
+            kinds += [(milli, gpus, found) for (milli, gpus), found in types.items()]
         self._fed_part = fed_part
-        self._row_of: dict[tuple[int, Left], int] = {}
-        self._rows: Floats = np.empty((ROWS_MIN, 2, len(kind)))
-        """[combinations, 2, M]: what each shape could use, and could per thousandth of a CPU, each
-        times how often the shape comes"""
+        self._known: dict[State, float] = {}
+        self._rows: dict[tuple[int, Left], list[tuple[int, Types]]] = {}
+        """for each kind of GPU use that has room, how much of the GPUs it could use"""
 
-    def of(self, nodes: Sequence[tuple[int, Left]], cpus: Sequence[int]) -> list[float]:
-        """Thousandths of GPUs, for nodes of these models with so much left, and so many CPUs."""
-        if len(self._row_of) + len(nodes) > ROWS_MAX:
-            self._row_of.clear()
-        found = self._row_of.get
-        rows = [row if (row := found(node)) is not None else self._new(node) for node in nodes]
-        both = self._rows.take(rows, 0)
-        useful, by_cpu = both[:, 0], both[:, 1]
-        cpu = np.array(cpus, float)[:, None]
-        by_cpu *= cpu
-        np.minimum(by_cpu, useful * self._fed_part, out=by_cpu)
-        useful *= 1 - self._fed_part
-        useful += by_cpu
-        useful *= cpu >= self._cpu_needed
-        total: list[float] = np.add.reduce(useful, 1).tolist()
-        return total
+    def of(self, state: State) -> float:
+        """Thousandths of GPUs."""
+        found = self._known.get(state)
+        if found is not None:
+            return found
+        model, left, cpu = state
+        row = self._rows.get((model, left))
+        if row is None:
+            row = self._row(model, left)
+        useful, fed_part = 0.0, self._fed_part
+        for usable, types in row:
+            at_most = fed_part * usable
+            anyway = usable - at_most
+            for cpu_needed, weight, by_cpu in types:
+                if cpu_needed > cpu:
+                    break
+                fed = by_cpu * cpu
+                most = fed if fed < at_most else at_most  # noqa: FURB136  # a call costs more here
+                useful += weight * (anyway + most)
+        if len(self._known) >= KEPT_MAX:
+            self._known.clear()
+        self._known[state] = useful
+        return useful
 
-    def _new(self, node: tuple[int, Left]) -> int:
-        model, left = node
-        row = len(self._row_of)
-        if row == len(self._rows):
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        self._row_of[node] = row
-        tally = self._tallies.take(left, 0).sum(0)
-        kinds = len(self._gpus_needed)
-        usable = tally[kinds:] * (tally[:kinds] >= self._gpus_needed)
-        self._rows[row, 0] = usable.take(self._kind)
-        self._rows[row, 0] *= self._weight[model]
-        self._rows[row, 1] = self._fed_by_cpu[model]
+    def _row(self, model: int, left: Left) -> list[tuple[int, Types]]:
+        row = []
+        count = len(left)
+        for milli, gpus, types in self._kinds[model]:
+            first = bisect_left(left, milli)
+            if count - first >= gpus:
+                row.append((sum(left[first:]), types))
+        if len(self._rows) >= KEPT_MAX // 4:
+            self._rows.clear()
+        self._rows[model, left] = row
         return row

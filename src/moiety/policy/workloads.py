@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from zlib import crc32
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.cluster import WHOLE_GPU
@@ -40,6 +41,7 @@ class Shape:
             self.gpu_milli,
             self.gpu_memory_mib,
             len(self.models),
+            crc32(" ".join(sorted(self.models)).encode()),
         )
         object.__setattr__(self, "_hash", hash(numbers))
         object.__setattr__(self, "is_apart", bool(self.gpu_memory_mib and self.gpu_milli))

@@ -8,6 +8,7 @@ quota also gets a place if that takes moving smaller gangs, which then take thei
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -16,7 +17,7 @@ from moiety.model.errors import InvalidValue
 from moiety.policy import attained
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import WEEK_S, Amounts, Queue, QueueTree
-from moiety.policy.standing import GPU_MILLI, Standing
+from moiety.policy.standing import GPU_MILLI, Standing, Vector
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Pool, Run
 from moiety.sim.worth import Worth, clear
@@ -27,7 +28,11 @@ BORDER_S: Final = 1e-3
 """a border that is nearer than that has been reached: sums of seconds are not exact"""
 MOVED: Final = 1e6
 """times the worth: who would only be moved comes last among those that make room"""
+STOPS_MAX: Final = 2
+"""of one gang in a round"""
 QUOTA, FAIR, BEYOND = range(3)
+Turn = tuple[int, int, float]
+"""of a queue: its rank with what it asks for next, its priority, and its ratio then"""
 
 
 class Tenants(Worth):
@@ -106,31 +111,60 @@ class _Round:
             line.sort(key=lambda run: (values[run.number], -run.number))
         self.closed: set[tuple[str, int, int]] = set()
         self.full = 1 << 60
-        self.was_stopped: set[int] = set()
+        self.stopped: Counter[int] = Counter()
+        """how often each was stopped in this round: two within quota could do so for ever"""
+        self._turns: list[tuple[Turn, str]] = []
+        """a heap of the queues with somebody left to try; right until somebody starts or stops"""
+        self._keys: dict[tuple[str, int], Turn] = {}
+        self._in_vain: set[tuple[str, int]] = set()
+        """queues and sizes for which the last one had no room, and so have those after it none"""
+        self._ranked: list[Run] = []
+        """who runs, of least value first"""
+        self._ranked_of = self._turns_of = -1
 
     def serve(self) -> None:
         """Until nobody is left to try."""
         while self.lines:
-            _, queue = min((self._key(queue), queue) for queue in self.lines)
+            if self._turns_of != self.standing.version:
+                self._turns_of = self.standing.version
+                self._keys.clear()
+                self._in_vain.clear()
+                self._turns = [(self._key(queue), queue) for queue in self.lines]
+                heapq.heapify(self._turns)
+            (rank, *_), queue = self._turns[0]
             line = self.lines[queue]
             run = line.pop()
+            gpus = run.gang.gpus
+            if (queue, gpus) not in self._in_vain:
+                is_like_others = not self.stopped[run.number]
+                self._attempt(run, rank)
+                if is_like_others:
+                    self._in_vain.add((queue, gpus))
+            if self._turns_of == self.standing.version and (queue, gpus) in self._in_vain:
+                while line and line[-1].gang.gpus == gpus:
+                    line.pop()
             if not line:
                 del self.lines[queue]
-            self._attempt(run)
+                heapq.heappop(self._turns)
+            else:
+                heapq.heapreplace(self._turns, (self._key(queue), queue))
 
-    def _key(self, queue: str) -> tuple[int, int, float]:
-        run = self.lines[queue][-1]
-        more = (run.gang.gpus * WHOLE_GPU, 0, 0, 0)
-        tree = self.standing.tree
-        return self._rank(run), -tree.queues[queue].priority, self.standing.ratio(queue, more)
+    def _key(self, queue: str) -> Turn:
+        gpus = self.lines[queue][-1].gang.gpus
+        key = self._keys.get((queue, gpus))
+        if key is None:
+            more = (gpus * WHOLE_GPU, 0, 0, 0)
+            priority = self.standing.tree.queues[queue].priority
+            key = self._rank(queue, more), -priority, self.standing.ratio(queue, more)
+            self._keys[queue, gpus] = key
+        return key
 
-    def _rank(self, run: Run) -> int:
-        queue, more = run.gang.queue, (run.gang.gpus * WHOLE_GPU, 0, 0, 0)
+    def _rank(self, queue: str, more: Vector) -> int:
         if self.standing.within(queue, 0, more, quota=True):
             return QUOTA
         return FAIR if self.standing.within(queue, 0, more, quota=False) else BEYOND
 
-    def _attempt(self, run: Run) -> None:
+    def _attempt(self, run: Run, rank: int) -> None:
         gang, nodes = run.gang, self.pool.nodes
         if self.standing.over_limit(gang.queue, (gang.gpus * WHOLE_GPU, 0, 0, 0)):
             return
@@ -141,9 +175,8 @@ class _Round:
                 return
             if gang.gpus <= max(nodes.size):
                 self.full = gang.gpus
-        rank = self._rank(run)
         kind = (gang.queue, gang.gpus, rank)
-        if kind in self.closed or (rank != QUOTA and run.number in self.was_stopped):
+        if kind in self.closed or (rank != QUOTA and self.stopped[run.number]):
             return
         below = self._below(run, rank)
         victims = clear(self.pool, gang.gpus, below)
@@ -153,7 +186,7 @@ class _Round:
         for victim in victims:
             self.pool.stop(victim)
             self.order.hold(victim.gang.queue, -victim.gang.gpus)
-            self.was_stopped.add(victim.number)
+            self.stopped[victim.number] += 1
             line = self.lines.setdefault(victim.gang.queue, [])
             line.append(victim)
             line.sort(key=lambda each: (self.values[each.number], -each.number))
@@ -171,7 +204,13 @@ class _Round:
         mine, values = self.values[run.number], self.values
         found: list[tuple[float, Run]] = []
         left = self._to_give(rank)
-        ranked = sorted(self.pool.running.values(), key=lambda each: values[each.number])
+        if self._ranked_of != self.standing.version:
+            self._ranked_of = self.standing.version
+            running = self.pool.running.values()
+            self._ranked = sorted(running, key=lambda each: values[each.number])
+        ranked = self._ranked
+        if self.stopped:
+            ranked = [each for each in ranked if self.stopped[each.number] < STOPS_MAX]
         for other in ranked:
             queue, gpus = other.gang.queue, other.gang.gpus
             if queue == run.gang.queue:
@@ -258,7 +297,12 @@ class QuotaWatch:
         for queue, gpus in pool.held.items():
             for name in self._paths[queue]:
                 held[name] += gpus
-        kinds = {(run.gang.queue, run.gang.gpus) for run in pool.waiting.values()}
+        asking = (queue for queue, gpus in pool.asked.items() if gpus)
+        open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
+        if not open_:
+            return
+        waiting = (run.gang for run in pool.waiting.values())
+        kinds = {(gang.queue, gang.gpus) for gang in waiting if gang.queue in open_}
         self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
 
     def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:

@@ -40,9 +40,9 @@ from moiety.wire.messages import (
 
 TOGETHER: Final = 4
 """of them at a time"""
-ASKS: Final = 128
+ASKS: Final = 64
 """what each asks for and does not get: each is written down, so that a thousand go round the rings
-of the timeline several times"""
+of the timeline twice"""
 PATIENCE_S: Final = 300.0
 REVOKED_S: Final = 0.02
 """who holds goes when nobody has wanted the GPU for so long"""

@@ -8,7 +8,8 @@ what is to go wrong next from the file that MOIETY_FAULT names: one JSON object.
 At the second EVICTED that it hears from then on, whoever sent it gets the signal, before the agent
 looks at the message. Steps that it says itself (revoke, room, grant ...) are hit just after they
 were carried out. `whom`: "peer" is who spoke or was spoken to, "other" somebody else, "agent" the
-agent itself. Just before it happens, its number is written down beside that file, in FILE.done.
+agent itself. Just before it happens, its number is written down beside that file, in FILE.done; if
+somebody else is stopped, just after, so that whoever reads it can let that one go on.
 """
 
 from __future__ import annotations
@@ -80,8 +81,12 @@ class Fault:
         plan, self._plan = self._plan, {}
         if plan["number"] != self._written().get("number"):
             return  # it was to happen earlier, and never did
-        done_of(self._path).write_text(str(plan["number"]))
+        is_told_after = plan["signal"] == signal.SIGSTOP and whom != os.getpid()
+        if not is_told_after:
+            done_of(self._path).write_text(str(plan["number"]))
         os.kill(whom, plan["signal"])
+        if is_told_after:
+            done_of(self._path).write_text(str(plan["number"]))
 
 
 def done_of(path: Path) -> Path:

@@ -272,6 +272,8 @@ class Ordeal:
             if self.agent is hit:  # else it died while a worker was started
                 self.start_agent()
         if case.signal == signal.SIGSTOP:
+            if case.whom == "agent":  # it has said so before it did it
+                self.until(lambda: is_stopped(hit.pid), f"{case}: it is stopped")
             time.sleep(STOPPED_S)
             for process in (self.agent, *workers):
                 if process.poll() is None:
@@ -300,6 +302,12 @@ class Ordeal:
             (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
             for gpu in self.status().gpus
         )
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process that was not waited for is, or is dead."""
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state in ("T", "Z")
 
 
 def kill_agent(ordeal: Ordeal) -> None:

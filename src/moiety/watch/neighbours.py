@@ -6,9 +6,10 @@ would have had the GPU: each such moment counts once for everybody who waited fo
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from moiety.model.format import format_duration
@@ -18,6 +19,8 @@ ORDINARY_S: Final = 0.005
 """of a drain, that is nobody's fault"""
 KEPT: Final = 8192
 """stays at most; older ones are forgotten first"""
+GPUS_MAX: Final = 64
+"""of a node; any more count as the last of these"""
 LATE: Final = frozenset({"draining", "stopped", "fenced"})
 WAITS: Final = frozenset({"waiting", "coming"})
 STUCK: Final = "undrainable"
@@ -55,13 +58,43 @@ class Cost:
         )
 
 
+Span = tuple[int, int, float, float]
+"""a tenant, a bit for each of its GPUs, begin, end"""
+
+
+class Kept:
+    """The last stays, in memory that is there from the start: it never becomes more."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._tenants = array("q", bytes(8 * most))
+        self._gpus = array("Q", bytes(8 * most))
+        self._begins = array("d", bytes(8 * most))
+        self._ends = array("d", bytes(8 * most))
+        self._seen = 0
+
+    def append(self, stay: Stay) -> None:
+        """One more, that ended no earlier than the last one."""
+        at = self._seen % self._most
+        self._tenants[at], self._gpus[at], self._begins[at], self._ends[at] = span(stay)
+        self._seen += 1
+
+    def since(self, since_s: float) -> Iterator[Span]:
+        """Those that ended later than that, the last one first."""
+        for number in range(self._seen - 1, max(0, self._seen - self._most) - 1, -1):
+            at = number % self._most
+            if self._ends[at] <= since_s:
+                return
+            yield self._tenants[at], self._gpus[at], self._begins[at], self._ends[at]
+
+
 class Neighbours:
     """The stays of the last minute that can have kept somebody waiting."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
-        self._late: deque[Stay] = deque(maxlen=KEPT)
-        self._waits: deque[Stay] = deque(maxlen=KEPT)
+        self._late = Kept()
+        self._waits = Kept()
 
     def ended(self, stay: Stay) -> None:
         """A stay is over."""
@@ -73,22 +106,30 @@ class Neighbours:
     def costs(self, now_s: float, going_on: Iterable[Stay]) -> dict[int, Cost]:
         """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now."""
         since_s = now_s - self._window_s
-        for kept in (self._late, self._waits):
-            while kept and kept[0].end_s <= since_s:
-                kept.popleft()
-        late, waits = list(self._late), list(self._waits)
+        own: dict[int, list[Span]] = {}
+        for late in self._late.since(since_s):
+            own.setdefault(late[0], []).append(late)
+        waits = []
         for stay in going_on:
             if found := lateness(stay):
-                late.append(found)
+                own.setdefault(found.tenant, []).append(span(found))
             elif stay.state in WAITS:
-                waits.append(stay)
+                waits.append(span(stay))
         found_costs: dict[int, Cost] = {}
-        for tenant in {stay.tenant for stay in late} if waits else ():
-            own = joined(stay for stay in late if stay.tenant == tenant)
-            cost = _cost(own, waits, since_s)
+        for tenant, stays in own.items():
+            every = itertools.chain(self._waits.since(since_s), waits)
+            cost = _cost(tenant, joined(stays), every, since_s)
             if cost.waited_s > 0:
                 found_costs[tenant] = cost
         return found_costs
+
+
+def span(stay: Stay) -> Span:
+    """What of a stay is kept."""
+    gpus = 0
+    for gpu in stay.gpus:
+        gpus |= 1 << min(gpu, GPUS_MAX - 1)
+    return stay.tenant, gpus, stay.begin_s, stay.end_s
 
 
 def lateness(stay: Stay) -> Stay | None:
@@ -103,35 +144,34 @@ def lateness(stay: Stay) -> Stay | None:
     return None
 
 
-def joined(stays: Iterable[Stay]) -> list[Stay]:
+def joined(stays: Iterable[Span]) -> list[Span]:
     """One tenant's late stays, those that follow each other as one: it drained, and was stopped."""
-    found: list[Stay] = []
-    for stay in sorted(stays, key=lambda each: each.begin_s):
+    found: list[Span] = []
+    for tenant, gpus, begin_s, end_s in sorted(stays, key=lambda each: each[2]):
         last = found[-1] if found else None
-        if last and last.gpus == stay.gpus and stay.begin_s <= last.end_s + 2 * ORDINARY_S:
-            found[-1] = replace(last, end_s=max(last.end_s, stay.end_s))
+        if last and last[1] == gpus and begin_s <= last[3] + 2 * ORDINARY_S:
+            found[-1] = (tenant, gpus, last[2], max(last[3], end_s))
         else:
-            found.append(stay)
+            found.append((tenant, gpus, begin_s, end_s))
     return found
 
 
-def _cost(own: list[Stay], waits: list[Stay], since_s: float) -> Cost:
+def _cost(tenant: int, own: list[Span], waits: Iterable[Span], since_s: float) -> Cost:
     waited_s = 0.0
     victims: set[int] = set()
     mattered: set[int] = set()
-    begin_s = min(stay.begin_s for stay in own)
-    end_s = max(stay.end_s for stay in own)
-    for wait in waits:
-        if wait.tenant == own[0].tenant or wait.end_s <= begin_s or wait.begin_s >= end_s:
+    first_s = min(begin_s for _, _, begin_s, _ in own)
+    last_s = max(end_s for *_, end_s in own)
+    for victim, gpus, begin_s, end_s in waits:
+        if victim == tenant or end_s <= first_s or begin_s >= last_s:
             continue
-        for number, stay in enumerate(own):
-            first_s = max(stay.begin_s, wait.begin_s, since_s)
-            both_s = min(stay.end_s, wait.end_s) - first_s
-            if both_s > 0 and not set(stay.gpus).isdisjoint(wait.gpus):
+        for number, (_, own_gpus, own_begin_s, own_end_s) in enumerate(own):
+            both_s = min(own_end_s, end_s) - max(own_begin_s, begin_s, since_s)
+            if both_s > 0 and own_gpus & gpus:
                 waited_s += both_s
-                victims.add(wait.tenant)
+                victims.add(victim)
                 mattered.add(number)
-    longest_s = max((own[n].end_s - own[n].begin_s for n in mattered), default=0.0)
+    longest_s = max((own[n][3] - own[n][2] for n in mattered), default=0.0)
     return Cost(waited_s, longest_s, len(mattered), frozenset(victims))
 
 

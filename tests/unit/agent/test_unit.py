@@ -43,10 +43,14 @@ def test_percent_signs_are_not_taken_for_specifiers() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
-def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", [None, "daemon"])
+def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path, user: str | None) -> None:
     path = tmp_path / "moiety.service"
-    path.write_text(unit())
+    path.write_text(unit(user=user))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True
     )
     assert "moiety.service" not in done.stderr
+    path.write_text(unit(user=user).replace("WatchdogSec=30", "WatchdogSec=3x"))
+    again = subprocess.run(done.args, capture_output=True, text=True)
+    assert "moiety.service" in again.stderr, "what is wrong would have been found"

@@ -13,6 +13,7 @@ from moiety.model.share import Share
 
 GIB = 1 << 30
 KIND = Kind(80 * GIB, "NVIDIA A100")
+LARGE = Kind(141 * GIB, "NVIDIA H200")
 
 
 def gpu_slice(*taints: str, node: str = "a") -> dict[str, Any]:
@@ -29,7 +30,7 @@ def gpu_slice(*taints: str, node: str = "a") -> dict[str, Any]:
 
 def claim(name: str, gpu: float, memory: int = 0, node: str = "") -> dict[str, Any]:
     share = Share(gpu=gpu, memory_bytes=memory)
-    made = templates.template(Ask(share), Fleet(frozenset({KIND})))["spec"]["spec"]
+    made = templates.template(Ask(share), Fleet(frozenset({KIND, LARGE})))["spec"]["spec"]
     found: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
         "spec": made,
@@ -180,3 +181,33 @@ def test_a_pod_that_asked_nobody_is_told_to_be_made_again() -> None:
 def test_a_pod_that_asks_for_nothing_is_said_to() -> None:
     found = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
     assert said(found, Seen()) == "default/p asks for no share of a GPU"
+
+
+def test_a_claim_that_does_not_exist_is_named() -> None:
+    assert "waits for claim c, which does not exist" in said(pod("p", "c"), Seen([gpu_slice()]))
+
+
+def test_what_no_gpu_has_is_not_waited_for() -> None:
+    sentence = said(pod("p", "c"), Seen([gpu_slice()], [claim("c", 0.5, 81 * GIB)]))
+    assert "50 % and 81 GiB of one GPU are wanted, which no GPU has" in sentence
+    much = claim("c", 1.0)
+    much["spec"]["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["compute"] = "170"
+    sentence = said(pod("p", "c"), Seen([gpu_slice()], [much]))
+    assert "170 % of one GPU are wanted, which no GPU has" in sentence
+
+
+def test_more_gpus_than_a_node_has_are_said_to_be() -> None:
+    many = claim("c", 0.5)
+    many["spec"]["devices"]["requests"][0]["exactly"]["count"] = 3
+    sentence = said(pod("p", "c"), Seen([gpu_slice(), gpu_slice(node="b")], [many]))
+    assert "3 GPUs of one node are wanted, and at most 1 have room" in sentence
+
+
+def test_a_selector_that_takes_no_gpu_is_shown() -> None:
+    chosen = claim("c", 0.5)
+    expression = 'device.attributes["gpu.moiety.dev"].productName == "B999"'
+    request = chosen["spec"]["devices"]["requests"][0]["exactly"]
+    request["selectors"] = [{"cel": {"expression": expression}}]
+    assert f"its selector takes none ({expression})" in said(
+        pod("p", "c"), Seen([gpu_slice()], [chosen])
+    )

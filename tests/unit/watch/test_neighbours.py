@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.watch.neighbours import KEPT, Cost, Named, Neighbours, Stay
+from moiety.watch.neighbours import Cost, Kept, Named, Neighbours, Stay, span
 
 A, B, C = 1, 2, 3
 
@@ -72,14 +74,22 @@ def test_after_a_minute_it_is_forgotten() -> None:
     known = told(Stay(A, (0,), "stopped", 0, 10), Stay(B, (0,), "waiting", 0, 10))
     assert known.costs(65.0, [])[A].waited_s == pytest.approx(5.0)
     assert known.costs(70.1, []) == {}
-    assert not known._late
 
 
-def test_many_stays_are_bounded() -> None:
-    known = Neighbours()
-    for n in range(2 * KEPT):
-        known.ended(Stay(A, (0,), "waiting", n / 1e4, (n + 1) / 1e4))
-    assert len(known._waits) == KEPT
+def test_the_last_stays_are_kept_in_memory_that_was_there_before() -> None:
+    kept = Kept(100)
+    stays = [Stay(A + n % 3, (n % 4, 63 + n % 2), "waiting", n, n + 1.5) for n in range(1000)]
+    kept.append(stays[0])
+    tracemalloc.start()
+    try:
+        for stay in stays[1:]:
+            kept.append(stay)
+        assert tracemalloc.get_traced_memory()[0] < 1000
+    finally:
+        tracemalloc.stop()
+    assert list(kept.since(0)) == [span(stay) for stay in reversed(stays[-100:])]
+    assert list(kept.since(998.5)) == [span(stays[999]), span(stays[998])]
+    assert span(stays[999]) == (A, 1 << 3 | 1 << 63, 999, 1000.5)
 
 
 def test_who_is_named_is_named_once_until_it_was_better() -> None:
