@@ -301,7 +301,8 @@ def _job(
     ]
     if least > len(here):
         incomplete[name] = f"it needs {least} tasks at once, and there are only {len(here)}"
-        subgroups.append(Subgroup("missing", Shape(), least - len(here), least - len(here)))
+        # One that can be nowhere is enough, however many there are to come.
+        subgroups.append(Subgroup("missing", Shape(), 1, 1))
     preemptible = row.get("preemptible")
     workload = Workload(
         name,
