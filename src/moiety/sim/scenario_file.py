@@ -23,7 +23,7 @@ from moiety.sim.case_values import BadCase, amount, as_object, number, text
 from moiety.sim.scenario_places import Own, Seating
 
 MODEL = "GPU"
-"""scenarios name none"""
+"""of nodes that name none"""
 FILE_MAX = 64 << 20
 """bytes that are read; a hundred cases have a tenth of one MiB"""
 STATES = ("running", "pending", "releasing")
@@ -131,7 +131,10 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
     if strict and notes:
         raise BadCase("queues", notes[0])
     incomplete: dict[str, str] = {}
-    jobs = [_job(row, where, tree, incomplete) for where, row in _rows(case, "jobs")]
+    jobs = [
+        _job(row, where, tree, _models(row, where, nodes), incomplete)
+        for where, row in _rows(case, "jobs")
+    ]
     notes += [f"job {job}: {why}" for job, why in incomplete.items()]
     workloads = tuple(workload for workload, _, _ in jobs if workload)
     tasks = {shown: task for _, own, _ in jobs for shown, task in own.items()}
@@ -182,9 +185,28 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
         int(number(row, "cpu_milli", where, 0)),
         int(number(row, "memory_bytes", where, 0)),
         gpus(count),
-        MODEL if count else "",
+        _model(row, where) if count else "",
         int(number(row, "gpu_memory_mib", where, 0)),
     )
+
+
+def _model(row: Mapping[str, Any], where: str) -> str:
+    return MODEL if row.get("model") is None else text(row, "model", where)
+
+
+def _models(row: Mapping[str, Any], where: str, nodes: tuple[Node, ...]) -> frozenset[str]:
+    """The GPU models that will do, if a job names any."""
+    named = row.get("models")
+    if named is None:
+        return frozenset()
+    if not isinstance(named, list) or not named:
+        raise BadCase(f"{where}.models", f"it is not a list of GPU models: {named!r}")
+    there = {node.model for node in nodes if node.model}
+    for each in named:
+        if not isinstance(each, str) or each not in there:
+            has = ", ".join(sorted(there)) or "none"
+            raise BadCase(f"{where}.models", f"no node has GPUs of model {each!r}, but: {has}")
+    return frozenset(named)
 
 
 def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:
@@ -224,7 +246,11 @@ def _tree(queues: tuple[Queue, ...]) -> QueueTree:
 
 
 def _job(
-    row: Mapping[str, Any], where: str, tree: QueueTree, incomplete: dict[str, str]
+    row: Mapping[str, Any],
+    where: str,
+    tree: QueueTree,
+    models: frozenset[str],
+    incomplete: dict[str, str],
 ) -> tuple[Workload | None, dict[str, Task], list[Own]]:
     """None instead of a workload: it has no task that runs or could."""
     queue = text(row, "queue", where)
@@ -255,6 +281,8 @@ def _job(
             shown[f"{name}/{at}"] = Task(name, "releasing", at)
             continue
         shape = _shape(row, one, where, key, devices)
+        if shape.gpus and models:
+            shape = replace(shape, models=models)
         members = groups.setdefault(shape, [])
         task = Task(name, f"shape{list(groups).index(shape)}", len(members))
         members.append(at)
@@ -273,7 +301,8 @@ def _job(
     ]
     if least > len(here):
         incomplete[name] = f"it needs {least} tasks at once, and there are only {len(here)}"
-        subgroups.append(Subgroup("missing", Shape(), least - len(here), least - len(here)))
+        # One that can be nowhere is enough, however many there are to come.
+        subgroups.append(Subgroup("missing", Shape(), 1, 1))
     preemptible = row.get("preemptible")
     workload = Workload(
         name,

@@ -152,6 +152,40 @@ def test_any_value_anywhere_in_a_case_is_done_or_refused(tmp_path: Path) -> None
         assert outcome.error is None or outcome.error.exit_code == 124
 
 
+def test_a_job_says_which_models_will_do(tmp_path: Path) -> None:
+    file = tmp_path / "cases.json"
+    case = copy.deepcopy(CASE)
+    case["nodes"] = [
+        {"name": name, "gpus": 2, "cpu_milli": 9000, "memory_bytes": 2**34, "model": model}
+        for name, model in (("a", "T4"), ("b", "A100"), ("c", "L40S"))
+    ]
+    rows = [["L40S"], ["A100", "L40S"], ["A100", "L40S"], None]
+    case["jobs"] = [
+        CASE["jobs"][0]
+        | {"name": f"j{at}", "gpus_per_task": 2, "models": models, "tasks": [{"state": "pending"}]}
+        for at, models in enumerate(rows)
+    ]
+    case["queues"] = [CASE["queues"][0] | {"parent": None, "quota_gpus": 8, "limit_gpus": None}]
+    for job in case["jobs"]:
+        job["queue"] = case["queues"][0]["name"]
+    case["expect"] = {}
+    file.write_text(json.dumps([case]))
+    [outcome] = run_all(read_scenarios(file), str(file))
+    nodes = {name: task["node"] for name, task in outcome.tasks.items()}
+    assert sorted(str(node) for node in nodes.values()) == ["None", "a", "b", "c"]
+    assert nodes["j3/0"] == "a"
+    assert nodes["j0/0"] in (None, "c")
+    for wrong, words in (
+        (["H100"], "no node has GPUs of model 'H100', but: A100, L40S, T4"),
+        (7, "it is not a list"),
+    ):
+        case["jobs"][0]["models"] = wrong
+        file.write_text(json.dumps([case]))
+        [refused] = read_scenarios(file)
+        assert isinstance(refused, Refused)
+        assert f"cases[0].jobs[0].models: {words}" in refused.error.what
+
+
 def _ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """To each value inside."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
