@@ -92,6 +92,7 @@ def units_of_pods(kubelet_dir: Path) -> set[str]:
 def allocating(bed: Bed, sharing: Sharing, p99: Callable[[list[float]], float]) -> Figure:
     """`kube_allocate_p99_ms`; the node's process serves units when it is done."""
     namespace = "default"
+    sharing.wait_until_nothing_is_left()  # of claims, which a plugin alone does not serve
     bed.kill("node", signal.SIGTERM)
     sharing.start_node("--mode", "plugin")
     # No webhook runs here, and pods that ask for units would be refused without it.

@@ -9,6 +9,7 @@ from typing import Final
 
 from moiety.model.errors import InvalidValue
 from moiety.policy import room
+from moiety.policy.bound import Bound
 from moiety.policy.cycle import USUAL, Cycle, Terms
 from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
 from moiety.policy.pending import Line, Piece, next_piece
@@ -247,7 +248,7 @@ def _when(
     first = [
         found for name in ahead[:AHEAD_MAX] if (found := next_piece(state, state.workloads[name]))
     ]
-    bound = room.Bound(state, piece)
+    bound = Bound(state, piece)
     answer: float | None = None
     for _ in range(ENDS_MAX):
         if not ends:

@@ -204,6 +204,7 @@ class Line:
             -queue.priority,
             standing.ratio(name, piece.amounts),
             standing.ratio(name),
+            standing.part(name, piece.amounts),
             queue.created_s,
             name,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from moiety.model.errors import InvalidValue
 from moiety.policy.arrays import Cluster, Mask, Seat
 from moiety.policy.decisions import Reason, Refusal
@@ -87,6 +89,14 @@ class Pools:
             if seat is not None:
                 return Place(pool, seat)
         return None
+
+    def larger_gpus(self, place: Place) -> Masks:
+        """The nodes of which the GPUs have more memory than there."""
+        least = self.placers[place.pool].cluster.nodes[place.seat.node].gpu_memory_mib
+        return {
+            pool: Mask(np.array([n.gpu_memory_mib > least for n in placer.cluster.nodes], np.bool_))
+            for pool, placer in self.placers.items()
+        }
 
     def is_free(self, shape: Shape, place: Place) -> bool:
         """Whether exactly that place could be taken."""

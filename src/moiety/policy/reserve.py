@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from moiety.policy.arrays import Mask
+from moiety.policy.bound import Bound
 from moiety.policy.pending import Piece
 from moiety.policy.pools import Masks
-from moiety.policy.room import Bound
 from moiety.policy.runtimes import Runtimes, remaining
 from moiety.policy.snapshot import Running
 from moiety.policy.state import State

@@ -8,12 +8,13 @@ left is the plan; if it does not hold, everything is undone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from moiety.policy.arrays import Cluster, Ints
+from moiety.policy.arrays import Cluster
+from moiety.policy.bound import Bound, Node, enough_alone
 from moiety.policy.pending import Piece
 from moiety.policy.pools import Masks
 from moiety.policy.snapshot import Task
@@ -25,13 +26,15 @@ from moiety.policy.workloads import Shape
 TRIES_MAX: Final = 64
 """how often one plan is tried out before it is given up"""
 NODES_TRIED_MAX: Final = 32
+GANG_NODES_MAX: Final = 8
+"""of which each alone is tried for a whole gang"""
 AREAS_MAX: Final = 8
 """domains of the topology in which room is made"""
+UNITS_MAX: Final = 64
+"""units that are looked at one by one"""
+FEW_TRIED_MAX: Final = 4
 IN_ORDER_MAX: Final = 64
 """units that end in their order before it is tried node by node"""
-
-Node = tuple[str, int]
-"""a pool and the position of one of its nodes"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +43,6 @@ class Ended:
 
     unit: Unit
     seated: tuple[Seated, ...]
-
-
-class Bound:
-    """How many tasks of each shape of a piece could have room: never fewer than there have.
-
-    Kept up to date node by node, so that a trial is made only when it has a chance.
-    """
-
-    def __init__(self, state: State, piece: Piece) -> None:
-        self._state = state
-        self._wanted = piece.shapes
-        self._slots: dict[tuple[str, Shape], Ints] = {}
-        self._sums: dict[Shape, int] = {}
-        for shape, _ in self._wanted:
-            total = 0
-            for pool in state.pools.open_to(piece.workload):
-                cluster = state.pools.placers[pool].cluster
-                free = cluster.left, cluster.free_cpu, cluster.free_memory
-                slots = cluster.slots(shape, *free)
-                self._slots[pool, shape] = slots
-                total += int(slots.sum())
-            self._sums[shape] = total
-
-    def freed(self, places: Iterable[Node]) -> None:
-        """Something ended on these nodes."""
-        for pool, node in places:
-            for shape, _ in self._wanted:
-                slots = self._slots.get((pool, shape))
-                if slots is None:
-                    break
-                now = self._state.pools.placers[pool].cluster.slots_of(shape, node)
-                self._sums[shape] += now - int(slots[node])
-                slots[node] = now
-
-    def has_chance(self) -> bool:
-        """Whether each shape alone could have enough."""
-        return all(self._sums[shape] >= count for shape, count in self._wanted)
 
 
 def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]:
@@ -286,6 +252,7 @@ def reclaim(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> lis
         if len(piece.tasks) > 1 or piece.is_tied:
             plan = _in_order(state, piece, leavers, others, masks, moves_max)
         plan = plan or _in_nodes(state, piece, leavers, others, masks, moves_max)
+        plan = plan or _with_few(state, piece, leavers, others, masks, moves_max)
         if plan is not None:
             return plan
     return None
@@ -298,11 +265,14 @@ def _in_order(
     others: list[str],
     masks: Masks | None,
     moves_max: int,
+    among: Container[Unit] | None = None,
 ) -> list[Ended] | None:
-    """Who yields first ends first, wherever it is."""
+    """Who yields first ends first, wherever it is. `among` restricts who."""
 
     def of(queue: str) -> Sequence[Unit]:
         found = leavers.of(queue)
+        if among is not None:
+            return [unit for unit in found if unit in among]
         return found if masks is None else [u for u in found if _touches(state, u, masks)]
 
     right = Right(state, piece)
@@ -314,6 +284,36 @@ def _in_order(
     return _clear(state, piece, picked, right.holds, moves_max, all_return=False)
 
 
+def _with_few(
+    state: State,
+    piece: Piece,
+    leavers: Leavers,
+    others: list[str],
+    masks: Masks | None,
+    moves_max: int,
+) -> list[Ended] | None:
+    """Only units of which each alone makes room for a task, first all of them, then fewer.
+
+    So the right to take from a queue is not used up by small ones that are of no use, nor by large
+    ones of which too much would have to be taken.
+    """
+    right = Right(state, piece)
+    here = [
+        unit
+        for queue in others
+        if right.could(queue)
+        for unit in leavers.of(queue)[:UNITS_MAX]
+        if _touches(state, unit, masks)
+    ]
+    enough = enough_alone(state, piece, sorted(here, key=lambda unit: unit.order)[:UNITS_MAX])
+    for first in range(min(len(enough), FEW_TRIED_MAX)):
+        few = set(enough[first:])
+        plan = _in_order(state, piece, leavers, others, masks, moves_max, among=few)
+        if plan is not None:
+            return plan
+    return None
+
+
 def _in_nodes(
     state: State,
     piece: Piece,
@@ -322,13 +322,15 @@ def _in_nodes(
     masks: Masks | None,
     moves_max: int,
 ) -> list[Ended] | None:
-    """The same node by node: for a gang on one after the other, for one task on each alone."""
+    """The same node by node: for a gang on one after the other, then on each alone."""
     everyone = [unit for queue in others for unit in leavers.of(queue)]
     everyone += leavers.of(OPPORTUNISTS)
     everyone = [unit for unit in everyone if _touches(state, unit, masks)]
     everyone.sort(key=lambda unit: (not unit.workload.is_opportunistic, unit.order))
     nodes = [units for _, units in _by_node(state, piece, everyone, leavers)]
-    tries = [nodes] if len(piece.tasks) > 1 else [[units] for units in nodes[:NODES_TRIED_MAX]]
+    tries = [[units] for units in nodes[:NODES_TRIED_MAX]]
+    if len(piece.tasks) > 1:
+        tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
     for some in tries:
         right = Right(state, piece)
         picked = _node_after_node(right, some, piece.workload.name)

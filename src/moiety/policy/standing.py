@@ -47,6 +47,8 @@ class Standing:
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         """of that, what must not be taken away"""
         self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self.capacity: Vector = NOTHING
+        """of the whole cluster, at the last `share_out`"""
         self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
         """grows with each change"""
@@ -87,18 +89,28 @@ class Standing:
 
         `used` is the mean use of each queue of late; it changes weights among siblings.
         """
-        wanted = {name: list(self.has[name]) for name in self.has}
-        for queue, amounts in waiting.items():
-            for name in self.paths[queue]:
-                for at, amount in enumerate(amounts):
-                    wanted[name][at] += amount
-        for name, limit in self.limit.items():
+        self.capacity = tuple(capacity)
+        self._share_below(None, list(capacity), self._wanted(waiting), used or {})
+        self.version += 1
+
+    def _wanted(self, waiting: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        """What each has and waits for, as far as its limit goes and those of the queues below.
+
+        What a queue below can never have, nobody above it wants on its behalf.
+        """
+        wanted: dict[str, list[int]] = {}
+        for name in sorted(self.paths, key=lambda name: -len(self.paths[name])):
+            below = self.tree.children.get(name)
+            if below:
+                sums = [sum(each) for each in zip(*(wanted[q.name] for q in below), strict=True)]
+            else:
+                pairs = zip(self.has[name], waiting.get(name, NOTHING), strict=True)
+                sums = [has + more for has, more in pairs]
             wanted[name] = [
                 amount if most is None else min(amount, most)
-                for amount, most in zip(wanted[name], limit, strict=True)
+                for amount, most in zip(sums, self.limit[name], strict=True)
             ]
-        self._share_below(None, list(capacity), wanted, used or {})
-        self.version += 1
+        return wanted
 
     def _share_below(
         self,
@@ -183,7 +195,17 @@ class Standing:
 
     def is_over_fair_share(self, name: str) -> bool:
         """Whether it has more of anything than its fair share."""
-        return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
+        return bool(self.above_fair_share(name))
+
+    def above_fair_share(self, name: str) -> list[int]:
+        """The resources, by position, of which it has more than its fair share."""
+        pairs = zip(self.has[name], self.fair[name], strict=True)
+        return [at for at, (has, fair) in enumerate(pairs) if has > fair]
+
+    def is_below_fair_share(self, name: str) -> bool:
+        """Whether it has less of anything than its fair share, if that is bounded at all."""
+        triples = zip(self.has[name], self.fair[name], self.quota[name], strict=True)
+        return any(quota is not None and has < fair for has, fair, quota in triples)
 
     def is_below_quota(self, name: str) -> bool:
         """Whether it has less GPUs than its quota, although it would want more."""
@@ -207,6 +229,16 @@ class Standing:
             should = max(fair, quota)
             most = max(most, (has + extra) / should if should else float("inf"))
         return most
+
+    def part(self, name: str, more: Vector = NOTHING) -> float:
+        """Its part of the whole cluster, of the resource of which that is most.
+
+        It decides between queues of which `ratio` says nothing: nothing is their due, or all.
+        """
+        return max(
+            (has + extra) / whole if whole else 0.0
+            for has, extra, whole in zip(self.has[name], more, self.capacity, strict=True)
+        )
 
     def fork(self, one: str, other: str) -> int:
         """The level on which the paths to two queues part; only for two different queues."""

@@ -241,8 +241,15 @@ class State:
         self, task: Task, shape: Shape, workload: Workload, masks: Masks | None = None
     ) -> bool:
         """Let it begin where the pool's rule wants it, if there is room and its queue may."""
-        place = self.pools.find(shape, workload, self.masks(task, masks))
-        if place is None or not self.may_start(workload, self._amounts(shape, place)):
+        allowed = self.masks(task, masks)
+        place = self.pools.find(shape, workload, allowed)
+        while place is not None and not self.may_start(workload, self._amounts(shape, place)):
+            if shape.gpu_milli or not shape.gpu_memory_mib:
+                return False
+            # so much memory is a smaller part of a GPU that has more: that may be within bounds
+            allowed = both(allowed, self.pools.larger_gpus(place))
+            place = self.pools.find(shape, workload, allowed)
+        if place is None:
             return False
         self.start(task, shape, place)
         return True

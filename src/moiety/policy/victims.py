@@ -181,6 +181,7 @@ class Right:
     """
 
     def __init__(self, state: State, piece: Piece) -> None:
+        self._state = state
         self._standing = state.standing
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
@@ -217,6 +218,21 @@ class Right:
             return True
         return self._may_ask(level, quota=False) and self._standing.is_over_fair_share(theirs)
 
+    def reaches(self, unit: Unit) -> bool:
+        """Whether the right to take from a queue goes for that unit of it.
+
+        By fair share it goes for what has some of that of which there is too much: who has too many
+        GPUs does not lose his CPUs for that.
+        """
+        other = unit.workload.queue
+        if self._by_quota(other):
+            return True
+        _, _, theirs = self._side(other)
+        too_much = self._standing.above_fair_share(theirs)
+        seated = self._state.seated
+        here = [seated[task].amounts for task in unit.tasks if task in seated]
+        return any(amounts[at] for amounts in here for at in too_much)
+
     def take(self, other: str) -> None:
         """Something is about to be taken from it."""
         self._taken[other] = not self._by_quota(other) or self._taken.get(other, False)
@@ -227,20 +243,23 @@ class Right:
             level, mine, theirs = self._side(other)
             if not self._standing.is_within(self._queue, level, self._amounts, quota=not by_share):
                 return False
-            if by_share and self._standing.is_below_quota(theirs):
+            if not by_share or not self._standing.is_below_fair_share(theirs):
+                continue
+            if self._standing.is_below_quota(theirs):
                 return False
-            if by_share and self._standing.ratio(mine) > self._standing.ratio(theirs) + CLOSE:
+            if self._standing.ratio(mine) > self._standing.ratio(theirs) + CLOSE:
                 return False
         return True
 
-    def order(self, other: str) -> tuple[float, float, int]:
-        """Which queue yields first: who has most of what it should have."""
+    def order(self, other: str) -> tuple[float, float, int, float]:
+        """Which queue yields first: who has most of what it should have, then most of all."""
         _, _, theirs = self._side(other)
         standing = self._standing
         return (
             -standing.ratio(theirs),
             -standing.ratio(other),
             standing.tree.queues[theirs].priority,
+            -standing.part(other),
         )
 
 
@@ -257,7 +276,10 @@ def by_right(
     def first(queue: str) -> Unit | None:
         if queue not in left:
             left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
-        return left[queue][0] if left[queue] else None
+        units = left[queue]
+        while units and not right.reaches(units[0]):
+            units.popleft()  # nor will it later: what is too much only becomes less
+        return units[0] if units else None
 
     others = list(queues)
     while True:

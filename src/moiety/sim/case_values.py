@@ -30,8 +30,10 @@ def text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def number(row: Mapping[str, Any], name: str, where: str, default: float | None = None) -> float:
-    """A number that is not negative."""
-    value = row.get(name, default)
+    """A number that is not negative; what is absent or null is the default."""
+    value = row.get(name)
+    if value is None:
+        value = default
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise BadCase(f"{where}.{name}", f"it is not a number: {value!r}")
     if value < 0 or value > 1e15:

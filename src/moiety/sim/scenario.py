@@ -50,7 +50,7 @@ def run_scenario(case: Scenario | Refused) -> Outcome:
     problems: list[str] = []
     for cycle in range(1, CYCLES + QUIET_CYCLES + 1):
         decisions = decide(snapshot, terms=TERMS)
-        told += [_told(cycle, each, names) for each in decisions]
+        told += [_told(cycle, each, names, case) for each in decisions]
         snapshot = after(snapshot, decisions)
         places = _places(snapshot)
         if places != seen[-1] and places in seen and "loop" not in "".join(problems):
@@ -145,8 +145,11 @@ def _once(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _told(cycle: int, decision: Decision, names: Mapping[Task, str]) -> dict[str, Any]:
-    told: dict[str, Any] = {"cycle": cycle, "task": names[decision.task]}
+def _told(
+    cycle: int, decision: Decision, names: Mapping[Task, str], case: Scenario
+) -> dict[str, Any]:
+    task = decision.task
+    told: dict[str, Any] = {"cycle": cycle, "task": names.get(task, task.workload)}
     if isinstance(decision, Placement):
         spot = decision.spot
         return {**told, "kind": "placement", "node": spot.node, "gpus": list(spot.gpus)}
@@ -157,7 +160,8 @@ def _told(cycle: int, decision: Decision, names: Mapping[Task, str]) -> dict[str
         target = {"node": decision.target.node, "gpus": list(decision.target.gpus)}
         source = {"from_node": decision.source.node, "from_gpus": list(decision.source.gpus)}
         return {**told, "kind": "move", **target, **source, "reason": decision.reason}
-    return {**told, "kind": "refusal", "reason": _why(decision)}
+    reason = case.incomplete.get(task.workload) or _why(decision)
+    return {**told, "kind": "refusal", "reason": reason}
 
 
 def _why(refusal: Refusal) -> str:

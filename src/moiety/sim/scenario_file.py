@@ -16,16 +16,20 @@ from moiety.model.errors import MoietyError, ScenarioInvalid
 from moiety.policy.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
 from moiety.policy.past import Ran
 from moiety.policy.queues import Amounts, Queue, QueueTree
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.snapshot import Snapshot, Task
 from moiety.policy.workloads import Shape, Subgroup, Workload
 from moiety.sim import case_time
 from moiety.sim.case_values import BadCase, amount, as_object, number, text
+from moiety.sim.scenario_places import Own, Seating
 
 MODEL = "GPU"
 """scenarios name none"""
 FILE_MAX = 64 << 20
 """bytes that are read; a hundred cases have a tenth of one MiB"""
-STATES = ("running", "pending")
+STATES = ("running", "pending", "releasing")
+"""what is releasing gives up its place for good: others may have it at once"""
+NOWHERE = frozenset({"nowhere"})
+"""the pools of a gang of which not all members are there yet"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Scenario:
     """seconds that jobs are expected to run in all, where the file says"""
     ran: tuple[Ran, ...] = ()
     """jobs that have ended, from which others are estimated"""
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """why gangs cannot run of which the file has fewer tasks than they need"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +130,19 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         )
     if strict and notes:
         raise BadCase("queues", notes[0])
-    jobs = [_job(row, where, tree) for where, row in _rows(case, "jobs")]
+    incomplete: dict[str, str] = {}
+    jobs = [_job(row, where, tree, incomplete) for where, row in _rows(case, "jobs")]
+    notes += [f"job {job}: {why}" for job, why in incomplete.items()]
+    workloads = tuple(workload for workload, _, _ in jobs if workload)
     tasks = {shown: task for _, own, _ in jobs for shown, task in own.items()}
-    running = _Seating({node.name: node for node in nodes}).seat(
+    running = Seating({node.name: node for node in nodes}).seat(
         [task for _, _, own in jobs for task in own]
     )
-    now_s = 1 + max((workload.submitted_s for workload, _, _ in jobs), default=0)
+    now_s = 1 + max((workload.submitted_s for workload in workloads), default=0)
     ages, run_times = _times(case, tasks)
     snapshot = Snapshot(
         nodes,
-        tuple(workload for workload, _, _ in jobs),
+        workloads,
         tuple(
             replace(each, since_s=now_s - ages[each.task]) if each.task in ages else each
             for each in running
@@ -143,7 +152,7 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         monday_s=case_time.monday_s(case, now_s),
     )
     expected, ran = _expected(case, tasks), case_time.history(case)
-    return Scenario(name, snapshot, tasks, expected, tuple(notes), run_times, ran)
+    return Scenario(name, snapshot, tasks, expected, tuple(notes), run_times, ran, incomplete)
 
 
 def _times(
@@ -214,13 +223,10 @@ def _tree(queues: tuple[Queue, ...]) -> QueueTree:
         raise BadCase("queues", error.what) from None
 
 
-Own = tuple[Task, Shape, str, tuple[str, ...]]
-"""a running task: its shape, its node, the names of its devices"""
-
-
 def _job(
-    row: Mapping[str, Any], where: str, tree: QueueTree
-) -> tuple[Workload, dict[str, Task], list[Own]]:
+    row: Mapping[str, Any], where: str, tree: QueueTree, incomplete: dict[str, str]
+) -> tuple[Workload | None, dict[str, Task], list[Own]]:
+    """None instead of a workload: it has no task that runs or could."""
     queue = text(row, "queue", where)
     if queue not in tree.queues:
         raise BadCase(f"{where}.queue", f"there is no queue {queue}")
@@ -229,41 +235,54 @@ def _job(
             f"{where}.queue", f"queue {queue} has queues below it, so no job can be in it"
         )
     rows = row.get("tasks")
-    if not isinstance(rows, list) or not rows:
-        raise BadCase(f"{where}.tasks", "it has no tasks")
-    least = int(number(row, "min_tasks", where, len(rows)))
-    if least > len(rows):
-        raise BadCase(f"{where}.min_tasks", f"it is {least}, but there are {len(rows)} tasks")
+    if not isinstance(rows, list):
+        raise BadCase(f"{where}.tasks", "it has no list of tasks")
     name = row["name"]
+    keys = [f"{where}.tasks[{at}]" for at in range(len(rows))]
+    tasks = [(key, as_object(each, key)) for key, each in zip(keys, rows, strict=True)]
+    here = [at for at, (key, one) in enumerate(tasks) if _state(one, key) != "releasing"]
+    least = int(number(row, "min_tasks", where, len(rows)))
+    # a gang needs any so many of its tasks: those that run already, and then the first
+    here.sort(key=lambda at: (_state(tasks[at][1], tasks[at][0]) != "running", at))
+    needed = set(here[:least])
     groups: dict[Shape, list[int]] = {}
     shown: dict[str, Task] = {}
     running: list[Own] = []
-    for at, each in enumerate(rows):
-        key = f"{where}.tasks[{at}]"
-        one = as_object(each, key)
-        shape = _shape(row, one, where, key)
+    devices = _devices(row, where, [one for _, one in tasks])
+    for at, (key, one) in enumerate(tasks):
+        state = _state(one, key)
+        if state == "releasing":
+            shown[f"{name}/{at}"] = Task(name, "releasing", at)
+            continue
+        shape = _shape(row, one, where, key, devices)
         members = groups.setdefault(shape, [])
         task = Task(name, f"shape{list(groups).index(shape)}", len(members))
         members.append(at)
         shown[f"{name}/{at}"] = task
-        if one.get("state") not in STATES:
-            raise BadCase(f"{key}.state", f"it is {one.get('state')!r}, not running or pending")
-        if one["state"] == "running":
-            devices = one.get("gpu_group") or []
-            if not isinstance(devices, list):
-                raise BadCase(f"{key}.gpu_group", f"it is not a list: {devices!r}")
-            running.append((task, shape, text(one, "node", key), tuple(map(str, devices))))
-    subgroups = tuple(
-        Subgroup(f"shape{index}", shape, len(at), sum(each < least for each in at))
+        if state == "running":
+            on = one.get("gpu_group") or []
+            if not isinstance(on, list):
+                raise BadCase(f"{key}.gpu_group", f"it is not a list: {on!r}")
+            running.append((task, shape, text(one, "node", key), tuple(map(str, on))))
+    if not here:
+        incomplete[name] = "it has no tasks to run"
+        return None, shown, running
+    subgroups = [
+        Subgroup(f"shape{index}", shape, len(at), sum(each in needed for each in at))
         for index, (shape, at) in enumerate(groups.items())
-    )
+    ]
+    if least > len(here):
+        incomplete[name] = f"it needs {least} tasks at once, and there are only {len(here)}"
+        subgroups.append(Subgroup("missing", Shape(), least - len(here), least - len(here)))
+    preemptible = row.get("preemptible")
     workload = Workload(
         name,
-        subgroups,
+        tuple(subgroups),
         queue,
+        NOWHERE if name in incomplete else frozenset(),
         user="" if row.get("user") is None else text(row, "user", where),
         priority=int(number(row, "priority", where, 0)),
-        is_preemptible=bool(row.get("preemptible", True)),
+        is_preemptible=preemptible is None or bool(preemptible),
         is_opportunistic=bool(row.get("opportunistic", False)),
         submitted_s=number(row, "created", where, 0),
         max_run_s=None if row.get("max_run_s") is None else number(row, "max_run_s", where),
@@ -271,68 +290,38 @@ def _job(
     return workload, shown, running
 
 
-def _shape(job: Mapping[str, Any], task: Mapping[str, Any], where: str, key: str) -> Shape:
+def _state(task: Mapping[str, Any], key: str) -> str:
+    state = task.get("state")
+    if state not in STATES:
+        raise BadCase(f"{key}.state", f"it is {state!r}, not running or pending (or releasing)")
+    return str(state)
+
+
+def _devices(row: Mapping[str, Any], where: str, tasks: list[Mapping[str, Any]]) -> int:
+    """On how many GPUs a task has its part: as the job says, or as one that runs is seen to."""
+    said = int(number(row, "gpu_devices_per_task", where, 0))
+    groups = [task.get("gpu_group") for task in tasks if task.get("state") == "running"]
+    seen = [len(group) for group in groups if isinstance(group, list)]
+    return said or max(seen, default=1) or 1
+
+
+def _shape(
+    job: Mapping[str, Any], task: Mapping[str, Any], where: str, key: str, devices: int
+) -> Shape:
     cpu = int(number(job, "cpu_milli_per_task", where, 0))
     memory = int(number(job, "memory_bytes_per_task", where, 0))
     gpu_memory = int(number(job, "gpu_memory_mib_per_task", where, 0))
-    if gpu_memory and "gpus" not in task:
-        return Shape(cpu, memory, 1, 0, gpu_memory)
-    wanted = number(task, "gpus", key) if "gpus" in task else number(job, "gpus_per_task", where, 0)
+    is_own = task.get("gpus") is not None
+    if gpu_memory and not is_own:
+        return Shape(cpu, memory, devices, 0, gpu_memory)
+    wanted = number(task, "gpus", key) if is_own else number(job, "gpus_per_task", where, 0)
     if wanted > 1 and wanted != int(wanted):
         raise BadCase(f"{where}.gpus_per_task", f"{wanted:g} is neither a part of one nor whole")
     if not wanted:
         return Shape(cpu, memory)
     if wanted >= 1:
         return Shape(cpu, memory, int(wanted), WHOLE_GPU)
-    return Shape(cpu, memory, 1, max(1, round(wanted * WHOLE_GPU)))
-
-
-class _Seating:
-    """Gives running tasks their GPUs: devices are named, but not numbered, in a scenario."""
-
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self._nodes = nodes
-        self._left = {name: [WHOLE_GPU] * len(node.gpus) for name, node in nodes.items()}
-        self._named: dict[tuple[str, str], int] = {}
-
-    def seat(self, tasks: list[Own]) -> list[Running]:
-        """Everyone's place; parts of GPUs first, because they say which one."""
-        found = {}
-        for task, shape, node, devices in sorted(tasks, key=lambda own: not own[3]):
-            found[task] = Running(task, shape, self._spot(task, shape, node, devices))
-        return [found[task] for task, _, _, _ in tasks]
-
-    def _spot(self, task: Task, shape: Shape, node: str, devices: tuple[str, ...]) -> Spot:
-        on = self._nodes.get(node)
-        if on is None:
-            raise BadCase("jobs", f"{task.workload} runs on {node}, which is not there")
-        if not shape.gpus:
-            return Spot(node)
-        milli = shape.milli_on(on.gpu_memory_mib)
-        left = self._left[node]
-        chosen: list[int] = []
-        for which in range(shape.gpus):
-            device = devices[which] if which < len(devices) else None
-            gpu = self._gpu(node, device, milli, chosen)
-            if gpu is None:
-                raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")
-            chosen.append(gpu)
-        for gpu in chosen:
-            left[gpu] -= milli
-        return Spot(node, tuple(sorted(chosen)), milli)
-
-    def _gpu(self, node: str, device: str | None, milli: int, taken: list[int]) -> int | None:
-        left = self._left[node]
-        named = self._named.get((node, device)) if device is not None else None
-        if named is not None and left[named] >= milli and named not in taken:
-            return named
-        empty = [at for at, amount in enumerate(left) if amount == WHOLE_GPU and at not in taken]
-        any_ = [at for at, amount in enumerate(left) if amount >= milli and at not in taken]
-        for at in empty or any_:
-            if device is not None:
-                self._named.setdefault((node, device), at)
-            return at
-        return None
+    return Shape(cpu, memory, devices, max(1, round(wanted * WHOLE_GPU)))
 
 
 def _expected(case: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Expected]:

@@ -28,6 +28,8 @@ BORDER_S: Final = 1e-3
 """a border that is nearer than that has been reached: sums of seconds are not exact"""
 MOVED: Final = 1e6
 """times the worth: who would only be moved comes last among those that make room"""
+STOPS_MAX: Final = 2
+"""of one gang in a round"""
 QUOTA, FAIR, BEYOND = range(3)
 Turn = tuple[int, int, float]
 """of a queue: its rank with what it asks for next, its priority, and its ratio then"""
@@ -109,7 +111,8 @@ class _Round:
             line.sort(key=lambda run: (values[run.number], -run.number))
         self.closed: set[tuple[str, int, int]] = set()
         self.full = 1 << 60
-        self.was_stopped: set[int] = set()
+        self.stopped: Counter[int] = Counter()
+        """how often each was stopped in this round: two within quota could do so for ever"""
         self._turns: list[tuple[Turn, str]] = []
         """a heap of the queues with somebody left to try; right until somebody starts or stops"""
         self._keys: dict[tuple[str, int], Turn] = {}
@@ -133,7 +136,7 @@ class _Round:
             run = line.pop()
             gpus = run.gang.gpus
             if (queue, gpus) not in self._in_vain:
-                is_like_others = run.number not in self.was_stopped
+                is_like_others = not self.stopped[run.number]
                 self._attempt(run, rank)
                 if is_like_others:
                     self._in_vain.add((queue, gpus))
@@ -173,7 +176,7 @@ class _Round:
             if gang.gpus <= max(nodes.size):
                 self.full = gang.gpus
         kind = (gang.queue, gang.gpus, rank)
-        if kind in self.closed or (rank != QUOTA and run.number in self.was_stopped):
+        if kind in self.closed or (rank != QUOTA and self.stopped[run.number]):
             return
         below = self._below(run, rank)
         victims = clear(self.pool, gang.gpus, below)
@@ -183,7 +186,7 @@ class _Round:
         for victim in victims:
             self.pool.stop(victim)
             self.order.hold(victim.gang.queue, -victim.gang.gpus)
-            self.was_stopped.add(victim.number)
+            self.stopped[victim.number] += 1
             line = self.lines.setdefault(victim.gang.queue, [])
             line.append(victim)
             line.sort(key=lambda each: (self.values[each.number], -each.number))
@@ -206,6 +209,8 @@ class _Round:
             running = self.pool.running.values()
             self._ranked = sorted(running, key=lambda each: values[each.number])
         ranked = self._ranked
+        if self.stopped:
+            ranked = [each for each in ranked if self.stopped[each.number] < STOPS_MAX]
         for other in ranked:
             queue, gpus = other.gang.queue, other.gang.gpus
             if queue == run.gang.queue:

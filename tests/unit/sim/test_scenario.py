@@ -118,7 +118,6 @@ def broken(path: str, value: Any) -> dict[str, Any]:
         ("jobs.0.queue", "s", "cases[0].jobs[0].queue: there is no queue s"),
         ("jobs.0.created", -1, "cases[0].jobs[0].created: it is negative"),
         ("jobs.0.gpus_per_task", 1.5, "gpus_per_task: 1.5 is neither a part of one nor whole"),
-        ("jobs.0.min_tasks", 2, "cases[0].jobs[0].min_tasks: it is 2, but there are 1 tasks"),
         ("jobs.0.tasks.0.state", "gone", "tasks[0].state: it is 'gone', not running or pending"),
         ("jobs.0.tasks.0.node", "m", "cases[0].jobs: old runs on m, which is not there"),
         ("jobs.0.gpus_per_task", 3, "old runs on n, but its GPUs are full"),
