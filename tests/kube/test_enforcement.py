@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ WITHIN = 0.07
 """of a GPU's time: so far from its part may be what a pod received"""
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("nothing_stays")]
+pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,6 +121,7 @@ def test_a_program_that_passes_the_shim_by_is_warned_and_ended(
     assert events(bed, namespace, "honest", "Unregistered", "Killed") == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_names_who_goes_past_and_ends_nobody(
     bed: Bed, sharing: Sharing, namespace: str, native: Path
 ) -> None:
@@ -188,3 +190,87 @@ def test_a_running_pod_gets_another_size_or_is_told_why_not(
     bed.until(lambda: bool(events(bed, namespace, "train", "ResizeRefused")), "it is an Event")
     ((_, note),) = events(bed, namespace, "train", "ResizeRefused")
     assert "given already" in note
+
+
+def scheduling(bed: Bed, namespace: str, name: str) -> str:
+    """Why a pod is not placed."""
+    status = bed.get("pod", name, "-n", namespace)["status"]
+    found = [c for c in status.get("conditions", []) if c["type"] == "PodScheduled"]
+    return "".join(str(each.get("message", "")) for each in found)
+
+
+def test_a_pod_with_a_whole_gpu_has_no_neighbours_and_is_never_moved_out(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    whole = asking("whole", namespace, *work(100, LONG), limits={"moiety.dev/gpu": "1"})
+    bed.apply(whole)
+    sharing.until_phase(namespace, "whole", "Running")
+
+    def is_taken() -> bool:
+        (device,) = sharing.devices()
+        return any(taint["value"] == "whole" for taint in device.get("taints", []))
+
+    bed.until(is_taken, "the slice says that it is taken")
+    # Neither of these is promised any time: they would only wait for it to be idle.
+    little = asking("little", namespace, *work(8, 1), annotations={"moiety.dev/memory": "16Mi"})
+    bed.apply(little, sharer("some", namespace, "0.1"))
+    bed.until(
+        lambda: all("allocate" in scheduling(bed, namespace, x) for x in ("little", "some")),
+        "both wait",
+    )
+
+    bed.until(lambda: len(sharing.tenants()) == 1, "it is on the GPU")
+    first = sharing.tenants()[0]
+    bed.until(lambda: sharing.tenants()[0]["received_s"] > first["received_s"] + 1, "it goes on")
+    (row,) = sharing.tenants()
+    assert (row["handoffs"], row["evicted_bytes"]) == (first["handoffs"], 0)
+    bed.kubectl("delete", "pod", "whole", "-n", namespace)
+    for name in ("little", "some"):
+        sharing.until_phase(namespace, name, "Running", "Succeeded")
+
+
+@pytest.mark.slow
+def test_what_goes_on_is_told_once(bed: Bed, sharing: Sharing, namespace: str) -> None:
+    for name in ("one", "two"):
+        bed.apply(sharer(name, namespace, "0.4", *work(80, LONG, gpu_ms=5)))
+    for name in ("one", "two"):
+        sharing.until_phase(namespace, name, "Running")
+    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+
+    def told() -> list[int]:
+        """Of each pod, how often the journal had something to say of evictions."""
+        lines = (sharing.cli("events", "-o", "json", "--reason", "Evicted") or "").splitlines()
+        about = [json.loads(line)["labels"].get("pod") for line in lines]
+        return [about.count(name) for name in ("one", "two")]
+
+    bed.until(lambda: min(told()) >= 3, "they take turns")
+    bed.until(
+        lambda: all(events(bed, namespace, name, "Evicted") for name in ("one", "two")),
+        "both are told",
+    )
+    for name in ("one", "two"):
+        assert len(events(bed, namespace, name, "Evicted")) == 1
+
+    sharing.kubectl_moiety("resize", "one", "-n", namespace, "--memory-limit", "16Mi")
+    bed.until(lambda: bool(events(bed, namespace, "one", "AboveLimit")), "it has more than it may")
+    assert len(events(bed, namespace, "one", "AboveLimit")) == 1
+
+
+@pytest.mark.slow
+def test_an_idle_pod_is_told_once(bed: Bed, sharing: Sharing, namespace: str) -> None:
+    sharing.env["MOIETY_WATCH_IDLE"] = "1s"
+    sharing.restart("agent")
+    try:
+        # A pause of an hour after the first millisecond.
+        idle = ["/app/worker", "/app/kernels.elf", str(8 * MIB), "2", "1", "3600000", "7"]
+        bed.apply(sharer("idle", namespace, "0.3", *idle))
+        sharing.until_phase(namespace, "idle", "Running")
+
+        bed.until(lambda: bool(events(bed, namespace, "idle", "Idle")), "it is told")
+        row = by_pod(sharing)["idle"]
+        bed.until(lambda: by_pod(sharing)["idle"]["idle_s"] > row["idle_s"] + 3, "it goes on")
+        ((_, note),) = events(bed, namespace, "idle", "Idle")
+        assert "a guaranteed 30% of the GPU's time" in note
+    finally:
+        del sharing.env["MOIETY_WATCH_IDLE"]
+        sharing.restart("agent")
