@@ -47,7 +47,8 @@ def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
     node.until(lambda: holds(node), "one program holds")
     waiter = node.run(work(10**6), env=ALWAYS)
     told = Lines(waiter.stderr)
-    line = told.next()
+    while (line := told.next()).startswith("moiety: waiting for a GPU, "):
+        pass  # it has not said yet which one
     assert line.startswith("moiety: waiting for GPU 0, ")
     assert f"; held by hol?der (pid {holder.pid}) for " in line
     holder.send_signal(signal.SIGUSR1)
@@ -71,7 +72,7 @@ def test_nothing_is_said_where_nobody_wants_to_know(
     node.until(lambda: holds(node), "one program holds")
     waiter = node.run(work(1), env=environment)
     told = node.run(work(1), env=ALWAYS)
-    assert "waiting for GPU 0" in Lines(told.stderr).next()
+    assert "waiting for " in Lines(told.stderr).next()
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
     assert finish(waiter)[::2] == (0, "")
@@ -123,7 +124,7 @@ def test_a_pipe_that_nobody_empties_holds_nobody_up(
     )
     node.started.append(full)
     told = node.run(work(1), env=ALWAYS)
-    assert "waiting for GPU 0" in Lines(told.stderr).next()
+    assert "waiting for " in Lines(told.stderr).next()
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
     assert full.wait(DEADLINE_S) == 0

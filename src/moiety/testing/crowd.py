@@ -120,9 +120,10 @@ class Tenant:
         self._extra = dice.choice(EXTRAS)
         gang = Gang(f"gang{os.getpid()}", 1) if self._extra == "gang" else None
         name = f"tenant{os.getpid()}"
-        with Call(directory) as call:
+        with Call(directory, PATIENCE_S) as call:
             wanted = requests.CreateWorkload(name, [name], "/", gang=gang)
-            self._shim = Shim(call.ask(wanted, requests.Created).socket)
+            self._shim = Shim(call.ask(wanted, requests.Created).socket, connect=False)
+        self._shim.connect(PATIENCE_S)
         self._gpu = 0
         self._holds = False
         self._resident = 0
@@ -233,10 +234,14 @@ class Tenant:
 
 
 def _bury(there: set[int]) -> int:
-    """Wait for one of them; 1 if it did not end well."""
-    child, status = os.wait()
-    there.discard(child)
-    return int(status != 0)
+    """Wait for one of them; 1 if it did not end well. Others may have children here, too."""
+    while True:
+        for child in there:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                there.discard(child)
+                return int(status != 0)
+        time.sleep(0.001)
 
 
 if __name__ == "__main__":
