@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from moiety.arbiter import events as ev
+
 if TYPE_CHECKING:
     from moiety.agent.node import Node
 
@@ -63,6 +65,7 @@ class GpuErrors:
         meaning = MEANINGS.get(xid, "see NVIDIA's list of XIDs and the kernel's log")
         if xid == OFF_BUS:
             node.lost[gpu] = f"GPU {gpu} has fallen off the bus (XID {xid})"
+            node.feed(ev.Lost(gpu))
         there = ", ".join(sorted(str(c) for c in node.clients.values() if gpu in c.gpus))
         text = f"XID {xid}: {meaning}; it is used by {there or 'nobody'}"
         node.log.warning("GPU error", gpu=gpu, xid=xid, text=text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import gangs
@@ -38,6 +39,9 @@ from moiety.arbiter.tenant import OnGpu, Request, Tenant
 from moiety.arbiter.turns import Turns
 from moiety.arbiter.views import GpuView, TenantView, view_gpu, view_tenant
 from moiety.model.share import Share
+
+ENDLESS_BYTES: Final = 1 << 60
+"""more than anybody asks of a GPU that is gone"""
 
 
 class Arbiter:
@@ -553,6 +557,11 @@ class Arbiter:
         self._ledger.arena_bytes = event.arena_bytes
         self._ledger.arena_reason = event.reason
 
+    def _lost(self, event: ev.Lost) -> None:
+        room = ENDLESS_BYTES
+        self._ledger.specs[event.gpu] = GpuSpec(event.gpu, room, room)
+        self._ledger.lost.add(event.gpu)
+
     def _ticked(self, event: ev.Tick) -> None:
         del event
 
@@ -603,6 +612,7 @@ _APPLY: dict[type, Callable[..., None]] = {
     ev.SettingsSet: Arbiter._settings_set,
     ev.OwnersSet: Arbiter._owners_set,
     ev.ArenaSet: Arbiter._arena_set,
+    ev.Lost: Arbiter._lost,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,
 }

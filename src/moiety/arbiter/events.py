@@ -312,6 +312,16 @@ class ArenaSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A GPU does nothing any more, so nothing can be moved: nobody has to wait for room on it.
+
+    Whoever has a context there is told so by its own next call.
+    """
+
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
@@ -349,6 +359,7 @@ Event = (
     | SettingsSet
     | OwnersSet
     | ArenaSet
+    | Lost
     | Tick
     | Settled
 )

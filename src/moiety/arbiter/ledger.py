@@ -66,6 +66,8 @@ class Ledger:
         self.arena_reason = ""
         """why that is less than was wanted, if it is"""
         self.on_change = on_change or _nobody_looks
+        self.lost: set[int] = set()
+        """GPUs that are gone: their specs say that there is always room"""
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, Gang] = {}
         self.owner_limits: Mapping[int, tuple[int, str]] = {}

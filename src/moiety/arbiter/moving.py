@@ -102,10 +102,11 @@ def finish_coming(scene: Scene) -> bool:
 
 
 def _has_all(scene: Scene, tenant: Tenant) -> bool:
-    """Whether every byte of one that comes is there."""
+    """Whether every byte of one that comes is there, or never can be: its GPU is gone."""
+    is_gone = any(gpu in scene.ledger.lost for gpu in tenant.gpus)
     return (
         tenant.state is State.COMING
-        and not (tenant.room_given and not tenant.restored)
+        and (tenant.restored or is_gone or not tenant.room_given)
         and not tenant.has_orders
         and not scene.misses(tenant)
         and _has_room_to_grow(scene, tenant)

@@ -152,10 +152,10 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
     allowed = sum(e.allowed_bytes for _, e in on)
     return GpuView(
         gpu=gpu,
-        capacity_bytes=balance.capacity_bytes,
+        capacity_bytes=0 if gpu in ledger.lost else balance.capacity_bytes,
         resident_bytes=balance.charged_bytes - allowed,
         allocated_bytes=sum(e.used_bytes for _, e in on),
-        free_bytes=balance.free_bytes + allowed,
+        free_bytes=0 if gpu in ledger.lost else balance.free_bytes + allowed,
         residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),

@@ -273,3 +273,20 @@ def test_what_a_process_inherited_stays_charged_whatever_it_counts_itself() -> N
     node.feed(ev.Disowned(heir.number, 0, 4))
     assert node.view(heir).gpus[0].pinned_bytes == 0
     assert node.view(heir).gpus[0].resident_bytes == heir.resident_bytes(0)
+
+
+def test_nobody_waits_for_room_on_a_gpu_that_is_gone(node: SimulatedNode) -> None:
+    first, second = taken_turns(node, [[10] * 6, [10] * 6])
+    first.touch()
+    node.hear(first)
+    node.tick(0.2)
+    node.told.clear()
+    node.feed(ev.Lost(0))
+    third = node.start({0: [10] * 9})
+    node.settle()
+    assert first.is_open
+    assert third.resident_bytes(0) == 90
+    assert said(node, do.Evict) == []
+    assert second.resident_bytes(0) == 60
+    gone = node.arbiter.gpus()[0]
+    assert gone.capacity_bytes == 0
