@@ -4,6 +4,7 @@ What a queue may have and should have is policy's (`queues`, `standing`); so is 
 somebody yields: who is within quota takes from who is above it, who is within its fair share from
 who is above its own, and within a queue who is worth more from who is worth less. Who is within
 quota also gets a place if that takes moving smaller gangs, which then take theirs the same way.
+If somebody within quota waits even so, all of them get seats anew (`repack`), which ends the round.
 """
 
 from __future__ import annotations

@@ -69,15 +69,35 @@ def test_of_the_others_those_of_least_value_are_left_out() -> None:
 
 
 def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None:
-    """The smaller is worth more and would be served first; the larger would move it for quota."""
-    gangs = [Gang("a", 1, 0, 9000, "small"), Gang("b", 3, 0, 9000, "small")]
-    gangs += [Gang("c", 2, 10, 400, "large"), Gang("d", 4, 10, 40000, "large")]
-    gangs += [Gang(f"e{at}", 1 + at % 4, 20 + at, 100 * (1 + at % 7), "large") for at in range(40)]
-    watch = QuotaWatch(queues := (queue("small", 4), queue("large", 4)))
-    trace = GangTrace("t", tuple(gangs), (4, 4))
-    runs, _ = replay(trace, Tenants(queues), Cost(30.0), watch=watch)
+    """In the place of the 4 GPUs of b the 3 would run, being worth more: then 4 are within quota.
+
+    Without a bound on how often one is stopped, the round at 9,000 s has no end.
+    """
+    rows = [
+        (0, 4, 9000, "a"),
+        (0, 4, 100000, "b"),
+        (3600, 6, 9000, "a"),
+        (9000, 1, 600, "b"),
+        (9000, 2, 100000, "a"),
+        (9000, 3, 600, "b"),
+    ]
+    gangs = tuple(Gang("", gpus, at, lasts, name) for at, gpus, lasts, name in rows)
+    queues = (queue("a", 8), queue("b", 8))
+    watch = QuotaWatch(queues)
+    runs, _ = replay(GangTrace("t", gangs, (8, 8)), Tenants(queues), Cost(30.0), watch=watch)
     assert all(each.is_over for each in runs)
     assert watch.broken == 0
+
+
+def test_who_was_stopped_too_often_is_moved_all_the_same_if_a_quota_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moiety.sim.tenants.STOPS_MAX", 0)
+    rows = [(0, 3, 100), (0, 3, 100), (10, 1, 90000), (10, 1, 90000), (200, 4, 60)]
+    gangs = tuple(Gang("", gpus, at, lasts, "a") for at, gpus, lasts in rows)
+    runs, _ = replay(GangTrace("t", gangs, (4, 4)), Tenants([queue("a", 8)]), Cost(30.0))
+    assert [each.preemptions for each in runs] in ([0, 0, 1, 0, 0], [0, 0, 0, 1, 0])
+    assert runs[4].began_s == 200
 
 
 @settings(max_examples=60, deadline=None)
