@@ -114,6 +114,7 @@ def _philly() -> list[Figure]:
             device=device,
             samples=len(found.queues),
             note="of GPU time had over due: of fair shares (quota and surplus), at each moment; "
+            "below the bar as two queues of one GPU's quota have next to none of the surplus due; "
             f"{found.preemptions_per_job:.2f} stops a job",
         ),
         Figure(

@@ -89,10 +89,10 @@ def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None
     assert watch.broken == 0
 
 
-def test_who_was_stopped_too_often_is_moved_all_the_same_if_a_quota_needs_it(
+def test_where_stopping_one_by_one_finds_no_room_those_within_quota_get_seats_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("moiety.sim.tenants.STOPS_MAX", 0)
+    monkeypatch.setattr("moiety.sim.tenants.clear", lambda *_: None)
     rows = [(0, 3, 100), (0, 3, 100), (10, 1, 90000), (10, 1, 90000), (200, 4, 60)]
     gangs = tuple(Gang("", gpus, at, lasts, "a") for at, gpus, lasts in rows)
     runs, _ = replay(GangTrace("t", gangs, (4, 4)), Tenants([queue("a", 8)]), Cost(30.0))
