@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from types import MappingProxyType
 from typing import Final
 
 from moiety.model.errors import InvalidValue
@@ -14,8 +15,9 @@ from moiety.policy.queues import Queue
 from moiety.sim.baselines import KNOWS, baseline
 from moiety.sim.baselines import NAMES as BASELINES
 from moiety.sim.changes import most_there
+from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
-from moiety.sim.runs import Change, Cost, Order, Progress, Run, Timeline, replay
+from moiety.sim.runs import Change, Cost, Order, Pool, Progress, Run, Timeline, replay
 from moiety.sim.seats import Nodes
 from moiety.sim.tenants import QuotaWatch, Tenants, jain, satisfied
 from moiety.sim.worth import Worth
@@ -69,6 +71,8 @@ class GangOutcome:
     queues: Sequence[QueueOutcome] = ()
     jain: float | None = None
     """of what queues had of what they asked for"""
+    jain_of_due: float | None = None
+    """of what queues had of what was due to them: of their fair shares, at each moment"""
     quota_broken: int | None = None
     """moments after which a queue waited for GPUs within its quota"""
     completion_s: Sequence[float] = ()
@@ -103,12 +107,21 @@ def run_gangs(
             f"a job wants {largest} GPUs, and after all changes {left.gpus} are left",
             "changes that leave enough, or --bad report with a smaller --cluster",
         )
-    watch = QuotaWatch(queues, trace.monday_s) if queues else None
+    quotas = QuotaWatch(queues, trace.monday_s) if queues else None
+    shares = FairWatch(queues, trace.monday_s) if queues else None
+
+    def watch(pool: Pool) -> None:
+        if quotas and shares:
+            quotas(pool)
+            shares(pool)
+
     began = time.perf_counter()
     order = order_of(name, queues, trace.monday_s)
-    runs, timeline = replay(trace, order, cost, changes, progress, watch)
+    runs, timeline = replay(trace, order, cost, changes, progress, watch if queues else None)
     took_s = time.perf_counter() - began
-    return count(trace, name, runs, timeline, took_s, queues, watch.broken if watch else None)
+    broken = quotas.broken if quotas else None
+    due = shares.parts() if shares else {}
+    return count(trace, name, runs, timeline, took_s, queues, broken, due)
 
 
 def count(
@@ -119,6 +132,7 @@ def count(
     took_s: float,
     queues: Sequence[Queue] | None = None,
     broken: int | None = None,
+    due: Mapping[str, float] = MappingProxyType({}),
 ) -> GangOutcome:
     """All figures of what happened."""
     completion = sorted(run.ended_s - run.gang.submitted_s for run in runs)
@@ -151,6 +165,7 @@ def count(
         bad_lines_told=tuple(trace.complaints.told),
         queues=_queues(runs, parts, queues or ()),
         jain=jain(parts.values()) if len(parts) > 1 else None,
+        jain_of_due=jain(due.values()) if len(due) > 1 else None,
         quota_broken=broken,
         completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
         timeline=_thinned(timeline, first),

@@ -4,6 +4,7 @@ What a queue may have and should have is policy's (`queues`, `standing`); so is 
 somebody yields: who is within quota takes from who is above it, who is within its fair share from
 who is above its own, and within a queue who is worth more from who is worth less. Who is within
 quota also gets a place if that takes moving smaller gangs, which then take theirs the same way.
+If somebody within quota waits even so, all of them get seats anew (`repack`), which ends the round.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import WEEK_S, Amounts, Queue, QueueTree
 from moiety.policy.standing import GPU_MILLI, Standing, Vector
 from moiety.sim.gangs import GangTrace
+from moiety.sim.repack import repack
 from moiety.sim.runs import Pool, Run
 from moiety.sim.worth import Worth, clear
 
@@ -148,6 +150,58 @@ class _Round:
                 heapq.heappop(self._turns)
             else:
                 heapq.heapreplace(self._turns, (self._key(queue), queue))
+        if self._is_anybody_entitled():
+            self._repack()
+
+    def _is_anybody_entitled(self) -> bool:
+        """Whether somebody waits who would stay within quota."""
+        asking = (queue for queue, gpus in self.pool.asked.items() if gpus)
+        one = (WHOLE_GPU, 0, 0, 0)
+        open_ = {queue for queue in asking if self.standing.within(queue, 0, one, quota=True)}
+        if not open_:
+            return False
+        gangs = (run.gang for run in self.pool.waiting.values() if run.gang.queue in open_)
+        return any(self._may(*kind) for kind in {(gang.queue, gang.gpus) for gang in gangs})
+
+    def _may(self, queue: str, gpus: int) -> bool:
+        more = (gpus * WHOLE_GPU, 0, 0, 0)
+        is_within = self.standing.within(queue, 0, more, quota=True)
+        return is_within and not self.standing.over_limit(queue, more)
+
+    def _repack(self) -> None:
+        """Seats anew for all within quota: the last of a round, so that nothing undoes it."""
+        runs = sorted(self.pool.running.values(), key=self._by_value)
+        waits = sorted(self.pool.waiting.values(), key=self._by_value)
+        must, others = self._entitled(runs, waits)
+        plan = repack(self.pool.nodes, must, others, self.values)
+        if plan is None:
+            return
+        for run in plan.stops:
+            self.pool.stop(run)
+            self.order.hold(run.gang.queue, -run.gang.gpus)
+        for run, seats in plan.starts:
+            self._start(run, seats)
+
+    def _by_value(self, run: Run) -> tuple[float, int]:
+        return -self.values[run.number], run.number
+
+    def _entitled(self, runs: Sequence[Run], waits: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+        """Who fits within quota together, those that run first; and who else runs.
+
+        Whoever waits and is not among them would break a quota beside them.
+        """
+        had: Counter[str] = Counter()
+        must, others = [], []
+        for run in (*runs, *waits):
+            gpus = run.gang.gpus * WHOLE_GPU
+            path = self.standing.paths[run.gang.queue]
+            bounds = ((had[name], self.standing.quota[name][GPU_MILLI]) for name in path)
+            if all(bound is None or has + gpus <= bound for has, bound in bounds):
+                must.append(run)
+                had.update(dict.fromkeys(path, gpus))
+            elif run.is_running:
+                others.append(run)
+        return must, others
 
     def _key(self, queue: str) -> Turn:
         gpus = self.lines[queue][-1].gang.gpus
@@ -253,7 +307,8 @@ def next_border(borders: Sequence[float], since_monday_s: float) -> float:
 def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
     """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
 
-    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder.
+    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder; but each has
+    at least one, which the largest quotas give up, if there are as many GPUs as queues.
     """
     used: Counter[str] = Counter()
     for gang in trace.gangs:
@@ -264,6 +319,12 @@ def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
     left = trace.gpus - sum(quota.values())
     for queue in sorted(parts, key=lambda each: (quota[each] - parts[each], each))[:left]:
         quota[queue] += 1
+    if len(quota) <= trace.gpus:
+        for queue in sorted(quota):
+            if not quota[queue]:
+                most = max(quota, key=lambda each: (quota[each], each))
+                quota[most] -= 1
+                quota[queue] = 1
     return tuple(
         Queue(queue, quota=Amounts(gpu_milli=quota[queue] * WHOLE_GPU), weight=max(quota[queue], 1))
         for queue in sorted(quota)

@@ -1,0 +1,64 @@
+"""How much of what was due to each queue it had, over time.
+
+What a queue asks for at a moment is what it has and what it waits for; what is due to it then is
+its fair share: its quota, and its part of what others leave, as far as it asks for that. Waiting
+for more than that is overload and nobody's fault; waiting for what is due is not. Nothing makes
+this 1: gangs that find no room together, quotas that do not hold and surplus that others keep all
+count against it. GPU time of restarts counts as had.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.queues import Queue
+from moiety.policy.standing import GPU_MILLI, NOTHING, Standing
+from moiety.sim.runs import Pool
+
+
+class FairWatch:
+    """Adds up after each decision what held until the next one."""
+
+    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
+        self._standing = Standing(queues)
+        self._monday_s = monday_s
+        self._counted: Counter[str] = Counter()
+        self._since_s = 0.0
+        self._now: dict[str, tuple[float, float]] = {}
+        self._had: dict[str, float] = defaultdict(float)
+        self._due: dict[str, float] = defaultdict(float)
+
+    def __call__(self, pool: Pool) -> None:
+        """After a decision."""
+        lasted_s = pool.now_s - self._since_s
+        for queue, (had, due) in self._now.items():
+            self._had[queue] += had * lasted_s
+            self._due[queue] += due * lasted_s
+        self._since_s = pool.now_s
+        self._now = self._of(pool)
+
+    def _of(self, pool: Pool) -> dict[str, tuple[float, float]]:
+        """What each has of what is due to it, and what that is, in GPUs."""
+        standing = self._standing
+        for queue, gpus in pool.held.items():
+            more = gpus - self._counted[queue]
+            if more:
+                standing.add(queue, (more * WHOLE_GPU, *NOTHING[1:]), 1, guaranteed=False)
+                self._counted[queue] = gpus
+        if not pool.waiting:
+            return {queue: (gpus, gpus) for queue, gpus in pool.held.items() if gpus}
+        standing.at(pool.now_s - self._monday_s)
+        asked = {queue: (gpus * WHOLE_GPU, *NOTHING[1:]) for queue, gpus in pool.asked.items()}
+        standing.share_out((pool.nodes.gpus * WHOLE_GPU, *NOTHING[1:]), asked)
+        found = {}
+        for queue in pool.held.keys() | pool.asked.keys():
+            due = standing.fair[queue][GPU_MILLI] / WHOLE_GPU
+            if due:
+                found[queue] = min(pool.held[queue], due), due
+        return found
+
+    def parts(self) -> dict[str, float]:
+        """For each queue to which anything was ever due, the part of it that it had."""
+        return {queue: self._had[queue] / due for queue, due in self._due.items() if due}
