@@ -14,10 +14,10 @@ from statistics import mean
 from bench.figure import Figure
 from bench.policy_traces import OPENB
 from moiety.sim.baselines import baseline
+from moiety.sim.by_queue import queues_by_use
 from moiety.sim.gangs import GangTrace, read_gangs
 from moiety.sim.outcome import run_gangs
 from moiety.sim.runs import Cost, Order, replay
-from moiety.sim.tenants import queues_by_use
 from moiety.sim.worth import Worth
 
 DATA = OPENB.parent

@@ -164,8 +164,8 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
 
 def _queues_of(trace: GangTrace, options: dict[str, Any]) -> QueuesOf:
     """The queues that were asked for, on a cluster of any size."""
+    from moiety.sim.by_queue import queues_by_use
     from moiety.sim.queue_file import read_queues
-    from moiety.sim.tenants import queues_by_use
 
     if options["by_queue"] and options["queues"]:
         raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")

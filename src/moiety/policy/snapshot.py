@@ -60,6 +60,8 @@ class Snapshot:
     """a Monday's midnight on the same clock: times of day count from there"""
     used: Mapping[str, float] = field(default_factory=dict)
     """GPU thousandths that each queue had in the mean of late, older use counting less"""
+    credit: Mapping[str, float] = field(default_factory=dict)
+    """GPU-seconds that each queue had less than its part of late (`credit`); or more, below 0"""
 
     def __post_init__(self) -> None:
         for kind, names in (

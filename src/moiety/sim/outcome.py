@@ -14,12 +14,13 @@ from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import Queue
 from moiety.sim.baselines import KNOWS, baseline
 from moiety.sim.baselines import NAMES as BASELINES
+from moiety.sim.by_queue import QuotaWatch, jain, satisfied
 from moiety.sim.changes import most_there
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Change, Cost, Order, Pool, Progress, Run, Timeline, replay
 from moiety.sim.seats import Nodes
-from moiety.sim.tenants import QuotaWatch, Tenants, jain, satisfied
+from moiety.sim.tenants import Tenants
 from moiety.sim.worth import Worth
 
 ORDERS: Final = ("default", *BASELINES)

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.policy.queues import Amounts, Queue
+from moiety.sim.by_queue import QuotaWatch, queues_by_use
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import Gang, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.repack import repack
 from moiety.sim.runs import Cost, Pool, Run, replay
 from moiety.sim.seats import Nodes, Seats
-from moiety.sim.tenants import QuotaWatch, Tenants, queues_by_use
+from moiety.sim.tenants import Tenants
 
 
 def queue(name: str, gpus: int) -> Queue:
