@@ -79,7 +79,7 @@ class Spans(Ring[SpanRecord]):
         """One more; where there is no place for it the oldest is gone."""
         kind, tenant, gpu, begin_s, end_s, amount, detail = record
         place = self.seen % self.most
-        amount = amount if amount < BYTES_MAX else BYTES_MAX
+        amount = min(BYTES_MAX, amount)
         at, number = place * self._width, _NUMBERS[kind]
         self._pack_into(self._bytes, at, number, tenant, gpu, begin_s, end_s, amount)
         self._details[place] = detail
@@ -112,7 +112,7 @@ class Samples(Ring[SampleRecord]):
     def append(self, at_s: float, tenant: int, gpu: int, resident_bytes: int) -> None:
         """One more; where there is no place for it the oldest is gone."""
         at = self.seen % self.most * self._width
-        amount = resident_bytes if resident_bytes < BYTES_MAX else BYTES_MAX
+        amount = min(BYTES_MAX, resident_bytes)
         self._pack_into(self._bytes, at, at_s, tenant, gpu, amount)
         self.seen += 1
 

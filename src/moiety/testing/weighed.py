@@ -1,8 +1,8 @@
 """An agent that says what it has in memory.
 
 `python -m moiety.testing.weighed OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR1
-collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names. It does so
-between two things that its loop does: amid one, what that works with would be weighed as well.
+collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names. It does
+that between two things that its loop does: amid one, what that works with would be weighed as well.
 """
 
 from __future__ import annotations

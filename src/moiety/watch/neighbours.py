@@ -120,9 +120,9 @@ class Neighbours:
         lates = [late for stays in own.values() for late in joined(stays)]
         bills: dict[int, _Bill] = {}
         for late, wait, both_s in both(lates, itertools.chain(self._waits.since(since_s), waits)):
-            both_s -= max(0.0, since_s - max(late[2], wait[2]))
-            if late[0] != wait[0] and late[1] & wait[1] and both_s > 0:
-                bills.setdefault(late[0], _Bill()).add(late, wait[0], both_s)
+            within_s = both_s - max(0.0, since_s - max(late[2], wait[2]))
+            if late[0] != wait[0] and late[1] & wait[1] and within_s > 0:
+                bills.setdefault(late[0], _Bill()).add(late, wait[0], within_s)
         return {tenant: bill.cost() for tenant, bill in bills.items()}
 
 

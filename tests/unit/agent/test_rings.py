@@ -11,7 +11,15 @@ from moiety.agent.timeline import KINDS as OF_STAYS
 
 
 def span(number: int) -> SpanRecord:
-    return (KINDS[number % len(KINDS)], number, number % 3, number / 3, number / 2, number << 32, "")
+    return (
+        KINDS[number % len(KINDS)],
+        number,
+        number % 3,
+        number / 3,
+        number / 2,
+        number << 32,
+        "",
+    )
 
 
 def test_what_was_put_in_comes_back() -> None:

@@ -13,6 +13,7 @@ from moiety.watch.neighbours import (
     Kept,
     Named,
     Neighbours,
+    Span,
     Stay,
     both,
     joined,
@@ -151,7 +152,9 @@ def test_each_cost_is_what_comparing_all_with_all_finds(
     found = known.costs(now_s, going_on)
     for tenant in range(1, 5):
         late = joined(span(part) for s in there if s.tenant == tenant and (part := lateness(s)))
-        waited_s, victims, mattered = 0.0, set(), set()
+        waited_s = 0.0
+        victims: set[int] = set()
+        mattered: set[Span] = set()
         for own in late:
             for wait in (s for s in waits if s.tenant != tenant and own[1] & span(s)[1]):
                 both_s = min(own[3], wait.end_s) - max(own[2], wait.begin_s, since_s)
@@ -163,7 +166,8 @@ def test_each_cost_is_what_comparing_all_with_all_finds(
             assert tenant not in found
             continue
         assert found[tenant].waited_s == pytest.approx(waited_s)
-        assert (found[tenant].victims, found[tenant].times) == (victims, len(mattered))
+        assert found[tenant].victims == frozenset(victims)
+        assert found[tenant].times == len(mattered)
         assert found[tenant].longest_s == max(own[3] - own[2] for own in mattered)
 
 
