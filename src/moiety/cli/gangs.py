@@ -236,9 +236,10 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
 
 
 def _fairness(outcome: GangOutcome) -> str:
-    """Both indices, each with what it is of; nothing for a single queue."""
+    """All indices, each with what it is of; nothing for a single queue."""
     of = (
         (outcome.jain_of_due, "of what was due to queues"),
+        (outcome.jain_of_due_at_each_moment, "of that at each moment"),
         (outcome.jain, "of all that they asked for"),
     )
     parts = [f"{index:.3f} {what}" for index, what in of if index is not None]
