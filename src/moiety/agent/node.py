@@ -145,6 +145,8 @@ class Node:
         """who looks for what goes past us, where somebody does"""
         self.lost: dict[int, str] = {}
         """GPUs that are gone, and why"""
+        self.errors: dict[int, dict[int, float]] = {}
+        """by GPU: when the driver last reported each error (XID), on the loop's clock"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)
