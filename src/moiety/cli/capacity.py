@@ -1,17 +1,33 @@
-"""`moiety sim capacity` for a trace of single tasks: a folder with nodes and jobs."""
+"""`moiety sim capacity`: what it answers, and the search for a trace that is a folder."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from moiety.cli.show import count, seconds, table
+from moiety.cli.show import count, emit_json, seconds, table
 
 if TYPE_CHECKING:
+    from moiety.sim.outcome import GangOutcome
     from moiety.sim.results import Result
+
+
+class Tried(Protocol):
+    """A replay on a cluster of some size."""
+
+    @property
+    def nodes(self) -> int:
+        """Of the cluster."""
+        ...
+
+    @property
+    def gpus(self) -> float:
+        """Of all its nodes."""
+        ...
 
 
 def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) -> None:
@@ -31,10 +47,7 @@ def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) 
     found = needed_nodes(trace, wait_minutes * 60, Setting(), note)
     tried.sort(key=lambda result: result.nodes)
     if output == "json":
-        import msgspec
-
-        plain = msgspec.to_builtins(tried)
-        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        emit_sizes(found, tried)
         return
     rows = []
     for result in tried:
@@ -53,9 +66,32 @@ def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) 
         )
     titles = ["NODES", "GPUS", "IN-USE", "WAIT", "WAIT-P95", "QUEUE", "REFUSED"]
     click.echo(table(titles, rows))
+    click.echo(sentence(found, wait_minutes))
+
+
+def sentence(found: Tried | None, wait_minutes: float) -> str:
+    """The size that was found, in words."""
     bound = seconds(wait_minutes * 60)
     if found is None:
-        click.echo(f"no cluster that was tried keeps the wait of all but 5 % within {bound}")
-        return
+        return f"no cluster that was tried keeps the wait of all but 5 % within {bound}"
     size = f"{found.gpus:g} GPUs on {count(found.nodes, 'node')}"
-    click.echo(f"{size} keep the wait of all but 5 % within {bound}")
+    return f"{size} keep the wait of all but 5 % within {bound}"
+
+
+def emit_sizes(found: Tried | None, tried: Sequence[Tried]) -> None:
+    """The size that was found (null: none), and each replay that was made for it."""
+    emit_json(
+        {
+            "nodes": None if found is None else found.nodes,
+            "gpus": None if found is None else found.gpus,
+            "tried": tried,
+        }
+    )
+
+
+def emit_splits(names: Sequence[str], outcomes: Sequence[GangOutcome]) -> None:
+    """Each replay with the pools that it had."""
+    import msgspec
+
+    pairs = zip(names, outcomes, strict=True)
+    emit_json([{"pools": name, **msgspec.to_builtins(outcome)} for name, outcome in pairs])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from moiety.cli.show import Number, count, output_option, table
 from moiety.model.errors import BadArgument, FileNotWritable
@@ -31,6 +32,17 @@ ORDERS: Final = (
 """sim's names, for help that does not import it; a test compares"""
 SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
 RESTART_S: Final = 30.0
+OF_FILES: Final = frozenset(
+    {
+        *("order", "orders", "cluster", "node_gpus", "restart_s", "by_queue", "queues"),
+        *("changes", "fail_hours", "repair_hours", "splits"),
+    }
+)
+"""parameters that say nothing of a trace that is a folder"""
+OF_FOLDERS: Final = frozenset(
+    {"placing", "placings", "choosing", "load", "live", "faster", "name", "shuffle_nodes"}
+)
+"""and of one that is a file"""
 
 Command = Callable[..., None]
 
@@ -99,17 +111,25 @@ def is_gangs(folder: str | None) -> bool:
     return folder is not None and Path(folder).is_file()
 
 
-def check_folder(options: dict[str, Any]) -> None:
+def check_folder() -> None:
     """Raises BadArgument for an option that a folder has no use for."""
-    for name, flag in (
-        ("cluster", "--cluster"),
-        ("changes", "--changes"),
-        ("fail_hours", "--fail-every"),
-        ("by_queue", "--by-queue"),
-        ("queues", "--queues"),
-    ):
-        if options.get(name):
-            raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
+    for flag in _typed(OF_FILES):
+        raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
+
+
+def check_file() -> None:
+    """Raises BadArgument for an option that a file of jobs has no use for."""
+    for flag in _typed(OF_FOLDERS):
+        raise BadArgument(f"{flag} is for a trace that is a folder", "docs/traces-of-pools.md")
+
+
+def _typed(names: Collection[str]) -> Iterator[str]:
+    """Those of these options that were typed."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        name = each.name or ""
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            yield each.opts[0]
 
 
 def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
@@ -119,13 +139,15 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
     from moiety.sim import plot as plots
     from moiety.sim.outcome import run_gangs
 
-    if options["live"] or options["faster"] != 1 or options["name"]:
-        raise BadArgument("a trace that is one file is always replayed in its time", "no --live")
+    check_file()
     target = Path(plot) if plot else None
     if target:
         plots.check(target)
     trace = open_file(options)
     queues = _queues_of(trace, options)(trace)
+    if queues and "default" not in orders:
+        problem = f"the order {' and '.join(orders)} knows nothing of queues"
+        raise BadArgument(problem, "--order default")
     changes = _changes(trace, options)
     outcomes = []
     for name in orders:
@@ -207,11 +229,20 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
         if outcome.queues and outcome.quota_broken is not None:
             click.echo(_queue_table(outcome))
             broken = count(outcome.quota_broken, "moment")
-            fair = 1.0 if outcome.jain is None else outcome.jain
-            click.echo(f"quotas were not kept at {broken}; fairness (Jain) {fair:.3f}")
+            click.echo(f"quotas were not kept at {broken}{_fairness(outcome)}")
     if any(outcome.knows_durations for outcome in outcomes):
         names = ", ".join(outcome.order for outcome in outcomes if outcome.knows_durations)
         click.echo(f"knows how long jobs run: {names}")
+
+
+def _fairness(outcome: GangOutcome) -> str:
+    """Both indices, each with what it is of; nothing for a single queue."""
+    of = (
+        (outcome.jain_of_due, "of what was due to queues"),
+        (outcome.jain, "of all that they asked for"),
+    )
+    parts = [f"{index:.3f} {what}" for index, what in of if index is not None]
+    return f"; fairness (Jain): {', '.join(parts)}" if parts else ""
 
 
 def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> str:
@@ -293,18 +324,14 @@ def capacity(
     nodes and jobs (docs/traces-of-pools.md); without it, the one that comes with moiety. The
     search halves the range and shows each size that it tries.
     """
+    from moiety.cli import capacity as answers
     from moiety.cli.show import seconds
     from moiety.sim.capacity import needed, parse_split, split
     from moiety.sim.outcome import run_gangs
 
     if not is_gangs(options["folder"]):
-        if splits or order != "default":
-            flag = "--split" if splits else "--order"
-            raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
-        check_folder(options)
-        from moiety.cli import capacity as nodes
-
-        nodes.search(options["folder"], wait_minutes, options["bad"] == "report", output)
+        check_folder()
+        answers.search(options["folder"], wait_minutes, options["bad"] == "report", output)
         return
     trace = open_file(options)
     cost = _cost(options)
@@ -313,10 +340,10 @@ def capacity(
         parts = [parse_split(text) for text in splits]
         outcomes = [run_gangs(trace, order, cost, queues=queues(trace))]
         outcomes += [split(trace, part, order, cost, options["node_gpus"]) for part in parts]
-        if output == "json":
-            show(outcomes, output)
-            return
         names = ["one pool", *splits]
+        if output == "json":
+            answers.emit_splits(names, outcomes)
+            return
         click.echo(times_table(outcomes, names))
         if len({outcome.gpus for outcome in outcomes}) > 1:
             click.echo("they have not equally many GPUs")
@@ -331,13 +358,9 @@ def capacity(
             click.echo(f"{outcome.gpus} GPUs: {seconds(outcome.wait_p95_s)}", err=True)
 
     found = needed(trace, wait_minutes * 60, order, cost, options["node_gpus"], note, queues)
+    tried.sort(key=lambda outcome: outcome.gpus)
     if output == "json":
-        show(sorted(tried, key=lambda outcome: outcome.gpus), output)
+        answers.emit_sizes(found, tried)
         return
-    click.echo(times_table(sorted(tried, key=lambda outcome: outcome.gpus)))
-    bound = seconds(wait_minutes * 60)
-    if found is None:
-        click.echo(f"no cluster that was tried keeps the wait of all but 5 % within {bound}")
-    else:
-        size = f"{found.gpus} GPUs on {count(found.nodes, 'node')}"
-        click.echo(f"{size} keep the wait of all but 5 % within {bound}")
+    click.echo(times_table(tried))
+    click.echo(answers.sentence(found, wait_minutes))

@@ -111,7 +111,7 @@ def run(placing: str, order: str, output: str, plot: str | None, **options: Any)
     if gangs.is_gangs(options["folder"]):
         gangs.replay([order], output, plot, options)
         return
-    gangs.check_folder(options)
+    gangs.check_folder()
     _show(_replay([placing], plot, **options), output)
 
 
@@ -147,7 +147,7 @@ def compare(
     if gangs.is_gangs(options["folder"]):
         gangs.replay(list(dict.fromkeys(orders)), output, plot, options)
         return
-    gangs.check_folder(options)
+    gangs.check_folder()
     _show(_replay(list(dict.fromkeys(placings)), plot, **options), output)
 
 

@@ -25,12 +25,13 @@ from moiety.policy.snapshot import Snapshot, Task
 from moiety.policy.standing import GPU_MILLI
 from moiety.policy.state import State
 from moiety.policy.together import start_piece
+from moiety.policy.trial import Ended
 from moiety.policy.typical import Typical, typical_of
 from moiety.policy.victims import Leavers, Unit
 from moiety.policy.workloads import Shape, Workload
 
 Attempt = Callable[[Piece], Piece | None]
-Plan = list[room.Ended]
+Plan = list[Ended]
 Making = Callable[[State, Piece, Leavers, int], Plan | None]
 
 

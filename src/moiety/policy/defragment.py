@@ -8,9 +8,9 @@ import numpy as np
 
 from moiety.policy.arrays import Cluster, Mask
 from moiety.policy.pools import Masks, both
-from moiety.policy.room import Ended
 from moiety.policy.state import State
 from moiety.policy.together import stay
+from moiety.policy.trial import Ended
 from moiety.policy.typical import Typical
 from moiety.policy.victims import Leavers, Unit
 

@@ -17,6 +17,7 @@ from moiety.policy.runtimes import Remaining, remaining, takes_at_most
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.state import State
 from moiety.policy.together import start_piece
+from moiety.policy.trial import Ended
 from moiety.policy.typical import Typical
 from moiety.policy.victims import Leavers
 from moiety.policy.workloads import Workload
@@ -211,7 +212,7 @@ def _would_end(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]
     return _kept_out(state, plan, mark)
 
 
-def _kept_out(state: State, plan: list[room.Ended] | None, mark: int) -> tuple[Task, ...]:
+def _kept_out(state: State, plan: list[Ended] | None, mark: int) -> tuple[Task, ...]:
     """The tasks that have no place any more, or another; the plan is undone."""
     tasks = [
         task

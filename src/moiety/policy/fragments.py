@@ -39,6 +39,8 @@ POINTS: Final = 1000
 """a step in points; a GPU that lacks memory costs as many"""
 ROUNDING: Final = 1e-6
 """in steps: sums that are equal on paper fall into the same step"""
+FEW: Final = 16
+"""nodes up to which it is quicker to go through them one by one"""
 NEVER: Final = -(1 << 62)
 """fewer points than any node has"""
 
@@ -55,7 +57,6 @@ class LeastFragmentation:
     """
 
     chooses_gpus = True
-    few = 16
 
     def __init__(self, cluster: Cluster, typical: Typical) -> None:
         self._cluster = cluster
@@ -130,6 +131,9 @@ class LeastFragmentation:
 
     def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
         """See Rule. The same sums, node by node; only usefulness for all of them at once."""
+        if len(nodes) > FEW:
+            found: list[int] = self.codes(cluster, shape, np.array(nodes)).tolist()
+            return found
         useful_of, unmeasured = self._of_few.of, self._unmeasured
         gpus, part = shape.gpus, shape.gpu_milli
         is_part = gpus == 1 and part < WHOLE_GPU

@@ -161,10 +161,7 @@ class Placer:
                 scores[node] = NO_ROOM
         if not fitting:
             return
-        if len(fitting) > self._rule.few:
-            codes = self._rule.codes(self.cluster, shape, np.array(fitting)).tolist()
-        else:
-            codes = self._rule.codes_of_few(self.cluster, shape, fitting)
+        codes = self._rule.codes_of_few(self.cluster, shape, fitting)
         for node, code in zip(fitting, codes, strict=True):
             preference = code & LAST
             standing = self._order.item(node)

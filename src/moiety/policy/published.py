@@ -37,7 +37,6 @@ class PublishedFgd:
     """The rule `fgd`; shapes that ask for memory of a GPU count by their part of it."""
 
     chooses_gpus = True
-    few = 0
 
     def __init__(self, cluster: Cluster, typical: Typical) -> None:
         self._cluster = cluster

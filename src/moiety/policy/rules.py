@@ -27,8 +27,6 @@ class Rule(Protocol):
 
     chooses_gpus: bool
     """whether codes say on which GPU a part of one is best"""
-    few: int
-    """up to so many nodes `codes_of_few` is quicker than `codes`"""
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """For each of these nodes, all of which have room: points << 6 | preference.
@@ -38,7 +36,7 @@ class Rule(Protocol):
         ...
 
     def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
-        """The same for few nodes, quickly."""
+        """The same for so few nodes that arrays may cost more than they save."""
         ...
 
     def changed(self, node: int) -> None:
@@ -50,7 +48,6 @@ class BestFit:
     """As published: (1 - what is left of CPU and GPU, halves of the largest node's) in percent."""
 
     chooses_gpus = False
-    few = 48
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """See Rule. Computed in the published order, because the result is truncated."""
@@ -81,7 +78,6 @@ class WorstFit:
     """The node that is left with the most, by the same measure."""
 
     chooses_gpus = False
-    few = 0
 
     def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
         """See Rule."""
@@ -106,7 +102,6 @@ class Fullness:
     """
 
     chooses_gpus = False
-    few = 0
 
     def __init__(self, cluster: Cluster, *, fullest_first: bool) -> None:
         self._sign = 1 if fullest_first else -1

@@ -17,7 +17,7 @@ DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WEEK: Final = frozenset(range(len(DAYS)))
 GPUS_MAX: Final = 1_000_000
 _TIME: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})")
-_MONDAY: Final = "such as mon-fri 20:00-08:00=12"
+_SUCH_AS: Final = "such as mon-fri 20:00-08:00=12"
 
 
 def windows(text: str) -> tuple[Window, ...]:
@@ -30,7 +30,7 @@ def _window(text: str) -> Window:
     days, _, hours = span.strip().rpartition(" ")
     begin, dash, end = hours.partition("-")
     if not found or not dash:
-        raise ValueError(f"{text!r} is no span of time with a quota, {_MONDAY}")
+        raise ValueError(f"{text!r} is no span of time with a quota, {_SUCH_AS}")
     try:
         count = float(amount)
     except ValueError:

@@ -87,3 +87,29 @@ def test_what_cannot_be_done_is_refused(
     ended, _, err = moiety(capsys, "run", *arguments)
     assert ended == code
     assert word in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["run", "--order", "las"], "--order is for a trace that is one file"),
+        (["compare", "--restart", "30"], "--restart is for a trace that is one file"),
+        (["capacity", "--queues", "q.csv"], "--queues is for a trace that is one file"),
+        (["run", "jobs.csv", "--placing", "fgd"], "--placing is for a trace that is a folder"),
+        (["compare", "jobs.csv", "--live"], "--live is for a trace that is a folder"),
+        (["run", "jobs.csv", "--by-queue", "--order", "las"], "las knows nothing of queues"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{queue},1,0,60,{queue}\n" for queue in "ab")
+    Path("jobs.csv").write_text(f"name,gpus,submitted_s,duration_s,queue\n{rows}")
+    code, out, err = moiety(capsys, *typed)
+    assert (code, out) == (64, "")
+    assert said in err

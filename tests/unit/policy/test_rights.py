@@ -21,6 +21,7 @@ from moiety.policy.pending import Piece
 from moiety.policy.queues import RESOURCES, Amounts, Queue
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.state import State
+from moiety.policy.trial import Ended
 from moiety.policy.victims import Leavers
 from moiety.policy.workloads import Workload
 from moiety.sim.scenario import after
@@ -52,7 +53,7 @@ def above(has: Iterable[int], bounds: Iterable[int | None], only: Iterable[int])
     )
 
 
-def check_plan(state: State, piece: Piece, plan: list[room.Ended], before: Has) -> int:
+def check_plan(state: State, piece: Piece, plan: list[Ended], before: Has) -> int:
     """Nobody within quota has yielded to anybody above its fair share; how many had to yield."""
     standing, mine = state.standing, piece.workload
     then = count(state)

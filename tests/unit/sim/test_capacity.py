@@ -19,6 +19,7 @@ from moiety.sim.runs import Cost
 from moiety.sim.trace import Job, Trace
 
 HEAD = "name,gpus,submitted_s,duration_s,queue\n"
+JSON = ("-o", "json")
 
 
 def sim(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -107,6 +108,8 @@ def test_splits_stand_side_by_side_and_the_best_is_named(
     assert not lines[-1].startswith("2:a,6")
     _, out, _ = sim(capsys, "capacity", str(file), "--cluster", "8", "--split", "2:a,8")
     assert "they have not equally many GPUs" in out
+    _, out, _ = sim(capsys, "capacity", str(file), "--cluster", "8", "--split", "2:a,6", *JSON)
+    assert [each["pools"] for each in json.loads(out)] == ["one pool", "2:a,6"]
 
 
 def test_a_size_is_found_with_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +127,13 @@ def test_a_size_is_found_with_queues(tmp_path: Path, capsys: pytest.CaptureFixtu
     arguments = ["--wait", "60", "--node-gpus", "4", "--queues", str(queues), "-o", "json"]
     code, out, _ = sim(capsys, "capacity", str(file), *arguments)
     assert code == 0
-    tried = json.loads(out)
-    assert min(each["wait_p95_s"] for each in tried) > 3600
+    answer = json.loads(out)
+    assert (answer["nodes"], answer["gpus"]) == (None, None)
+    assert min(each["wait_p95_s"] for each in answer["tried"]) > 3600
+    code, out, _ = sim(capsys, "capacity", str(file), "--wait", "1", "--node-gpus", "4", *JSON)
+    answer = json.loads(out)
+    assert (code, answer["nodes"], answer["gpus"]) == (0, 8, 32)
+    assert 8 in [each["nodes"] for each in answer["tried"]]
 
 
 def test_the_trace_that_comes_with_moiety_has_a_size(capsys: pytest.CaptureFixture[str]) -> None:
