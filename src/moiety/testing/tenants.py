@@ -194,6 +194,10 @@ class SimulatedTenant:
         """What of it is on the GPU, its context aside."""
         return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
 
+    def admitted_bytes(self, gpu: int) -> int:
+        """What it was allowed to allocate and has not freed."""
+        return sum(block.bytes for block in self.blocks if block.gpu == gpu and block.admitted)
+
     def spare_bytes(self, gpu: int) -> int:
         """What it freed and keeps on the GPU."""
         return sum(self.spare.get(gpu, []))

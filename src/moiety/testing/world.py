@@ -32,6 +32,18 @@ TOTAL, CAPACITY = 14, 10
 USER = 1000
 """whose all processes are"""
 STEPS_MAX = 20_000
+CAUSES = (
+    "would exceed this program's limit of",
+    "are full",
+    "is full",
+    "cannot leave",
+    "can not leave",
+    "could leave",
+    "would shut out tenant",
+    "kept for one program: tenant",
+    ": tenant",
+)
+"""of them one stands in every refusal: what is in the way, or who"""
 NVML_S = 0.5
 """how long an answer of NVML takes at most"""
 
@@ -220,6 +232,9 @@ class World:
         """Whom the agent ended is dead."""
         while self.kernel.killed:
             pid = self.kernel.killed.pop()
+            if self.node is not None:
+                told = {e.pid for e in self.node.journal.ring if e.reason == "Killed"}
+                assert pid in told, f"process {pid} was ended, and nobody was told"
             if pid in self.processes:
                 self.kill(self.processes[pid])
 
@@ -251,7 +266,10 @@ class World:
     # What must hold
 
     def check(self) -> None:
-        """The truth fits into each GPU, and behind an open gate every byte is there."""
+        """The truth fits into each GPU, each share and the host; behind an open gate it is there.
+
+        Whoever was refused something was told why.
+        """
         for gpu in range(len(self.uuids)):
             data = sum(p.resident_bytes(gpu) for p in self.processes.values())
             contexts = sum(p.contexts.get(gpu, 0) for p in self.processes.values())
@@ -262,6 +280,24 @@ class World:
                 for gpu in process.contexts:
                     here, all_ = process.resident_bytes(gpu), process.mapped_bytes(gpu)
                     assert here == all_, f"process {process.number} lacks {all_ - here} bytes"
+        self._check_shares()
+        for process in self.processes.values():
+            while process.refusals:
+                no = process.refusals.pop()
+                assert any(cause in no.text for cause in CAUSES), no
+
+    def _check_shares(self) -> None:
+        beyond = 0
+        for gpu in range(len(self.uuids)):
+            all_ = 0
+            for process in self.processes.values():
+                has = process.admitted_bytes(gpu)
+                most = self.shares[process.number].memory_limit_bytes
+                assert most is None or has <= most, f"{process.number} has {has}, and may {most}"
+                all_ += has
+            beyond += max(0, all_ - CAPACITY)
+        most = self.settings.arena_bytes
+        assert beyond <= most, f"{beyond} bytes would have to leave, and {most} fit into the host"
 
     def check_empty(self) -> None:
         """After everybody is gone nothing is left: no byte, no client, no timer, no descriptor."""
