@@ -88,6 +88,9 @@ class Kernel(Protocol):
     def kill(self, pidfd: int, /) -> None:
         """End it."""
 
+    def give_way(self) -> None:
+        """Let others run who want this processor."""
+
 
 @dataclass(slots=True)
 class Gpu:

@@ -33,10 +33,13 @@ USER = 1000
 """whose all processes are"""
 STEPS_MAX = 20_000
 CAUSES = (
-    "would exceed this program's limit of",
+    "would exceed",
     "are full",
     "is full",
+    "in time",
+    "are left to this program",
     "cannot leave",
+    "beside what its gang",
     "can not leave",
     "could leave",
     "would shut out tenant",
@@ -270,34 +273,26 @@ class World:
 
         Whoever was refused something was told why.
         """
+        beyond = 0
+        processes = self.processes.values()
         for gpu in range(len(self.uuids)):
-            data = sum(p.resident_bytes(gpu) for p in self.processes.values())
-            contexts = sum(p.contexts.get(gpu, 0) for p in self.processes.values())
+            there = {process: process.bytes_on(gpu) for process in processes}
+            contexts = sum(p.contexts.get(gpu, 0) for p in processes)
+            data = sum(each.resident for each in there.values())
             assert data <= CAPACITY, f"GPU {gpu}: {data} bytes resident of {CAPACITY}"
             assert data + contexts <= TOTAL, f"GPU {gpu}: {data} and {contexts} of {TOTAL}"
-        for process in self.processes.values():
-            if process.is_open:
-                for gpu in process.contexts:
-                    here, all_ = process.resident_bytes(gpu), process.mapped_bytes(gpu)
-                    assert here == all_, f"process {process.number} lacks {all_ - here} bytes"
-        self._check_shares()
-        for process in self.processes.values():
-            while process.refusals:
-                no = process.refusals.pop()
-                assert any(cause in no.text for cause in CAUSES), no
-
-    def _check_shares(self) -> None:
-        beyond = 0
-        for gpu in range(len(self.uuids)):
-            all_ = 0
-            for process in self.processes.values():
-                has = process.admitted_bytes(gpu)
+            beyond += max(0, sum(each.admitted for each in there.values()) - CAPACITY)
+            for process, has in there.items():
                 most = self.shares[process.number].memory_limit_bytes
-                assert most is None or has <= most, f"{process.number} has {has}, and may {most}"
-                all_ += has
-            beyond += max(0, all_ - CAPACITY)
+                who = f"process {process.number} with {has}"
+                assert most is None or has.admitted <= most, f"{who} may have {most}"
+                lacks = has.mapped - has.resident
+                assert not (process.is_open and lacks and gpu in process.contexts), f"{who} goes on"
         most = self.settings.arena_bytes
         assert beyond <= most, f"{beyond} bytes would have to leave, and {most} fit into the host"
+        for process in processes:
+            for no in process.refusals:
+                assert any(cause in no.text for cause in CAUSES), no
 
     def check_empty(self) -> None:
         """After everybody is gone nothing is left: no byte, no client, no timer, no descriptor."""
