@@ -284,10 +284,9 @@ class World:
             beyond += max(0, sum(each.admitted for each in there.values()) - CAPACITY)
             for process, has in there.items():
                 most = self.shares[process.number].memory_limit_bytes
-                who = f"process {process.number} with {has}"
-                assert most is None or has.admitted <= most, f"{who} may have {most}"
-                lacks = has.mapped - has.resident
-                assert not (process.is_open and lacks and gpu in process.contexts), f"{who} goes on"
+                assert most is None or has.admitted <= most, (process.number, has, most)
+                if has.mapped != has.resident and gpu in process.contexts:
+                    assert not process.is_open, f"process {process.number} lacks some of {has}"
         most = self.settings.arena_bytes
         assert beyond <= most, f"{beyond} bytes would have to leave, and {most} fit into the host"
         for process in processes:
