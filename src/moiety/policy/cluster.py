@@ -75,7 +75,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. Its GPUs are of one model, as they are in practice."""
+    """A machine with GPUs of one model.
+
+    One that has several is a node for each of them, with its part of the CPUs and the memory, and
+    in a domain of `topology` that both share: work that belongs on one machine asks for that.
+    """
 
     name: str
     cpu_milli: int

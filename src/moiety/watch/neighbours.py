@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -103,26 +103,36 @@ class Neighbours:
         elif stay.state in WAITS and stay.end_s > stay.begin_s:
             self._waits.append(stay)
 
-    def costs(self, now_s: float, going_on: Iterable[Stay]) -> dict[int, Cost]:
-        """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now."""
+    def costs(
+        self, now_s: float, going_on: Iterable[Stay], of: Container[int] | None = None
+    ) -> dict[int, Cost]:
+        """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now.
+
+        `of`: about whom to find it out, such as those who are still there; None: all.
+        """
         since_s = now_s - self._window_s
         own: dict[int, list[Span]] = {}
         waits = []
         for stay in going_on:
-            if found := lateness(stay):
-                own.setdefault(found.tenant, []).append(span(found))
+            if late := lateness(stay):
+                if of is None or late.tenant in of:
+                    own.setdefault(late.tenant, []).append(span(late))
             elif stay.state in WAITS:
                 waits.append(span(stay))
-        for late in self._late.since(since_s):
-            own.setdefault(late[0], []).append(late)
+        for each in self._late.since(since_s):
+            if of is None or each[0] in of:
+                own.setdefault(each[0], []).append(each)
         if not own:
             return {}
-        lates = [late for stays in own.values() for late in joined(stays)]
+        lates = [each for stays in own.values() for each in joined(stays)]
+        first_s, last_s = min(each[2] for each in lates), max(each[3] for each in lates)
+        every = itertools.chain(self._waits.since(since_s), waits)
+        waits = [each for each in every if each[3] > first_s and each[2] < last_s]
         bills: dict[int, _Bill] = {}
-        for late, wait, both_s in both(lates, itertools.chain(self._waits.since(since_s), waits)):
-            within_s = both_s - max(0.0, since_s - max(late[2], wait[2]))
-            if late[0] != wait[0] and late[1] & wait[1] and within_s > 0:
-                bills.setdefault(late[0], _Bill()).add(late, wait[0], within_s)
+        for own_late, wait, both_s in both(lates, waits):
+            within_s = both_s - max(0.0, since_s - max(own_late[2], wait[2]))
+            if own_late[0] != wait[0] and own_late[1] & wait[1] and within_s > 0:
+                bills.setdefault(own_late[0], _Bill()).add(own_late, wait[0], within_s)
         return {tenant: bill.cost() for tenant, bill in bills.items()}
 
 

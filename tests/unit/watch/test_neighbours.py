@@ -150,6 +150,8 @@ def test_each_cost_is_what_comparing_all_with_all_finds(
     there = [s for s in stays if s.end_s > since_s] + going_on
     waits = [s for s in there if s.state in ("waiting", "coming") and s.end_s > s.begin_s]
     found = known.costs(now_s, going_on)
+    of_one = {who: cost for who, cost in found.items() if who == A}
+    assert known.costs(now_s, going_on, of={A}) == of_one
     for tenant in range(1, 5):
         late = joined(span(part) for s in there if s.tenant == tenant and (part := lateness(s)))
         waited_s = 0.0
