@@ -59,7 +59,7 @@ class FairWatch:
         standing.at(pool.now_s - self._monday_s)
         asked = {queue: (gpus * WHOLE_GPU, *NOTHING[1:]) for queue, gpus in pool.asked.items()}
         standing.share_out((pool.nodes.gpus * WHOLE_GPU, *NOTHING[1:]), asked)
-        found = {}
+        found: dict[str, tuple[float, float]] = {}
         for queue in pool.held.keys() | pool.asked.keys():
             due = standing.fair[queue][GPU_MILLI] / WHOLE_GPU
             if due:
