@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.testing.node import Node, finish, kill
+from tests.integration.verified import assert_right, assert_right_once_stopped
 
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 PIECE = 60 << 20
@@ -26,21 +26,6 @@ MakeNode = Callable[[str], Node]
 def row_of(node: Node, process: subprocess.Popen[str]) -> dict[str, Any]:
     """What `ps` says of a program; empty while it is not there."""
     return next((row for row in node.json("ps") if row["pid"] == process.pid), {})
-
-
-def assert_right(process: subprocess.Popen[str]) -> None:
-    """The program verified every word."""
-    code, out, err = finish(process)
-    assert code == 0, err
-    assert out.endswith("0 words wrong\n")
-
-
-def assert_right_once_stopped(*running: subprocess.Popen[str]) -> None:
-    """Programs that run until they are told so verified every word."""
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        assert_right(process)
 
 
 def assert_ledger_is_empty(node: Node) -> None:
