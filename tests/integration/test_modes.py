@@ -44,7 +44,7 @@ def test_a_program_in_managed_mode_is_right_and_shown(
     node = make_node(GPU)
     node.start_agent()
     process = node.run(
-        [programs / "worker", kernels, PIECE, "30", "50", "20", "1"], "--mode", "managed"
+        [programs / "worker", kernels, PIECE, FOREVER, "50", "20", "1"], "--mode", "managed"
     )
     node.until(lambda: row_of(node, process).get("managed_bytes", 0) >= PIECE, "it has its memory")
     row = row_of(node, process)
@@ -52,7 +52,7 @@ def test_a_program_in_managed_mode_is_right_and_shown(
     assert row["managed_bytes"] == row["allocated_bytes"]
     titles, line = node.cli("ps", "-o", "wide").stdout.splitlines()
     assert line[titles.index("MODE") :].startswith("managed")
-    assert_right(process)
+    assert_right_once_stopped(process)
     assert row["evicted_bytes"] == 0
     assert_ledger_is_empty(node)
 
