@@ -10,7 +10,7 @@ tenant: of the memory that the kernel counts (VmRSS), and of the bytes that are 
 Python's and the C library's allocators count them. Memory comes in pages, of which now more and now
 fewer are touched; so each slope has an error, and the figure is 0 where 0 is within two of them.
 The note has slope, error and what there was at both ends. The first thousand fill what is bounded:
-the rings of the timeline (together 12 MiB at most), of the events, and the last names.
+the events, the last names, and the sentences of the timeline, whose records take no more at all.
 """
 
 from __future__ import annotations

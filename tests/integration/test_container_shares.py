@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from moiety.cli import talk
 from moiety.cli.findings_shares import shares
 from moiety.devices.seam import uuid_bytes
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
+from moiety.testing.waiting import DEADLINE_S
 
 JOIN = """
 import sys
@@ -236,6 +238,7 @@ def test_doctor_knows_which_specifications_lead_nowhere(
 ) -> None:
     for name in ("MOIETY_DIR", "MOIETY_SIMGPU", "MOIETY_SIMGPU_STATE"):
         monkeypatch.setenv(name, node.env[name])
+    monkeypatch.setattr(talk, "TIMEOUT_S", DEADLINE_S)  # a loaded machine is not what is asked
     folder = node.directory / "cdi"
     make(node, name="here")
     moved = Path(make(node, name="moved")["folder"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,22 @@ def test_programs_outlive_the_folder_of_their_sockets(ordeal: Ordeal) -> None:
     ordeal.finish([ordeal.start_worker()])
 
 
+def test_programs_outlive_the_whole_directory_of_their_agent(ordeal: Ordeal) -> None:
+    workers = [ordeal.start_worker(ENDLESS), ordeal.start_worker(ENDLESS)]
+    ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+    for each in ordeal.directory.path.iterdir():
+        if each.name != "gpu":  # that is the simulated GPU itself
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    late = ordeal.second_agent()
+    assert late.returncode == 83
+    assert f"belongs to another agent: pid {ordeal.agent.pid}" in late.stderr
+    for worker in workers:
+        worker.send_signal(signal.SIGUSR1)
+    for worker in workers:  # each of them needs turns to come to its end
+        out, said = worker.communicate(timeout=DEADLINE_S)
+        assert (worker.returncode, out) == (0, "0 words wrong\n"), said
+
+
 FAULT = (
     "import ctypes, sys; driver = ctypes.CDLL(sys.argv[1]); assert not driver.cuInit(0);"
     "assert not driver.simgpu_fault(*map(int, sys.argv[2:]))"
@@ -122,15 +139,33 @@ def strike(ordeal: Ordeal, native: Path, gpu: int, xid: int, pid: int) -> None:
     assert ordeal.call([sys.executable, "-c", FAULT, driver, str(gpu), str(xid), str(pid)]) == 0
 
 
-def test_an_error_of_the_gpu_ends_whose_it_is_and_nobody_else(ordeal: Ordeal, native: Path) -> None:
+@pytest.mark.parametrize(("xid", "result"), [(31, 700), (43, 719), (94, 214)])
+def test_an_error_of_the_gpu_ends_whose_it_is_and_nobody_else(
+    ordeal: Ordeal, native: Path, xid: int, result: int
+) -> None:
     hit, other = ordeal.start_worker(ENDLESS), ordeal.start_worker(ENDLESS)
     ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
-    strike(ordeal, native, 0, 31, hit.pid)
+    strike(ordeal, native, 0, xid, hit.pid)
     _, said = hit.communicate(timeout=DEADLINE_S)
     assert hit.returncode == 1
-    assert "failed with error 700" in said
+    assert f"failed with error {result}" in said
     ordeal.finish([other])
     ordeal.until(lambda: "GpuError" in ordeal.reasons(), "the administrator is told")
+    ordeal.finish([ordeal.start_worker()])
+
+
+def test_memory_that_lost_its_content_ends_all_there_and_the_next_begin(
+    ordeal: Ordeal, native: Path
+) -> None:
+    workers = [ordeal.start_worker(ENDLESS), ordeal.start_worker(ENDLESS)]
+    ordeal.until(lambda: ordeal.turns() > 2, "they take turns")
+    strike(ordeal, native, 0, 95, 0)
+    for worker in workers:
+        _, said = worker.communicate(timeout=DEADLINE_S)
+        assert worker.returncode == 1
+        assert "failed with error 214" in said
+    ordeal.until(lambda: "GpuError" in ordeal.reasons(), "the administrator is told")
+    ordeal.until(lambda: ordeal.tenants() == 0, "nobody is left")
     ordeal.finish([ordeal.start_worker()])
 
 

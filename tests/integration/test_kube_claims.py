@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -142,5 +144,43 @@ def test_prepared_claims_outlive_driver_agent_and_api_server(tmp_path: Path, nat
         assert await node.stop() == 0
         assert node.written_down() == {name}
         assert set(node.shares()) == {name}
+
+    on_node(tmp_path, native, story)
+
+
+FAULT = (
+    "import ctypes, sys; driver = ctypes.CDLL(sys.argv[1]); assert not driver.cuInit(0);"
+    "assert not driver.simgpu_fault(1, 48, 0)"
+)
+"""GPU 1 reports memory errors that it could not correct"""
+
+
+def test_a_gpu_with_a_serious_error_stays_tainted_over_driver_and_agent(
+    tmp_path: Path, native: Path
+) -> None:
+    async def story(node: KubeNode) -> None:
+        command = [sys.executable, "-c", FAULT, str(native / "simgpu" / "libcuda.so.1")]
+
+        def ill() -> list[str]:
+            return [name for name, gpu in node.devices().items() if gpu.get("taints")]
+
+        def is_told() -> bool:  # by an agent that may not listen yet
+            if not (told := ill()):
+                subprocess.run(command, env=node.machine.env, check=True)
+            return told == ["gpu-1"]
+
+        async def publish_anew() -> None:
+            for name in [each["metadata"]["name"] for each in node.api.all(SLICES)]:
+                node.api.remove(SLICES, name)
+            await node.start()
+            await node.until(lambda: ill() == ["gpu-1"], "the new slices say so")
+
+        await node.until(is_told, "the slices say so")
+        await node.stop(signal.SIGKILL)
+        await publish_anew()
+        await node.stop(signal.SIGKILL)
+        assert node.machine.agent is not None
+        kill(node.machine.agent)
+        await publish_anew()
 
     on_node(tmp_path, native, story)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from moiety.arbiter import events as ev
@@ -27,6 +29,8 @@ MEANINGS: Final = {
     95: "memory of the GPU lost its content; it has to be reset",
 }
 """of the numbers in NVIDIA's list that administrators meet"""
+_XID: Final = re.compile(r"XID (\d+)")
+"""how the text of an event begins"""
 
 
 class GpuErrors:
@@ -37,7 +41,8 @@ class GpuErrors:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin."""
+        """Begin, with what earlier agents wrote down."""
+        remember(self._node)
         threading.Thread(target=self._listen, name="gpu-errors", daemon=True).start()
 
     def stop(self) -> None:
@@ -66,7 +71,17 @@ class GpuErrors:
         if xid == OFF_BUS:
             node.lost[gpu] = f"GPU {gpu} has fallen off the bus (XID {xid})"
             node.feed(ev.Lost(gpu))
+        node.errors.setdefault(gpu, {})[xid] = node.loop.time()
         there = ", ".join(sorted(str(c) for c in node.clients.values() if gpu in c.gpus))
         text = f"XID {xid}: {meaning}; it is used by {there or 'nobody'}"
         node.log.warning("GPU error", gpu=gpu, xid=xid, text=text)
         node.journal.note("GpuError", text, None, gpu)
+
+
+def remember(node: Node) -> None:
+    """Whatever earlier agents were told of these GPUs, as far as the journal goes back."""
+    for event in node.journal.ring:
+        xid = _XID.match(event.message) if event.reason == "GpuError" else None
+        if xid and event.gpu in node.gpus:
+            ago_s = max(0.0, time.time() - event.at_s)
+            node.errors.setdefault(event.gpu, {})[int(xid[1])] = node.loop.time() - ago_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ def carry_out(node: Node, instruction: do.Instruction) -> None:
 
 def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
-    os.sched_yield()  # who was woken may be on this very processor, and all else can wait
+    node.kernel.give_way()  # who was woken may be on this very processor, and all else can wait
     client.connection.send(lease_note(Type.GRANT, wanted.epoch))
     for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
         node.timeline.growing(client.number, gpu)  # only after room was made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import islice
 
 from moiety.agent.node import Node
 from moiety.agent.requests import GpuName, Named, Recorded, Sample, Span, Timeline
@@ -19,12 +18,12 @@ def recorded(node: Node, asked: Timeline) -> Recorded:
     kept.now_s = node.loop.time()
     spans_from = max(asked.spans_from, kept.first_span(asked.since_s))
     samples_from = max(asked.samples_from, kept.first_sample(asked.since_s))
-    skipped = kept.spans_seen - len(kept.spans) - asked.spans_from
-    i, j = kept.spans_seen - len(kept.spans), kept.samples_seen - len(kept.samples)
-    spans = [Span(*r) for r in islice(kept.spans, spans_from - i, spans_from - i + PAGE)]
-    samples = [Sample(*r) for r in islice(kept.samples, samples_from - j, samples_from - j + PAGE)]
+    i, j = kept.spans.first, kept.samples.first
+    skipped = i - asked.spans_from
+    spans = [Span(*r) for r in kept.spans[spans_from - i : spans_from - i + PAGE]]
+    samples = [Sample(*r) for r in kept.samples[samples_from - j : samples_from - j + PAGE]]
     spans_next, samples_next = spans_from + len(spans), samples_from + len(samples)
-    more = spans_next < kept.spans_seen or samples_next < kept.samples_seen
+    more = spans_next < kept.spans.seen or samples_next < kept.samples.seen
     now = [] if more else going_on(node)
     named = {s.tenant for s in spans} | {s.tenant for s in samples} | {s.tenant for s in now}
     return Recorded(

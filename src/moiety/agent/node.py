@@ -88,6 +88,9 @@ class Kernel(Protocol):
     def kill(self, pidfd: int, /) -> None:
         """End it."""
 
+    def give_way(self) -> None:
+        """Let others run who want this processor."""
+
 
 @dataclass(slots=True)
 class Gpu:
@@ -145,6 +148,8 @@ class Node:
         """who looks for what goes past us, where somebody does"""
         self.lost: dict[int, str] = {}
         """GPUs that are gone, and why"""
+        self.errors: dict[int, dict[int, float]] = {}
+        """by GPU: when the driver last reported each error (XID), on the loop's clock"""
         self.arena: Arena | None = None
         """host memory that is made ready, where it is"""
         self.exports = Exports(self)

@@ -91,6 +91,11 @@ def kill(pidfd: int) -> None:
         pass
 
 
+def give_way() -> None:
+    """Let others run who want this processor."""
+    os.sched_yield()
+
+
 def _is_frozen(pid: int) -> bool:
     """Whether its control group is frozen (a paused container); cgroup v2 only."""
     try:

@@ -34,6 +34,10 @@ def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
                 holders=list(view.holders),
                 waiting=list(view.waiting),
                 lost=node.lost.get(view.gpu, ""),
+                errors={
+                    xid: max(0.0, node.loop.time() - at_s)
+                    for xid, at_s in node.errors.get(view.gpu, {}).items()
+                },
             )
         )
     return rows

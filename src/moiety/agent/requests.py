@@ -273,6 +273,8 @@ class GpuRow(msgspec.Struct, frozen=True):
     waiting: list[int]
     lost: str = ""
     """why nobody can use it any more"""
+    errors: dict[int, float] = {}
+    """seconds since the driver last reported each of its errors (XID), also to earlier agents"""
 
 
 class NodeStatus(Answer, frozen=True, tag="status"):

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from moiety.agent.rings import Samples, SpanRecord, Spans
 from moiety.arbiter.states import State
 from moiety.arbiter.tenant import Tenant
 
 SPANS_MAX: Final = 32_768
-"""together with the samples 12 MiB at most, but for sentences of refusals"""
+"""together with the samples 2 MiB, but for sentences of refusals"""
 SAMPLES_MAX: Final = 16_384
 TENANTS_MAX: Final = 512
 """names that are kept of processes that are gone"""
@@ -32,10 +33,6 @@ KINDS: Final = {
     State.FENCED: "draining",
 }
 
-SpanRecord = tuple[str, int, int, float, float, int, str]
-"""kind, tenant, GPU, begin, end, bytes, detail"""
-SampleRecord = tuple[float, int, int, int]
-"""when, tenant, GPU, resident bytes"""
 Work = Callable[[], tuple[int, int, int]]
 """nanoseconds that a process has spent draining, evicting and restoring"""
 Name = tuple[int, str, str]
@@ -53,10 +50,8 @@ class Timeline:
     def __init__(self, spans_max: int = SPANS_MAX, samples_max: int = SAMPLES_MAX) -> None:
         """Nothing has happened yet."""
         self.now_s = 0.0
-        self.spans: deque[SpanRecord] = deque(maxlen=spans_max)
-        self.samples: deque[SampleRecord] = deque(maxlen=samples_max)
-        self.spans_seen = 0
-        self.samples_seen = 0
+        self.spans = Spans(spans_max)
+        self.samples = Samples(samples_max)
         self.on_stay: list[Callable[[int, tuple[int, ...], State, float, float], None]] = []
         """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end; a holder that
         waits for more memory is told of as one that waits"""
@@ -84,8 +79,7 @@ class Timeline:
 
     def sample(self, tenant: int, gpu: int, resident_bytes: int) -> None:
         """So much of a tenant is on a GPU: the one thing that messages of running programs add."""
-        self.samples_seen += 1
-        self.samples.append((self.now_s, tenant, gpu, resident_bytes))
+        self.samples.append(self.now_s, tenant, gpu, resident_bytes)
 
     # Who is there
 
@@ -297,19 +291,18 @@ class Timeline:
 
     def _append(self, record: SpanRecord) -> None:
         oldest_s = self.now_s - AGE_MAX_S
-        while self.spans and self.spans[0][4] < oldest_s:
-            self.spans.popleft()
+        while self.spans and self.spans.oldest_end_s < oldest_s:
+            self.spans.drop_oldest()
         self.spans.append(record)
-        self.spans_seen += 1
 
     # Reading
 
     def first_span(self, since_s: float) -> int:
         """The number of the first kept span that ended after `since_s`."""
         kept = bisect_right(self.spans, since_s, key=lambda span: span[4])
-        return self.spans_seen - len(self.spans) + kept
+        return self.spans.first + kept
 
     def first_sample(self, since_s: float) -> int:
         """The number of the first kept sample after `since_s`."""
         kept = bisect_right(self.samples, since_s, key=lambda sample: sample[0])
-        return self.samples_seen - len(self.samples) + kept
+        return self.samples.first + kept

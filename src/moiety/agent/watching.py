@@ -388,8 +388,7 @@ class Watching:
             Stay(tenant, (gpu,), State.WAITING.value, begin_s, now_s)
             for _, tenant, gpu, begin_s, *_ in self.node.timeline.waiting_for_more()
         ]
-        costs = self._neighbours.costs(now_s, going_on)
-        self.costs = {who: cost for who, cost in costs.items() if who in self.node.clients}
+        self.costs = self._neighbours.costs(now_s, going_on, of=self.node.clients)
         waited = {who: cost.waited_s for who, cost in self.costs.items()}
         for number in self._slow.due(waited, self.policy.slow_s):
             client, text = self.node.clients[number], str(self.costs[number])

@@ -20,7 +20,7 @@ from moiety.cli.show import emit_json, fold, output_option
 from moiety.cli.status import agent_line
 from moiety.model import errors
 
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 30.0
 EXIT_NO_AGENT = 3
 
 

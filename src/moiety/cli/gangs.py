@@ -40,7 +40,10 @@ OF_FILES: Final = frozenset(
 )
 """parameters that say nothing of a trace that is a folder"""
 OF_FOLDERS: Final = frozenset(
-    {"placing", "placings", "choosing", "load", "live", "faster", "name", "shuffle_nodes"}
+    {
+        *("placing", "placings", "choosing", "load", "live", "faster", "name", "pools"),
+        "shuffle_nodes",
+    }
 )
 """and of one that is a file"""
 

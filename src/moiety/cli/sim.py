@@ -60,6 +60,11 @@ def shared(command: Command) -> Command:
             default=1.0,
             help="With --live: tasks come so many times as fast.",
         ),
+        click.option(
+            "--pools",
+            metavar="FILE",
+            help="With --live: pools that grow and shrink: name, nodes_min, nodes_max, start_s.",
+        ),
         click.option("--live", is_flag=True, help="Tasks come and go at their recorded times."),
         click.option(
             "--load",
@@ -160,6 +165,8 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     folder, name, seed = options["folder"], options["name"], options["seed"]
     if options["faster"] != 1 and not options["live"]:
         raise BadArgument("--faster is about recorded times", "--live --faster 10")
+    if options["pools"] and not options["live"]:
+        raise BadArgument("--pools is about times at which nodes come and go", "--live")
     target = Path(plot) if plot else None
     if target:
         plots.check(target)
@@ -167,6 +174,7 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     trace = open_trace(path, name, seed, lenient=options["bad"] == "report")
     if options["live"]:
         trace = trace.faster(options["faster"])
+    run = _runner(trace, options)
     results = []
     for placing in placings:
         setting = Setting(
@@ -176,7 +184,7 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
             options["load"],
             options["shuffle_nodes"],
         )
-        results.append(_one(trace, setting, live=options["live"]))
+        results.append(run(setting))
     if target:
         try:
             plots.draw(results, target)
@@ -185,14 +193,30 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     return results
 
 
-def _one(trace: Trace, setting: Setting, *, live: bool) -> Result:
+def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[Setting], Result]:
+    """How a trace is replayed."""
     from moiety.sim import replay
 
-    if live:
-        with bar(len(trace.jobs), setting.placing) as progress:
-            return replay.live(trace, setting, progress)
-    with bar(len(replay.arrivals(trace, setting)), setting.placing) as progress:
-        return replay.fill(trace, setting, progress)
+    if options["pools"]:
+        from moiety.sim.live_pools import live_on_pools
+        from moiety.sim.pool_file import read_pools
+
+        pools, always = read_pools(Path(options["pools"]), trace.nodes, trace.complaints)
+
+        def on_pools(setting: Setting) -> Result:
+            with bar(len(trace.jobs), setting.placing) as progress:
+                return live_on_pools(trace, pools, always, setting, progress)
+
+        return on_pools
+
+    def one(setting: Setting) -> Result:
+        if options["live"]:
+            with bar(len(trace.jobs), setting.placing) as progress:
+                return replay.live(trace, setting, progress)
+        with bar(len(replay.arrivals(trace, setting)), setting.placing) as progress:
+            return replay.fill(trace, setting, progress)
+
+    return one
 
 
 @contextmanager
@@ -219,6 +243,9 @@ def _show(results: list[Result], output: str) -> None:
     if first.bad_lines > len(first.bad_lines_told):
         click.echo(f"... and {first.bad_lines - len(first.bad_lines_told)} more lines")
     click.echo(_live_table(results) if first.live else _fill_table(results))
+    for result in results:
+        if result.live and result.live.pools:
+            click.echo(_pools_table(result, is_one_of=len(results) > 1))
     for result in results:
         click.echo(_sentence(result))
 
@@ -271,6 +298,33 @@ def _live_table(results: list[Result]) -> str:
             ]
         )
     return table(titles, rows)
+
+
+def _pools_table(result: Result, *, is_one_of: bool) -> str:
+    """What each dynamic pool had and cost, and all of them together."""
+    from moiety.sim.results import saved_percent
+
+    assert result.live
+    pools = result.live.pools
+    rows = [
+        [
+            pool.name,
+            f"{pool.nodes_min}-{pool.nodes_max}",
+            str(pool.nodes_most),
+            str(pool.started),
+            f"{pool.node_hours:,.1f}",
+            f"{pool.static_node_hours:,.1f}",
+            f"{saved_percent([pool]):.1f} %",
+        ]
+        for pool in pools
+    ]
+    if len(pools) > 1:
+        used = sum(pool.node_hours for pool in pools)
+        static = sum(pool.static_node_hours for pool in pools)
+        whole = [f"{used:,.1f}", f"{static:,.1f}", f"{saved_percent(pools):.1f} %"]
+        rows.append(["all", "", "", str(sum(pool.started for pool in pools)), *whole])
+    first = f"POOL ({result.placing})" if is_one_of else "POOL"
+    return table([first, "NODES", "MOST", "STARTED", "NODE-HOURS", "STATIC", "SAVED"], rows)
 
 
 def _sentence(result: Result) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -21,7 +20,6 @@ class Inventory:
         """`cards` are by UUID; `recovery_s` after its last serious error a GPU counts as well."""
         self._cards = cards
         self._recovery_s = recovery_s
-        self._errors: dict[int, tuple[float, str]] = {}
         self.gpus: dict[str, Gpu] = {}
         self.on_change: list[Callable[[], None]] = []
 
@@ -39,17 +37,13 @@ class Inventory:
             tell()
         return True
 
-    def failed(self, gpu: int, xid: int) -> None:
-        """The driver reported an error of a GPU."""
-        if xid in SERIOUS:
-            self._errors[gpu] = time.monotonic(), f"XID {xid}"
-
     def _trouble(self, row: requests.GpuRow) -> str:
         if row.lost:
             return row.lost
         if row.used_bytes is None:
             return f"NVML does not answer about GPU {row.gpu}"
-        at_s, error = self._errors.get(row.gpu, (0.0, ""))
-        if error and time.monotonic() - at_s < self._recovery_s:
-            return f"GPU {row.gpu} had a serious error ({error})"
+        # The agent remembers them, and its journal for the next one: this process may be killed.
+        ago_s, xid = min(((s, x) for x, s in row.errors.items() if x in SERIOUS), default=(0.0, 0))
+        if xid and ago_s < self._recovery_s:
+            return f"GPU {row.gpu} had a serious error (XID {xid})"
         return ""

@@ -82,7 +82,6 @@ class Node:
         self._listener = AgentLine(find, timeout_s=LISTEN_S)
         cursor = options.state_dir / "told"
         self.notices = Notices(client, self._listener, self.pods, options.name, cursor, log)
-        self.notices.on_gpu_error.append(self.inventory.failed)
         self.owners = Owners(self.shares, self.pods, client, self.notices, log)
         self.plugins: list[Plugin] = []
         self._kubelet_inode = 0

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +41,6 @@ A_MINUTE: Final = 30
 """events of one reason about one pod; more are left out, and said in the log"""
 WAIT_S: Final = 5.0
 AGAIN_S: Final = 1.0
-_XID: Final = re.compile(r"XID (\d+)")
 
 
 @dataclass(slots=True)
@@ -78,7 +75,6 @@ class Notices:
         """when there were events about a pod for a reason: one reason leaves others their room"""
         self._series: dict[tuple[str, str, int | None], _Series] = {}
         """by pod, reason and GPU"""
-        self.on_gpu_error: list[Callable[[int, int], None]] = []
 
     async def follow(self) -> None:
         """Tell what happens from now on, for ever."""
@@ -160,9 +156,6 @@ class Notices:
             self._series = {k: v for k, v in self._series.items() if k[0] in there}
 
     async def _tell(self, event: requests.Event) -> None:
-        if event.reason == "GpuError" and (xid := _XID.search(event.message)):
-            for tell in self.on_gpu_error:
-                tell(event.gpu if event.gpu is not None else -1, int(xid[1]))
         warning = event.severity == "warning"
         if event.reason in LEFT_OUT or not (warning or event.reason in TOLD):
             return

@@ -75,7 +75,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. Its GPUs are of one model, as they are in practice."""
+    """A machine with GPUs of one model.
+
+    One that has several is a node for each of them, with its part of the CPUs and the memory, and
+    in a domain of `topology` that both share: work that belongs on one machine asks for that.
+    """
 
     name: str
     cpu_milli: int
@@ -114,7 +118,29 @@ class Pool:
     is_dynamic: bool = False
     """whether nodes may be added and removed as demand asks"""
     nodes_min: int = 0
+    """of a dynamic pool: below that no node is given back"""
     nodes_max: int | None = None
+    """of a dynamic pool, those that are being started included; None: no bound"""
+    template: Node | None = None
+    """what a node that is started is like; its name and pool do not matter"""
+    start_s: float = 300.0
+    """from asking for a node until work can begin on it"""
+    idle_s: float = 600.0
+    """for so long a node has been empty before it is given back"""
+
+    def __post_init__(self) -> None:
+        for name in ("nodes_min", "start_s", "idle_s"):
+            if getattr(self, name) < 0:
+                raise InvalidValue(f"pool {self.name}: {name} is negative: {getattr(self, name)}")
+        if self.nodes_max is not None and self.nodes_max < self.nodes_min:
+            raise InvalidValue(
+                f"pool {self.name}: at most {self.nodes_max} nodes, and at least {self.nodes_min}"
+            )
+        if self.is_dynamic and self.template is None:
+            raise InvalidValue(
+                f"pool {self.name} is dynamic, but nobody says what its nodes are like",
+                "a template",
+            )
 
 
 def gpus(count: int) -> tuple[Gpu, ...]:

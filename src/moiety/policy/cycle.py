@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moiety.policy import room
 from moiety.policy.budget import Budget
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.decisions import Decision, Eviction, Move, Placement
+from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
 from moiety.policy.defragment import defragment
+from moiety.policy.growth import Scaled, could_hold, scale
 from moiety.policy.pending import Line, Piece, next_piece, waiting
 from moiety.policy.pools import Masks, both
 from moiety.policy.reasons import Reasons, stands
@@ -97,7 +98,8 @@ class Cycle:
         """workloads that have run for as long as they may"""
         self.reserved: list[Reservation] = []
         self.moves_left = terms.moves_max
-        self.refusals: list[Decision] = []
+        self.refusals: list[Refusal] = []
+        self.scaled = Scaled()
         self._leavers: Leavers | None = None
         self.state.standing.share_out(
             self.state.capacity, waiting(self.state), self.state.snapshot.used
@@ -122,6 +124,8 @@ class Cycle:
             self._defragment()
         self._explain()
         self._end_stale()
+        if any(pool.is_dynamic for pool in self.state.snapshot.pools):
+            self._scale()
         if not self.state.budget.is_used_up():
             self.state.budget.tried.clear()
 
@@ -313,6 +317,34 @@ class Cycle:
             if piece is not None and name not in self.ended:
                 self.refusals.append(reasons.of(piece))
 
+    def _scale(self) -> None:
+        """What dynamic pools should do; who waits for their nodes is told so."""
+        state = self.state
+        if state.budget.is_past():
+            return
+        kept = [each.others for each in self.reserved]
+        self.scaled = scale(state, self.known, self.overdue, kept)
+        now_s = state.snapshot.now_s
+        for at, refusal in enumerate(self.refusals):
+            comes = self.scaled.comes.get(refusal.task.workload)
+            if comes is not None:
+                pool, ready_s = comes
+                wait_s = ready_s - now_s
+                text = (
+                    f"{refusal.text}; a node of pool {pool} is being started for it, "
+                    f"expected in {wait_s:.0f} s"
+                )
+                numbers = {**refusal.numbers, "node_expected_s": round(wait_s)}
+                self.refusals[at] = replace(refusal, text=text, is_final=False, numbers=numbers)
+                continue
+            if not refusal.is_final:
+                continue
+            piece = next_piece(state, state.workloads[refusal.task.workload])
+            held = could_hold(state, piece) if piece else None
+            if held is not None:
+                text = f"{refusal.text}; pool {held.name} could have nodes for it, later"
+                self.refusals[at] = replace(refusal, text=text, is_final=False)
+
     def decisions(self) -> list[Decision]:
         """The difference that the cycle has made, and the refusals."""
         state = self.state
@@ -335,7 +367,7 @@ class Cycle:
             else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))
-        return [*evictions, *moves, *placements, *self.refusals]
+        return [*evictions, *moves, *placements, *self.refusals, *self.scaled.decisions]
 
 
 def _shapes(snapshot: Snapshot) -> Counter[Shape]:

@@ -84,4 +84,32 @@ class Refusal:
     """how many nodes each reason rules out, and what the best node has left"""
 
 
-Decision = Placement | Eviction | Move | Refusal
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A dynamic pool wants more nodes, each like its template."""
+
+    pool: str
+    nodes: int
+    for_workloads: tuple[str, ...]
+    """who would have room there and has none now, those served first coming first"""
+    ready_s: float
+    """when work is expected to begin there, on the snapshot's clock"""
+    text: str
+    """one sentence"""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A node of a dynamic pool can be given back: it is empty, and nobody who waits needs it."""
+
+    pool: str
+    node: str
+    text: str
+    """one sentence"""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+Scaling = Growth | Release
+"""of pools, not of tasks"""
+Decision = Placement | Eviction | Move | Refusal | Scaling

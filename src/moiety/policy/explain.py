@@ -225,11 +225,16 @@ def _kept_out(state: State, plan: list[Ended] | None, mark: int) -> tuple[Task, 
 
 
 def _start(cycle: Cycle, piece: Piece, ahead: tuple[str, ...]) -> Start:
-    return Start(
+    found = [
         _when(cycle, piece, ahead, lambda left: left.expected_s),
         _when(cycle, piece, ahead, lambda left: left.least_s),
         _when(cycle, piece, ahead, lambda left: left.most_s),
-    )
+    ]
+    comes = cycle.scaled.comes.get(piece.workload.name)
+    if comes is not None:  # nodes start for it, and it begins there if nothing ends before
+        node_s = comes[1] - cycle.state.snapshot.now_s
+        found = [node_s if at_s is None else min(at_s, node_s) for at_s in found]
+    return Start(*found)
 
 
 def _when(

@@ -45,6 +45,15 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Starting:
+    """A node of a dynamic pool that was asked for and is not there yet."""
+
+    pool: str
+    ready_s: float
+    """when work is expected to begin on it"""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A cluster at `now_s`. Raises InvalidValue where names are ambiguous."""
 
@@ -60,6 +69,9 @@ class Snapshot:
     """a Monday's midnight on the same clock: times of day count from there"""
     used: Mapping[str, float] = field(default_factory=dict)
     """GPU thousandths that each queue had in the mean of late, older use counting less"""
+    starting: tuple[Starting, ...] = ()
+    empty_since: Mapping[str, float] = field(default_factory=dict)
+    """since when nothing runs on a node, by its name; of a dynamic pool, who is not here stays"""
 
     def __post_init__(self) -> None:
         for kind, names in (
@@ -72,3 +84,7 @@ class Snapshot:
                 if name in seen:
                     raise InvalidValue(f"there are two {kind} of the name {name}")
                 seen.add(name)
+        dynamic = {pool.name for pool in self.pools if pool.is_dynamic}
+        for each in self.starting:
+            if each.pool not in dynamic:
+                raise InvalidValue(f"a node of pool {each.pool} starts, which is not dynamic")

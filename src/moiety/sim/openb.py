@@ -17,7 +17,7 @@ from moiety.model.errors import TraceInvalid, TraceMissing
 from moiety.policy.cluster import Node, gpus
 from moiety.policy.workloads import Shape
 from moiety.sim.reading import Complaints, Row, parse_index, read_lines, read_table
-from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count
+from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -58,7 +58,7 @@ def _node(row: Row) -> Node:
         row.whole("cpu_milli"),
         row.whole("memory_mib"),
         gpus(count),
-        row.text("model") if count else "",
+        gpu_model(row) if count else "",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.arrays import Cluster, Seat
+from moiety.policy.arrays import Cluster, Mask, Seat
 from moiety.policy.cluster import Choosing, Placing
 from moiety.policy.placer import Placer
 from moiety.policy.refusals import refuse
@@ -79,7 +79,7 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
 
 def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
     """Tasks come one after the other and stay; `progress` is told how many more were decided."""
-    placer = _placer(trace, setting)
+    placer = placer_of(trace, setting)
     cluster = placer.cluster
     shapes = [job.shape for job in trace.jobs]
     coming = arrivals(trace, setting)
@@ -132,18 +132,13 @@ def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) ->
 
 def live(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
     """Tasks come and go at their times; those that can never run are refused when they come."""
-    if not trace.is_timed:
-        raise InvalidValue(
-            f"{trace.name}: not every job says how long it runs",
-            "durations in the trace, or --fill, where tasks come and stay",
-        )
-    placer = _placer(trace, setting)
-    run = _LiveRun(trace, placer, progress)
+    trace.check_timed()
+    run = LiveRun(trace, placer_of(trace, setting), progress)
     run.clock.run()
     return run.result(setting)
 
 
-class _LiveRun:
+class LiveRun:
     """The state of a live replay."""
 
     def __init__(self, trace: Trace, placer: Placer, progress: Progress) -> None:
@@ -163,25 +158,41 @@ class _LiveRun:
         for at, job in enumerate(trace.jobs):
             self.clock.at(job.submitted_s, self._coming(at), BEGINS)
 
+    def open(self) -> Mask | None:
+        """The nodes that are there; None: all."""
+        return None
+
+    def began(self, at: int, seat: Seat) -> None:
+        """A job runs; for those who want to know."""
+
+    def ended(self, at: int, seat: Seat) -> None:
+        """It is done."""
+
+    def changed(self) -> None:
+        """Somebody came or went, and all has been tried that can be."""
+
     def _coming(self, at: int) -> Callable[[], None]:
         def come() -> None:
             self.progress(1)
             if self._start(at):
+                self.changed()
                 return
             shape = self.trace.jobs[at].shape
-            refusal = refuse(self.placer.cluster, shape, Task(self.trace.jobs[at].name, "main", 0))
+            task = Task(self.trace.jobs[at].name, "main", 0)
+            refusal = refuse(self.placer.cluster, shape, task, self.open())
             if refusal.is_final:
                 self.refused[refusal.reason.value] += 1
             else:
                 self.waiting[at] = None
                 self._note()
+                self.changed()
 
         return come
 
     def _start(self, at: int) -> bool:
         job = self.trace.jobs[at]
         before_s = time.perf_counter()
-        seat = self.placer.find(job.shape)
+        seat = self.placer.find(job.shape, self.open())
         if seat is not None:
             self._account()
             self.placer.take(job.shape, seat)
@@ -190,25 +201,32 @@ class _LiveRun:
             return False
         self.waits_s[at] = self.clock.now_s - job.submitted_s
         self._note()
+        self.began(at, seat)
         assert job.duration_s is not None
-        self.clock.at(self.clock.now_s + job.duration_s, self._ending(job.shape, seat), ENDS)
+        self.clock.at(self.clock.now_s + job.duration_s, self._ending(at, seat), ENDS)
         return True
 
-    def _ending(self, shape: Shape, seat: Seat) -> Callable[[], None]:
+    def _ending(self, at: int, seat: Seat) -> Callable[[], None]:
         def end() -> None:
             self._account()
-            self.placer.give_back(shape, seat)
-            full: set[Shape] = set()
-            for waiting in list(self.waiting):
-                wanted = self.trace.jobs[waiting].shape
-                if wanted not in full:
-                    if self._start(waiting):
-                        del self.waiting[waiting]
-                    else:
-                        full.add(wanted)
-            self._note()
+            self.placer.give_back(self.trace.jobs[at].shape, seat)
+            self.ended(at, seat)
+            self.serve_waiting()
+            self.changed()
 
         return end
+
+    def serve_waiting(self) -> None:
+        """Something has become free: the oldest first."""
+        full: set[Shape] = set()
+        for waiting in list(self.waiting):
+            wanted = self.trace.jobs[waiting].shape
+            if wanted not in full:
+                if self._start(waiting):
+                    del self.waiting[waiting]
+                else:
+                    full.add(wanted)
+        self._note()
 
     def _account(self) -> None:
         until_s = min(self.clock.now_s, self.last_s)
@@ -222,6 +240,7 @@ class _LiveRun:
         self.timeline.append((self.clock.now_s, used, len(self.waiting)))
 
     def result(self, setting: Setting) -> Result:
+        """What came of it."""
         cluster = self.placer.cluster
         waits = np.array(list(self.waits_s.values()) or [0.0])
         times = np.array(
@@ -256,7 +275,8 @@ class _LiveRun:
         )
 
 
-def _placer(trace: Trace, setting: Setting) -> Placer:
+def placer_of(trace: Trace, setting: Setting) -> Placer:
+    """The rule on the trace's nodes, all empty."""
     order: Sequence[int] | None = trace.node_order
     if setting.shuffle_nodes:
         random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))

@@ -28,6 +28,23 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What a dynamic pool cost, until the last task ended."""
+
+    name: str
+    nodes_min: int
+    nodes_max: int
+    nodes_most: int
+    """that it had at once, those that were being started included"""
+    started: int
+    """nodes, in all"""
+    node_hours: float
+    """from asking for each until it was given back"""
+    static_node_hours: float
+    """if it had always had as many as it may"""
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """Of a replay in which tasks come and go."""
 
@@ -42,6 +59,8 @@ class Live:
     queue_longest: int
     timeline: Sequence[tuple[float, float, int]]
     """seconds, GPUs in use, tasks that wait: whenever that changed"""
+    pools: Sequence[PoolUse] = ()
+    """those that grow and shrink"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +102,13 @@ class Result:
         """While so much had arrived; None: it never had, or nobody looked."""
         found = [b.fragments_percent for b in self.buckets if b.arrived_percent == percent]
         return found[0] if found else None
+
+
+def saved_percent(pools: Sequence[PoolUse]) -> float:
+    """The part of their node hours that pools saved by not always being as large as they may."""
+    static = sum(pool.static_node_hours for pool in pools)
+    used = sum(pool.node_hours for pool in pools)
+    return 100 * (1 - used / static) if static else 0.0
 
 
 def compare(

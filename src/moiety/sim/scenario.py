@@ -8,10 +8,19 @@ from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
 from moiety.policy.cycle import Terms, decide
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.decisions import (
+    Decision,
+    Eviction,
+    Growth,
+    Move,
+    Placement,
+    Refusal,
+    Release,
+)
 from moiety.policy.refusals import WORDS
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.usage import used_after
+from moiety.sim.scaling import scaled
 from moiety.sim.scenario_file import Expected, Refused, Scenario
 
 CYCLES: Final = 2
@@ -94,6 +103,8 @@ def after(
     }
     over: set[str] = set()
     for each in decisions:
+        if isinstance(each, Growth | Release):
+            continue
         task = each.task
         if isinstance(each, Eviction):
             del running[task]
@@ -106,6 +117,7 @@ def after(
             running[task] = Running(task, shape, each.spot, snapshot.now_s)
     workloads = tuple(each for each in snapshot.workloads if each.name not in over)
     then = replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    then = scaled(then, decisions)
     if half_life_s is None:
         return then
     return replace(then, used=used_after(then, CYCLE_S, half_life_s))
@@ -148,8 +160,15 @@ def _once(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _told(
     cycle: int, decision: Decision, names: Mapping[Task, str], case: Scenario
 ) -> dict[str, Any]:
+    told: dict[str, Any]
+    if isinstance(decision, Growth):
+        told = {"kind": "growth", "pool": decision.pool, "nodes": decision.nodes}
+        return {"cycle": cycle, **told, "for": decision.for_workloads, "reason": decision.text}
+    if isinstance(decision, Release):
+        told = {"kind": "release", "pool": decision.pool, "node": decision.node}
+        return {"cycle": cycle, **told, "reason": decision.text}
     task = decision.task
-    told: dict[str, Any] = {"cycle": cycle, "task": names.get(task, task.workload)}
+    told = {"cycle": cycle, "task": names.get(task, task.workload)}
     if isinstance(decision, Placement):
         spot = decision.spot
         return {**told, "kind": "placement", "node": spot.node, "gpus": list(spot.gpus)}

@@ -191,6 +191,12 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
 
 
 def _model(row: Mapping[str, Any], where: str) -> str:
+    if isinstance(row.get("model"), list):
+        problem = (
+            f"a node's GPUs are of one model, and not of {row['model']!r}: write it as a node for "
+            "each model, with its part of the CPUs and the memory"
+        )
+        raise BadCase(f"{where}.model", problem)
     return MODEL if row.get("model") is None else text(row, "model", where)
 
 

@@ -10,7 +10,7 @@ from moiety.policy.cluster import WHOLE_GPU, Node, gpus
 from moiety.policy.workloads import Shape
 from moiety.sim import openb
 from moiety.sim.reading import Complaints, Row, read_table
-from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count
+from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
 
 NODES: Final = ("name", "cpu_milli", "memory_mib", "gpus")
 JOBS: Final = ("name", "gpus")
@@ -63,7 +63,7 @@ def _node(row: Row) -> Node:
         row.whole("cpu_milli"),
         row.whole("memory_mib"),
         gpus(count),
-        row.text("model", "GPU") if count else "",
+        gpu_model(row, "GPU") if count else "",
         row.whole("gpu_memory_mib", 0),
         row.text("pool", "default"),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from moiety.model.errors import InvalidValue
 from moiety.policy.arrays import Cluster
 from moiety.policy.cluster import GPUS_MAX, Node
 from moiety.policy.typical import Typical, typical
@@ -53,6 +54,14 @@ class Trace:
         """The shapes that come most often."""
         return typical((job.shape for job in self.jobs), spelled=(job.spelled for job in self.jobs))
 
+    def check_timed(self) -> None:
+        """Raises InvalidValue if it is not."""
+        if not self.is_timed:
+            raise InvalidValue(
+                f"{self.name}: not every job says how long it runs",
+                "durations in the trace, or --fill, where tasks come and stay",
+            )
+
     def faster(self, times: float) -> Trace:
         """The same jobs, of the same length, but coming so many times as fast."""
         jobs = tuple(replace(job, submitted_s=job.submitted_s / times) for job in self.jobs)
@@ -65,6 +74,18 @@ def gpu_count(row: Row, column: str) -> int:
     if count > GPUS_MAX:
         raise ValueError(f"it has {count} GPUs; at most {GPUS_MAX} can be placed on")
     return count
+
+
+def gpu_model(row: Row, default: str | None = None) -> str:
+    """The model of a node's GPUs; raises ValueError if it names several."""
+    named = row.names("model")
+    if len(named) > 1:
+        several = " and ".join(sorted(named))
+        raise ValueError(
+            f"its GPUs are of several models, {several}, and those of a node are of one: write it "
+            "as a node for each model, with its part of the CPUs and the memory"
+        )
+    return row.text("model", default)
 
 
 def check_jobs(

@@ -4,7 +4,8 @@
         ordeal.suffer(Case("evicted", 2, "peer", signal.SIGKILL))    # AssertionError: it was lost
 
 Two workers that do not fit together compute and check every byte; a fault strikes at a chosen step
-of their hand-offs (faulty.py). Whoever was not killed must end well, and nothing may be left.
+of their hand-offs (faulty.py). Whoever was not killed must be served and end well, nobody may ever
+have more than its share, who was killed must be told of by an event, and nothing may be left.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
+GPU_BYTES: Final = 64 << 20
 BYTES: Final = 36 << 20
 LIMIT_BYTES: Final = 40 << 20
 """of each worker: what it allocates, and its little extra for checking"""
@@ -118,6 +121,18 @@ class Ordeal:
         self.agent = self._node.start_agent(*self._options, module="moiety.testing.faulty", env=env)
         self.agents += 1
 
+    def second_agent(self) -> subprocess.CompletedProcess[str]:
+        """One more, which is to end by itself: the GPU has one already."""
+        command = [sys.executable, "-m", "moiety.agent"]
+        return subprocess.run(
+            command,
+            env=self._node.env,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
     def log(self) -> str:
         """What the agents wrote down."""
         return self.directory.log.read_text() if self.directory.log.exists() else ""
@@ -129,8 +144,18 @@ class Ordeal:
 
     def reasons(self, after: int = 0) -> list[str]:
         """Of the events that happened."""
+        return [event.reason for event in self.events(after)]
+
+    def events(self, after: int = 0) -> list[requests.Event]:
+        """All that are kept."""
+        found: list[requests.Event] = []
         with Call(self.directory) as call:
-            return [e.reason for e in call.ask(requests.Events(after), requests.Happened).events]
+            more = True
+            while more:
+                page = call.ask(requests.Events(after), requests.Happened)
+                found += page.events
+                after, more = page.read_to, page.more
+        return found
 
     def tenants(self) -> int:
         """How many processes are there."""
@@ -256,6 +281,7 @@ class Ordeal:
             rows = self._rows(LOOK_S)
         except AgentError:
             return False  # it is stopped, or dead by now
+        check_shares(rows)
         turns = sum(row.handoffs for row in rows)
         there = {row.pid for row in rows}
         all_there = all(worker.pid in there for worker in workers if worker.poll() is None)
@@ -275,7 +301,11 @@ class Ordeal:
                 self.start_agent()
         if case.signal == signal.SIGSTOP:
             if case.whom == "agent":  # it has said so before it did it
-                self.until(lambda: is_stopped(hit.pid), f"{case}: it is stopped")
+                try:
+                    self.until(lambda: is_stopped(hit.pid), f"{case}: it is stopped")
+                except AssertionError as error:
+                    status = Path(f"/proc/{hit.pid}/status").read_text()
+                    raise AssertionError(f"{error}\n{status}\n{self.log()[-2000:]}") from None
             time.sleep(STOPPED_S)
             for process in (self.agent, *workers):
                 if process.poll() is None:
@@ -292,6 +322,8 @@ class Ordeal:
         assert len(killed) <= may_die, f"{case}: {ends}"
         for end in ends:
             assert end in killed or end[:2] == well, f"{case}: {end}\n{self.log()[-2000:]}"
+        dead = {each.pid for each in workers if each.returncode == -signal.SIGKILL}
+        self._node.until(lambda: dead <= self._left(), f"{case}: who was killed is told of")
         for worker in workers:
             self._node.started.remove(worker)
             for stream in (worker.stdout, worker.stderr):
@@ -299,11 +331,22 @@ class Ordeal:
                     stream.close()
         self._node.until(self._is_empty, f"{case}: the ledger is empty")
 
+    def _left(self) -> set[int | None]:
+        """Who is told to have gone."""
+        return {event.pid for event in self.events() if event.reason == "Left"}
+
     def _is_empty(self) -> bool:
         return self.agent.poll() is None and all(
             (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0)
             for gpu in self.status().gpus
         )
+
+
+def check_shares(rows: list[requests.ProcessRow]) -> None:
+    """Nobody has more than it may, nor all together more than there is: else AssertionError."""
+    for row in rows:
+        assert row.allocated_bytes <= LIMIT_BYTES, row
+    assert sum(row.resident_bytes + row.residue_bytes for row in rows) <= GPU_BYTES, rows
 
 
 def is_stopped(pid: int) -> bool:

@@ -30,6 +30,10 @@ DAYS_IN_CI: Final = 1000
 """about half a minute"""
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
+BUSY_STEPS: Final = 120
+BUSY_STEP_S: Final = 0.03
+SLACK: Final = 0.2
+"""of a limit on time, over so few windows of 250 ms"""
 SHARES: Final = (
     NOTHING_ASKED,
     NOTHING_ASKED,
@@ -261,6 +265,7 @@ class Day:
             waiting = [p for p in waiting if p.waits and p.number in world.processes]
         world.settle()
         self.check_served([p for p in waiting if p.waits and p.number in world.processes])
+        self.check_limits()
         for process in list(world.processes.values()):
             world.kill(process)
         for _ in range(4):
@@ -275,6 +280,27 @@ class Day:
         for process in waiting:
             reason = views[process.tenant].reason
             assert "do not fit into" in reason, (process.number, process.__dict__, views)
+
+    def check_limits(self) -> None:
+        """Whoever may have a part of the time has no more of it, however much all of them want."""
+        world = self.world
+        shares = world.shares
+        there = [process for process in world.processes.values() if process.contexts]
+        limited = {p: 0.0 for p in there if shares[p.number].gpu_limit < 1}
+        if not limited or world.settings.turn_factor:
+            return  # where turns last as long as hand-offs say, a limit holds over several of them
+        for step in range(BUSY_STEPS):
+            for process in world.processes.values():
+                process.touch()
+            world.settle()
+            world.check()
+            if step >= BUSY_STEPS // 4:  # what was saved up before is used up
+                for process in limited:
+                    limited[process] += process.is_open
+            world.wait(BUSY_STEP_S)
+        for process, held in limited.items():
+            part, most = held / (BUSY_STEPS * 3 // 4), shares[process.number].gpu_limit
+            assert part <= most + SLACK, f"process {process.number} had {part:.0%} of the time"
 
 
 FAULTS: Final[dict[str, Callable[[Day, Speaker], bool]]] = {

@@ -29,7 +29,8 @@ from moiety.wire.messages import (
     decode,
 )
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
+"""for what is awaited and comes: a loaded machine takes seconds"""
 M = TypeVar("M", bound=Message)
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
@@ -41,6 +42,14 @@ class Block:
     def resident_bytes(self) -> int:
         """What is on the GPU."""
         return sum(size for size, there in zip(self.chunks, self.resident, strict=False) if there)
+
+
+class Bytes(NamedTuple):
+    """A process on one GPU: what is there, what must be there while it runs, what it may have."""
+
+    resident: int
+    mapped: int
+    admitted: int
 
 
 class SimulatedTenant:
@@ -193,6 +202,18 @@ class SimulatedTenant:
     def resident_bytes(self, gpu: int) -> int:
         """What of it is on the GPU, its context aside."""
         return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
+
+    def bytes_on(self, gpu: int) -> Bytes:
+        """All of that at once."""
+        resident = mapped = admitted = 0
+        for block in self.blocks:
+            if block.gpu == gpu and block.admitted:
+                size = block.bytes
+                admitted += size
+                if block.resident:
+                    mapped += size
+                    resident += size if all(block.resident) else block.resident_bytes
+        return Bytes(resident, mapped, admitted)
 
     def spare_bytes(self, gpu: int) -> int:
         """What it freed and keeps on the GPU."""

@@ -1,11 +1,13 @@
 """An agent that says what it has in memory.
 
 `python -m moiety.testing.weighed OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR1
-collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names.
+collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names. It does
+that between two things that its loop does: amid one, what that works with would be weighed as well.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import ctypes
 import gc
@@ -107,7 +109,12 @@ def _answer(path: Path) -> None:
     partial.replace(path)
 
 
+def _asked(path: Path) -> None:
+    """A signal came, in the middle of anything."""
+    asyncio.get_running_loop().call_soon_threadsafe(_answer, path)
+
+
 if __name__ == "__main__":
     where = Path(os.environ[VARIABLE])
-    signal.signal(signal.SIGUSR1, lambda *_: _answer(where))
+    signal.signal(signal.SIGUSR1, lambda *_: _asked(where))
     sys.exit(main(sys.argv[1:]))

@@ -32,6 +32,21 @@ TOTAL, CAPACITY = 14, 10
 USER = 1000
 """whose all processes are"""
 STEPS_MAX = 20_000
+CAUSES = (
+    "would exceed",
+    "are full",
+    "is full",
+    "in time",
+    "are left to this program",
+    "cannot leave",
+    "beside what its gang",
+    "can not leave",
+    "could leave",
+    "would shut out tenant",
+    "kept for one program: tenant",
+    ": tenant",
+)
+"""of them one stands in every refusal: what is in the way, or who"""
 NVML_S = 0.5
 """how long an answer of NVML takes at most"""
 
@@ -220,6 +235,9 @@ class World:
         """Whom the agent ended is dead."""
         while self.kernel.killed:
             pid = self.kernel.killed.pop()
+            if self.node is not None:
+                told = {e.pid for e in self.node.journal.ring if e.reason == "Killed"}
+                assert pid in told, f"process {pid} was ended, and nobody was told"
             if pid in self.processes:
                 self.kill(self.processes[pid])
 
@@ -251,17 +269,29 @@ class World:
     # What must hold
 
     def check(self) -> None:
-        """The truth fits into each GPU, and behind an open gate every byte is there."""
+        """The truth fits into each GPU, each share and the host; behind an open gate it is there.
+
+        Whoever was refused something was told why.
+        """
+        beyond = 0
+        processes = self.processes.values()
         for gpu in range(len(self.uuids)):
-            data = sum(p.resident_bytes(gpu) for p in self.processes.values())
-            contexts = sum(p.contexts.get(gpu, 0) for p in self.processes.values())
+            there = {process: process.bytes_on(gpu) for process in processes}
+            contexts = sum(p.contexts.get(gpu, 0) for p in processes)
+            data = sum(each.resident for each in there.values())
             assert data <= CAPACITY, f"GPU {gpu}: {data} bytes resident of {CAPACITY}"
             assert data + contexts <= TOTAL, f"GPU {gpu}: {data} and {contexts} of {TOTAL}"
-        for process in self.processes.values():
-            if process.is_open:
-                for gpu in process.contexts:
-                    here, all_ = process.resident_bytes(gpu), process.mapped_bytes(gpu)
-                    assert here == all_, f"process {process.number} lacks {all_ - here} bytes"
+            beyond += max(0, sum(each.admitted for each in there.values()) - CAPACITY)
+            for process, has in there.items():
+                most = self.shares[process.number].memory_limit_bytes
+                assert most is None or has.admitted <= most, (process.number, has, most)
+                if has.mapped != has.resident and gpu in process.contexts:
+                    assert not process.is_open, f"process {process.number} lacks some of {has}"
+        most = self.settings.arena_bytes
+        assert beyond <= most, f"{beyond} bytes would have to leave, and {most} fit into the host"
+        for process in processes:
+            for no in process.refusals:
+                assert any(cause in no.text for cause in CAUSES), no
 
     def check_empty(self) -> None:
         """After everybody is gone nothing is left: no byte, no client, no timer, no descriptor."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from moiety.model.format import format_duration
@@ -103,25 +103,55 @@ class Neighbours:
         elif stay.state in WAITS and stay.end_s > stay.begin_s:
             self._waits.append(stay)
 
-    def costs(self, now_s: float, going_on: Iterable[Stay]) -> dict[int, Cost]:
-        """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now."""
+    def costs(
+        self, now_s: float, going_on: Iterable[Stay], of: Container[int] | None = None
+    ) -> dict[int, Cost]:
+        """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now.
+
+        `of`: about whom to find it out, such as those who are still there; None: all.
+        """
         since_s = now_s - self._window_s
         own: dict[int, list[Span]] = {}
-        for late in self._late.since(since_s):
-            own.setdefault(late[0], []).append(late)
         waits = []
         for stay in going_on:
-            if found := lateness(stay):
-                own.setdefault(found.tenant, []).append(span(found))
+            if late := lateness(stay):
+                if of is None or late.tenant in of:
+                    own.setdefault(late.tenant, []).append(span(late))
             elif stay.state in WAITS:
                 waits.append(span(stay))
-        found_costs: dict[int, Cost] = {}
-        for tenant, stays in own.items():
-            every = itertools.chain(self._waits.since(since_s), waits)
-            cost = _cost(tenant, joined(stays), every, since_s)
-            if cost.waited_s > 0:
-                found_costs[tenant] = cost
-        return found_costs
+        for each in self._late.since(since_s):
+            if of is None or each[0] in of:
+                own.setdefault(each[0], []).append(each)
+        if not own:
+            return {}
+        lates = [each for stays in own.values() for each in joined(stays)]
+        first_s, last_s = min(each[2] for each in lates), max(each[3] for each in lates)
+        every = itertools.chain(self._waits.since(since_s), waits)
+        waits = [each for each in every if each[3] > first_s and each[2] < last_s]
+        bills: dict[int, _Bill] = {}
+        for own_late, wait, both_s in both(lates, waits):
+            within_s = both_s - max(0.0, since_s - max(own_late[2], wait[2]))
+            if own_late[0] != wait[0] and own_late[1] & wait[1] and within_s > 0:
+                bills.setdefault(own_late[0], _Bill()).add(own_late, wait[0], within_s)
+        return {tenant: bill.cost() for tenant, bill in bills.items()}
+
+
+@dataclass(slots=True)
+class _Bill:
+    """What one tenant cost, as it is added up."""
+
+    waited_s: float = 0.0
+    victims: set[int] = field(default_factory=set)
+    mattered: set[Span] = field(default_factory=set)
+
+    def add(self, late: Span, victim: int, waited_s: float) -> None:
+        self.waited_s += waited_s
+        self.victims.add(victim)
+        self.mattered.add(late)
+
+    def cost(self) -> Cost:
+        longest_s = max(end_s - begin_s for _, _, begin_s, end_s in self.mattered)
+        return Cost(self.waited_s, longest_s, len(self.mattered), frozenset(self.victims))
 
 
 def span(stay: Stay) -> Span:
@@ -156,23 +186,23 @@ def joined(stays: Iterable[Span]) -> list[Span]:
     return found
 
 
-def _cost(tenant: int, own: list[Span], waits: Iterable[Span], since_s: float) -> Cost:
-    waited_s = 0.0
-    victims: set[int] = set()
-    mattered: set[int] = set()
-    first_s = min(begin_s for _, _, begin_s, _ in own)
-    last_s = max(end_s for *_, end_s in own)
-    for victim, gpus, begin_s, end_s in waits:
-        if victim == tenant or end_s <= first_s or begin_s >= last_s:
-            continue
-        for number, (_, own_gpus, own_begin_s, own_end_s) in enumerate(own):
-            both_s = min(own_end_s, end_s) - max(own_begin_s, begin_s, since_s)
-            if both_s > 0 and own_gpus & gpus:
-                waited_s += both_s
-                victims.add(victim)
-                mattered.add(number)
-    longest_s = max((own[n][3] - own[n][2] for n in mattered), default=0.0)
-    return Cost(waited_s, longest_s, len(mattered), frozenset(victims))
+def both(lates: Iterable[Span], waits: Iterable[Span]) -> Iterator[tuple[Span, Span, float]]:
+    """Each pair that was at the same time, and for how long.
+
+    One walk through time, with what goes on at each moment: thousands of stays a minute, each of
+    which overlaps a few, are compared with those few. The loop on which this runs serves others.
+    """
+    now_late: list[Span] = []
+    now_waits: list[Span] = []
+    begins = [(each[2], True, each) for each in lates] + [(each[2], False, each) for each in waits]
+    begins.sort()
+    for begin_s, is_late, each in begins:
+        own, others = (now_late, now_waits) if is_late else (now_waits, now_late)
+        others[:] = [other for other in others if other[3] > begin_s]
+        for other in others:
+            both_s = min(each[3], other[3]) - begin_s
+            yield (each, other, both_s) if is_late else (other, each, both_s)
+        own.append(each)
 
 
 class Named:

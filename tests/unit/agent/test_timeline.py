@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import gc
+import tracemalloc
 
+from moiety.agent.rings import SpanRecord
 from moiety.agent.timeline import (
     AGE_MAX_S,
     SAMPLES_MAX,
     SPANS_MAX,
     TENANTS_MAX,
-    SpanRecord,
     Timeline,
 )
 from moiety.arbiter import events as ev
@@ -146,19 +147,25 @@ def test_nothing_is_held_before_there_is_a_context() -> None:
     assert kept.stay(1, 0, State.HOLDING, 1.0) == [("held", 1, 0, 5.0, 8.0, 0, "")]
 
 
-def test_it_is_bounded_by_bytes() -> None:
-    kept = Timeline()
-    for number in range(2 * SPANS_MAX):
-        kept.now_s = 1e5 + number / 1000
-        kept.evicting(number, 0)
-        kept.evicted(number, 0, 1 << 40, True, False)
-        kept.sample(number, 0, number << 30)
+def test_all_of_its_memory_is_there_from_the_start() -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = Timeline()
+        empty, _ = tracemalloc.get_traced_memory()
+        for number in range(2 * SPANS_MAX):
+            kept.now_s = 1e5 + number / 1000
+            kept.evicting(number, 0)
+            kept.evicted(number, 0, 1 << 40, True, False)
+            kept.sample(number, 0, number << 30)
+        full, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert len(kept.spans) == SPANS_MAX
-    assert kept.spans_seen == 2 * SPANS_MAX
-    records = [*kept.spans, *kept.samples]
-    own = (value for record in records for value in record if not isinstance(value, str))
-    assert len(records) == SPANS_MAX + SAMPLES_MAX
-    assert sum(map(sys.getsizeof, records)) + sum(map(sys.getsizeof, own)) < 12 << 20
+    assert kept.spans.seen == 2 * SPANS_MAX
+    assert len(kept.samples) == SAMPLES_MAX
+    assert empty < 2.1 * (1 << 20)
+    assert full - empty < 4096, "but for the numbers of those who are there"
 
 
 def test_it_is_bounded_by_age() -> None:

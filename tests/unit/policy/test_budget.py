@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from moiety.policy import cycle
+from moiety.policy import cycle, reasons
 from moiety.policy.budget import Budget
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Reason
 from moiety.policy.queues import Amounts, Queue
 from moiety.policy.snapshot import Snapshot
+from moiety.policy.together import start_piece
 from moiety.policy.typical import Typical, typical_of
 from moiety.policy.workloads import Shape, Workload
 from moiety.sim.scenario import after
@@ -80,6 +81,51 @@ def test_reading_the_snapshot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(placed(decisions)) == 1
     assert {each.reason for each in refused(decisions).values()} == {Reason.NOT_YET}
     assert len(placed(decide(snapshot, budget=Budget(seconds=1000, clock=lambda: now[0])))) == 8
+
+
+READING_S, TRY_S = 100.0, 10.0
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock on which reading a snapshot and each try take their time, and nothing else any."""
+    now = [0.0]
+
+    def read(shapes: Counter[Shape]) -> Typical:
+        now[0] += READING_S
+        return typical_of(shapes)
+
+    def start(*arguments: Any) -> bool:
+        now[0] += TRY_S
+        return start_piece(*arguments)
+
+    monkeypatch.setattr(cycle, "typical_of", read)
+    monkeypatch.setattr(cycle, "start_piece", start)
+    monkeypatch.setattr(reasons, "start_piece", start)
+    return now
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 99.0, 100.0, 130.0, 200.0, 1000.0])
+def test_a_cycle_takes_its_budget_or_reading_and_one_try_more(
+    slow: list[float], seconds: float
+) -> None:
+    """Whatever is asked for, and however many wait; reading is one piece of work."""
+    much = tuple(work(f"w{at}", count=9) for at in range(6))
+    jobs = (*much, *(work(f"v{at}") for at in range(30)))
+    snapshot = Snapshot(tuple(node(f"n{at}") for at in range(5)), jobs, (), (ALL,))
+    found = decide(snapshot, budget=Budget(seconds=seconds, clock=lambda: slow[0]))
+    assert slow[0] <= max(seconds, READING_S) + TRY_S
+    assert len(placed(found)) + len(refused(found)) == len(jobs)
+
+
+def test_a_budget_below_what_reading_takes_still_reaches_everybody(slow: list[float]) -> None:
+    nodes = tuple(node(f"n{at}") for at in range(2))
+    jobs = (*(work(f"big{at}", count=8 + at) for at in range(3)), *(work(f"w{at}") for at in "abc"))
+    snapshot = Snapshot(nodes, jobs, (), (ALL,))
+    budget = Budget(seconds=READING_S / 2, clock=lambda: slow[0])
+    for _ in range(len(jobs)):
+        snapshot = after(snapshot, decide(snapshot, budget=budget))
+    assert {each.task.workload for each in snapshot.running} == {"wa", "wb", "wc"}
 
 
 def test_moves_are_counted_where_others_end_too() -> None:

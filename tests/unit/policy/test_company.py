@@ -11,7 +11,7 @@ from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import Eviction, Reason
 from moiety.policy.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.workloads import Company, Shape, Workload, single
-from tests.unit.policy.build import A, B, evicted, node, placed, refused, runs, work
+from tests.unit.policy.build import A, B, evicted, moved, node, placed, refused, runs, work
 
 
 def quarter(name: str, at: float = 0.0, **company: str) -> Workload:
@@ -97,7 +97,7 @@ def test_moves_that_make_what_is_free_useful_are_made_within_their_budget() -> N
     def moves(most: int) -> list[str]:
         decisions = decide(snapshot, terms=Terms(defragment_moves=most))
         assert evicted(decisions) == []
-        return sorted(str(each.task) for each in decisions if type(each).__name__ == "Move")
+        return moved(decisions)
 
     assert moves(0) == []
     assert len(moves(1)) == 1

@@ -173,7 +173,7 @@ def test_names_decide_nothing_but_ties(seed: int) -> None:
         elif isinstance(each, Eviction):
             whom = each.for_workload and jobs[each.for_workload]
             expected.append((named(each.task), put(each.spot), whom))
-        else:
+        elif isinstance(each, Refusal):
             expected.append((named(each.task), each.reason, each.numbers))
     found: list[tuple[object, ...]] = []
     for each in decide(other):
@@ -183,7 +183,7 @@ def test_names_decide_nothing_but_ties(seed: int) -> None:
             found.append((each.task, each.source, each.target))
         elif isinstance(each, Eviction):
             found.append((each.task, each.spot, each.for_workload))
-        else:
+        elif isinstance(each, Refusal):
             found.append((each.task, each.reason, each.numbers))
     assert found == expected
 

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.watch.neighbours import Cost, Kept, Named, Neighbours, Stay, span
+from moiety.watch.neighbours import (
+    Cost,
+    Kept,
+    Named,
+    Neighbours,
+    Span,
+    Stay,
+    both,
+    joined,
+    lateness,
+    span,
+)
 
 A, B, C = 1, 2, 3
 
@@ -104,22 +115,20 @@ def test_who_is_named_is_named_once_until_it_was_better() -> None:
 STATES = ["waiting", "coming", "holding", "draining", "stopped", "undrainable", "out", "fenced"]
 
 
-@given(
-    st.lists(
-        st.builds(
-            lambda tenant, gpu, state, begin, lasts: Stay(
-                tenant, (gpu,), state, begin, begin + lasts
-            ),
-            st.integers(1, 4),
-            st.integers(0, 1),
-            st.sampled_from(STATES),
-            st.floats(0, 100),
-            st.floats(0, 30),
-        ),
-        max_size=40,
+MANY_STAYS = st.lists(
+    st.builds(
+        lambda tenant, gpus, state, begin, lasts: Stay(tenant, gpus, state, begin, begin + lasts),
+        st.integers(1, 4),
+        st.sampled_from([(0,), (1,), (0, 1)]),
+        st.sampled_from(STATES),
+        st.floats(0, 100),
+        st.floats(0, 30),
     ),
-    st.floats(100, 200),
+    max_size=40,
 )
+
+
+@given(MANY_STAYS, st.floats(100, 200))
 def test_nobody_costs_more_than_all_others_waited(stays: list[Stay], now_s: float) -> None:
     costs: dict[int, Cost] = told(*sorted(stays, key=lambda s: s.end_s)).costs(now_s, [])
     for tenant, cost in costs.items():
@@ -129,3 +138,43 @@ def test_nobody_costs_more_than_all_others_waited(stays: list[Stay], now_s: floa
         assert 0 < cost.waited_s <= most + 1e-6
         assert tenant not in cost.victims
         assert cost.longest_s <= 30
+
+
+@given(MANY_STAYS, MANY_STAYS, st.floats(100, 200))
+def test_each_cost_is_what_comparing_all_with_all_finds(
+    stays: list[Stay], recent: list[Stay], now_s: float
+) -> None:
+    going_on = [Stay(s.tenant, s.gpus, s.state, s.begin_s, now_s) for s in recent]
+    known = told(*sorted(stays, key=lambda s: s.end_s))
+    since_s = now_s - 60.0
+    there = [s for s in stays if s.end_s > since_s] + going_on
+    waits = [s for s in there if s.state in ("waiting", "coming") and s.end_s > s.begin_s]
+    found = known.costs(now_s, going_on)
+    of_one = {who: cost for who, cost in found.items() if who == A}
+    assert known.costs(now_s, going_on, of={A}) == of_one
+    for tenant in range(1, 5):
+        late = joined(span(part) for s in there if s.tenant == tenant and (part := lateness(s)))
+        waited_s = 0.0
+        victims: set[int] = set()
+        mattered: set[Span] = set()
+        for own in late:
+            for wait in (s for s in waits if s.tenant != tenant and own[1] & span(s)[1]):
+                both_s = min(own[3], wait.end_s) - max(own[2], wait.begin_s, since_s)
+                if both_s > 0:
+                    waited_s += both_s
+                    victims.add(wait.tenant)
+                    mattered.add(own)
+        if not victims:
+            assert tenant not in found
+            continue
+        assert found[tenant].waited_s == pytest.approx(waited_s)
+        assert found[tenant].victims == frozenset(victims)
+        assert found[tenant].times == len(mattered)
+        assert found[tenant].longest_s == max(own[3] - own[2] for own in mattered)
+
+
+def test_each_pair_is_told_once() -> None:
+    turns = range(2000)
+    lates = [(A, 1, turn + 0.0, turn + 0.5) for turn in turns]
+    waits = [(B, 1, turn + 0.25, turn + 1.25) for turn in turns]
+    assert sum(1 for _ in both(lates, waits)) == 2 * len(turns) - 1

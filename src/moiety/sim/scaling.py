@@ -1,0 +1,55 @@
+"""Carries out what is decided of dynamic pools: nodes start, are there, and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from moiety.policy.decisions import Decision, Growth, Release
+from moiety.policy.snapshot import Snapshot, Starting
+
+
+def scaled(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:
+    """The cluster at its `now_s`, with what was decided before: nodes come when they are ready.
+
+    A new node is called after its pool, with the first number that is free.
+    """
+    pools = {pool.name: pool for pool in snapshot.pools if pool.is_dynamic}
+    if not pools:
+        return snapshot
+    decided = [each for each in decisions if isinstance(each, Growth | Release)]
+    starting = list(snapshot.starting)
+    for each in decided:
+        if isinstance(each, Growth):
+            starting += [Starting(each.pool, each.ready_s)] * each.nodes
+    gone = {each.node for each in decided if isinstance(each, Release)}
+    nodes = [node for node in snapshot.nodes if node.name not in gone]
+    names = {node.name for node in snapshot.nodes}
+    now_s = snapshot.now_s
+    for came in starting:
+        if came.ready_s <= now_s:
+            name = free_name(came.pool, names)
+            names.add(name)
+            template = pools[came.pool].template
+            assert template
+            nodes.append(replace(template, name=name, pool=came.pool))
+    in_use = {running.spot.node for running in snapshot.running}
+    return replace(
+        snapshot,
+        nodes=tuple(nodes),
+        starting=tuple(each for each in starting if each.ready_s > now_s),
+        empty_since={
+            node.name: snapshot.empty_since.get(node.name, now_s)
+            for node in nodes
+            if node.pool in pools and node.name not in in_use
+        },
+    )
+
+
+def free_name(pool: str, names: Iterable[str]) -> str:
+    """A name for another node of a pool."""
+    taken = set(names)
+    at = 1
+    while f"{pool}-{at}" in taken:
+        at += 1
+    return f"{pool}-{at}"
