@@ -95,12 +95,12 @@ def _philly() -> list[Figure]:
     assert found.quota_broken is not None
     assert found.jain is not None
     assert found.jain_of_due is not None
-    assert found.jain_of_due_at_each_moment is not None
+    assert found.jain_of_due_over_run is not None
     plain = FairWatch(queues, trace.monday_s)
     runs, _ = replay(trace, baseline("backfill"), Cost(), watch=plain)
     beside = {
-        "": jain(plain.over_the_run().values()),
-        "_at_each_moment": jain(plain.at_each_moment().values()),
+        "": jain(plain.at_each_moment().values()),
+        "_over_run": jain(plain.over_the_run().values()),
         "_of_demand": jain(satisfied(runs).values()),
     }
     return [
@@ -130,14 +130,15 @@ def _philly() -> list[Figure]:
                     "",
                     found.jain_of_due,
                     0.95,
-                    "of GPU time had over due, at most 1, over the run; due are fair shares "
-                    f"(quota and surplus); {found.preemptions_per_job:.2f} stops a job",
+                    "of GPU time had over due: of fair shares (quota and surplus), at each moment; "
+                    f"{found.preemptions_per_job:.2f} stops a job",
                 ),
                 (
-                    "_at_each_moment",
-                    found.jain_of_due_at_each_moment,
+                    "_over_run",
+                    found.jain_of_due_over_run,
                     None,
-                    "the same where more than is due at one moment does not make good for another",
+                    "the same where more than is due at one moment makes good for less before, "
+                    "at most for all of it",
                 ),
                 (
                     "_of_demand",

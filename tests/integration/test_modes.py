@@ -191,7 +191,7 @@ def test_a_mode_that_does_not_exist_or_cannot_be_is_refused(
     assert done.returncode == 89
     assert "10 MiB cannot be kept" in done.stderr
     process = node.run(
-        [programs / "worker", kernels, 20 << 20, "200", "20", "10", "1"], "--memory", "10MiB"
+        [programs / "worker", kernels, 20 << 20, FOREVER, "20", "10", "1"], "--memory", "10MiB"
     )
     node.until(lambda: row_of(node, process).get("allocated_bytes", 0) > 0, "it runs")
     done = node.cli("set", str(process.pid), "--mode", "managed")

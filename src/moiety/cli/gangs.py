@@ -242,7 +242,7 @@ def _fairness(outcome: GangOutcome) -> str:
     """All indices, each with what it is of; nothing for a single queue."""
     of = (
         (outcome.jain_of_due, "of what was due to queues"),
-        (outcome.jain_of_due_at_each_moment, "of that at each moment"),
+        (outcome.jain_of_due_over_run, "of that over the whole run"),
         (outcome.jain, "of all that they asked for"),
     )
     parts = [f"{index:.3f} {what}" for index, what in of if index is not None]

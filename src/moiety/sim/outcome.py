@@ -72,9 +72,9 @@ class GangOutcome:
     jain: float | None = None
     """of what queues had of what they asked for"""
     jain_of_due: float | None = None
-    """of what queues had of what was due to them (fair shares of each moment), over the run"""
-    jain_of_due_at_each_moment: float | None = None
-    """the same where having more than is due at one moment does not make good for another"""
+    """of what queues had of what was due to them: of their fair shares, at each moment"""
+    jain_of_due_over_run: float | None = None
+    """the same where having more than is due at one moment makes good for having had less"""
     quota_broken: int | None = None
     """moments after which a queue waited for GPUs within its quota"""
     completion_s: Sequence[float] = ()
@@ -166,8 +166,8 @@ def count(
         bad_lines_told=tuple(trace.complaints.told),
         queues=_queues(runs, parts, queues or ()),
         jain=_jain(parts),
-        jain_of_due=_jain(shares.over_the_run() if shares else {}),
-        jain_of_due_at_each_moment=_jain(shares.at_each_moment() if shares else {}),
+        jain_of_due=_jain(shares.at_each_moment() if shares else {}),
+        jain_of_due_over_run=_jain(shares.over_the_run() if shares else {}),
         quota_broken=broken,
         completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
         timeline=_thinned(timeline, first),
