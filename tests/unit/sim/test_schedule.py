@@ -14,6 +14,7 @@ from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.cycle import decide
 from moiety.policy.queues import DAY_S, Amounts, Queue, Window
 from moiety.policy.snapshot import Snapshot
+from moiety.sim.by_queue import QuotaWatch
 from moiety.sim.gangs import Gang, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.queue_file import read_queues
@@ -22,7 +23,7 @@ from moiety.sim.runs import Cost, Pool, replay
 from moiety.sim.scenario import after
 from moiety.sim.scenario_file import Refused, Scenario, read_scenarios
 from moiety.sim.schedule import days_of, moment, time_of_day, windows
-from moiety.sim.tenants import QuotaWatch, Tenants
+from moiety.sim.tenants import Tenants
 from tests.unit.policy.build import node, work
 from tests.unit.sim.test_scenario import CASE
 
