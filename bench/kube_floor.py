@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from moiety.kube.dra import DRA, REGISTRATION
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
 from moiety.kube.rpc import Server
+from tests.kube.objects import device_claim, device_class, device_slice
 
 NAME: Final = "floor.moiety.test"
 DEVICE: Final = "nothing"
@@ -60,48 +63,18 @@ class Driver:
 
 def objects(node: str) -> list[dict[str, Any]]:
     """Its slice and its class."""
-    api = "resource.k8s.io/v1"
-    selector = {"cel": {"expression": f"device.driver == '{NAME}'"}}
+    policy = {"default": "1", "validRange": {"min": "0", "step": "1"}}
     shared = {
         "name": DEVICE,
         "allowMultipleAllocations": True,
-        "capacity": {
-            "part": {
-                "value": str(MOST),
-                "requestPolicy": {"default": "1", "validRange": {"min": "0", "step": "1"}},
-            }
-        },
+        "capacity": {"part": {"value": str(MOST), "requestPolicy": policy}},
     }
-    return [
-        {
-            "apiVersion": api,
-            "kind": "ResourceSlice",
-            "metadata": {"name": "floor"},
-            "spec": {
-                "driver": NAME,
-                "nodeName": node,
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-                "devices": [shared],
-            },
-        },
-        {
-            "apiVersion": api,
-            "kind": "DeviceClass",
-            "metadata": {"name": NAME},
-            "spec": {"selectors": [selector]},
-        },
-    ]
+    return [device_slice("floor", NAME, node, [shared]), device_class(NAME)]
 
 
 def claim(name: str, namespace: str) -> dict[str, Any]:
     """A part of its device."""
-    exactly = {"deviceClassName": NAME, "capacity": {"requests": {"part": "1"}}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
-    }
+    return device_claim(name, namespace, NAME, {"part": "1"})
 
 
 async def serve(node: str) -> None:

@@ -28,6 +28,7 @@ NODES = 1000
 GANG_NODES = 500
 GANG_TASKS = 250
 DEVICE = "CPU, one core"
+PEER = "baseline: KAI-Scheduler's own benchmark"
 
 
 def measure() -> list[Figure]:
@@ -35,80 +36,64 @@ def measure() -> list[Figure]:
     found = [_cycle()]
     for nodes, bar, peer in ((100, 0.02, 0.21), (500, 0.1, 9.2), (1000, 0.2, 76.0)):
         snapshot = full(nodes, (workload("wants", "poor", ONE, 1),))
-        took, worked, decisions = timed(snapshot)
+        figure, decisions = _figure(f"policy_reclaim_{nodes}_s", snapshot, bar, peer)
         assert count(decisions, Eviction) == count(decisions, Placement) == 1
-        found.append(
-            Figure(
-                f"policy_reclaim_{nodes}_s",
-                took,
-                "s",
-                bar=bar,
-                better="lower",
-                device=f"{DEVICE}; {nodes} full nodes with {GPUS} GPUs each",
-                samples=ROUNDS,
-                baseline=peer,
-                note=f"{worked}one GPU is reclaimed; baseline: KAI-Scheduler's own benchmark",
-            )
-        )
+        found.append(_noted(figure, f"one GPU is reclaimed; {PEER}"))
     return [*found, _gang(), _unschedulable()]
 
 
 def _cycle() -> Figure:
-    snapshot = gangs()
-    took, worked, decisions = timed(snapshot)
-    return Figure(
-        "policy_cycle_4000_gangs_s",
-        took,
-        "s",
-        bar=1,
-        better="lower",
-        device=f"{DEVICE}; {NODES} nodes with {GPUS} GPUs each",
-        samples=ROUNDS,
-        baseline=398,
-        note=worked
-        + f"{count(decisions, Placement)} tasks placed, {count(decisions, Refusal)} gangs told "
-        "why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU",
+    figure, decisions = _figure("policy_cycle_4000_gangs_s", gangs(), 1, 398)
+    note = (
+        f"{count(decisions, Placement)} tasks placed, {count(decisions, Refusal)} gangs told "
+        "why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU"
     )
+    return _noted(figure, note)
 
 
 def _gang() -> Figure:
     snapshot = full(GANG_NODES, (workload("wants", "poor", EIGHT, GANG_TASKS),))
-    took, worked, decisions = timed(snapshot)
+    figure, decisions = _figure("policy_reclaim_gang_s", snapshot, 1, 102)
     assert count(decisions, Placement) == GANG_TASKS
-    return Figure(
-        "policy_reclaim_gang_s",
-        took,
-        "s",
-        bar=1,
-        better="lower",
-        device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
-        samples=ROUNDS,
-        baseline=102,
-        note=worked
-        + f"{GANG_TASKS} tasks of {GPUS} GPUs, for which {count(decisions, Eviction)} jobs end; "
-        "baseline: KAI-Scheduler's own benchmark",
-    )
+    ended = count(decisions, Eviction)
+    return _noted(figure, f"{GANG_TASKS} tasks of {GPUS} GPUs, for which {ended} jobs end; {PEER}")
 
 
 def _unschedulable() -> Figure:
     gang = workload("wants", "poor", EIGHT, GANG_TASKS)
-    snapshot = full(GANG_NODES, (gang,), kept=GANG_NODES - GANG_TASKS + 1)
-    took, worked, decisions = timed(snapshot)
+    kept = GANG_NODES - GANG_TASKS + 1
+    snapshot = full(GANG_NODES, (gang,), kept=kept)
+    figure, decisions = _figure("policy_unschedulable_gang_s", snapshot, 1, 249)
     assert count(decisions, Refusal) == len(decisions) == 1
-    return Figure(
-        "policy_unschedulable_gang_s",
+    note = (
+        f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot "
+        f"be scheduled: on {kept} nodes one job must not be ended; {PEER}"
+    )
+    return _noted(figure, note)
+
+
+def _figure(
+    name: str, snapshot: Snapshot, bar: float, peer: float
+) -> tuple[Figure, list[Decision]]:
+    """What deciding on a snapshot takes; the note has the processor's time so far."""
+    took, worked, decisions = timed(snapshot)
+    kind = "nodes" if snapshot.running == () else "full nodes"
+    figure = Figure(
+        name,
         took,
         "s",
-        bar=1,
+        bar=bar,
         better="lower",
-        device=f"{DEVICE}; {GANG_NODES} full nodes with {GPUS} GPUs each",
+        device=f"{DEVICE}; {len(snapshot.nodes)} {kind} with {GPUS} GPUs each",
         samples=ROUNDS,
-        baseline=249,
-        note=worked
-        + f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot "
-        f"be scheduled: on {GANG_NODES - GANG_TASKS + 1} nodes one job must not be ended; "
-        "baseline: KAI-Scheduler's own benchmark",
+        baseline=peer,
+        note=worked,
     )
+    return figure, decisions
+
+
+def _noted(figure: Figure, more: str) -> Figure:
+    return replace(figure, note=f"{figure.note}{more}")
 
 
 def timed(snapshot: Snapshot) -> tuple[float, str, list[Decision]]:

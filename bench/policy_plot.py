@@ -1,8 +1,10 @@
-"""Draws docs/cycles.svg: how long whole cycles take, beside their bars and the peer.
+"""Draws the plots of docs/benchmarks.md that are about pools.
 
-    python bench/policy_plot.py [docs/cycles.svg]
+    python bench/policy_plot.py [FOLDER]
 
-From the figures of the last `make bench-policy`.
+cycles.svg, how long whole cycles take, from the figures of the last `make bench-policy`; and
+placement.svg, what four rules give out of Alibaba's cluster, by replays (MOIETY_DATA says where the
+trace is). FOLDER is docs/ if none is named.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.figure import RESULTS
+from bench.policy_traces import SEEDS, are_there, replay
+from moiety.cli.sim import SHOWN_RULES
+from moiety.policy.cluster import Placing
 
 ROWS = {
     "policy_reclaim_100_s": "a GPU reclaimed, 100 full nodes",
@@ -25,7 +30,7 @@ ROWS = {
 }
 
 
-def main(target: Path) -> None:
+def draw_cycles(target: Path) -> None:
     """One row a figure, on a logarithmic axis."""
     import matplotlib as mpl
 
@@ -50,5 +55,22 @@ def main(target: Path) -> None:
     figure.savefig(target, metadata=nameless)
 
 
+def draw_placement(target: Path) -> None:
+    """A line a rule, with the first of the published orders of arrival."""
+    from moiety.sim.plot import draw
+
+    draw([replay("default", SEEDS[0], Placing(rule)) for rule in SHOWN_RULES], target)
+
+
+def main(folder: Path) -> None:
+    """Those for which there is what they show."""
+    if RESULTS.exists():
+        draw_cycles(folder / "cycles.svg")
+    else:
+        print(f"cycles.svg is not drawn: {RESULTS} is not there (make bench-policy writes it)")
+    if are_there():
+        draw_placement(folder / "placement.svg")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/cycles.svg"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

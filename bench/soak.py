@@ -12,6 +12,7 @@ from bench import faults
 from bench.figure import RESULTS, save, table
 
 SCHEDULES = 10_000
+LOST = ("faults_with_loss", "virtual_schedules_lost")
 
 
 def main() -> int:
@@ -27,7 +28,8 @@ def main() -> int:
     save(more)
     print(table(more))
     print(f"written to {RESULTS}")
-    return 0 if all(figure.is_met for figure in figures + more) else 1
+    lost = [f for f in figures + more if f.name in LOST and not f.is_met]
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":

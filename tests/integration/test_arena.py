@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,11 +13,12 @@ import pytest
 
 from moiety.testing.agent import FakeAgent
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
-from moiety.testing.node import Node, finish, kill
+from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaNote, LeaseNote
+from tests.integration.verified import assert_right_once_stopped
 
 MIB = 1 << 20
 CARD = 512 * MIB
@@ -123,14 +123,6 @@ def pid_of(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> i
     return process.pid
 
 
-def assert_right_once_stopped(running: list[subprocess.Popen[str]]) -> None:
-    """Programs that run until they are told so verified every word."""
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        assert finish(process)[:2] == (0, "0 words wrong\n")
-
-
 def test_a_segment_cannot_be_cut_short(agent: AgentProcess) -> None:
     first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
     note = first.expect(Type.ARENA)
@@ -229,7 +221,7 @@ def test_programs_move_into_the_agents_memory_and_keep_no_descriptor(
     status = node.json("status")  # later than that: meanwhile more is made ready
     assert status["arena_ready_bytes"] >= mapped
     assert status["arena_bytes"] == 512 * MIB
-    assert_right_once_stopped(running)
+    assert_right_once_stopped(*running)
 
 
 @pytest.mark.slow
@@ -246,7 +238,7 @@ def test_evicted_bytes_outlive_the_agent_and_count_with_the_next(
     had = sum(mapped_bytes(p.pid) for p in running)
     node.start_agent(*options)
     node.until(lambda: node.json("status")["arena_ready_bytes"] >= had, "they count")
-    assert_right_once_stopped(running)
+    assert_right_once_stopped(*running)
 
 
 def test_descriptors_that_nobody_asked_for_are_closed(

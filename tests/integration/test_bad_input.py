@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.node import Node, finish
+from tests.integration.verified import assert_right
 
 MIB = 1 << 20
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -63,7 +64,7 @@ def test_mistakes_are_answered_so_also_between_hand_offs(
     code, out, err = finish(wrong)
     assert out.splitlines() == alone[1].splitlines()
     assert code == 0, err
-    assert finish(right)[:2] == (0, "0 words wrong\n")
+    assert_right(right)
 
 
 def test_a_context_that_a_mistake_ended_says_so_as_without_us(
@@ -92,5 +93,5 @@ def test_a_context_that_a_mistake_ended_is_in_nobodys_way(
     shared = finish(node.run(command))
     right.send_signal(signal.SIGUSR1)
     assert shared[1].splitlines() == alone[1].splitlines()
-    assert finish(right)[:2] == (0, "0 words wrong\n")
+    assert_right(right)
     node.until(lambda: not node.json("ps"), "both have left")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.testing.node import Node, finish, kill
+from tests.integration.verified import assert_right, assert_right_once_stopped
 
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 PIECE = 60 << 20
@@ -26,21 +26,6 @@ MakeNode = Callable[[str], Node]
 def row_of(node: Node, process: subprocess.Popen[str]) -> dict[str, Any]:
     """What `ps` says of a program; empty while it is not there."""
     return next((row for row in node.json("ps") if row["pid"] == process.pid), {})
-
-
-def assert_right(process: subprocess.Popen[str]) -> None:
-    """The program verified every word."""
-    code, out, err = finish(process)
-    assert code == 0, err
-    assert out.endswith("0 words wrong\n")
-
-
-def assert_right_once_stopped(*running: subprocess.Popen[str]) -> None:
-    """Programs that run until they are told so verified every word."""
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        assert_right(process)
 
 
 def assert_ledger_is_empty(node: Node) -> None:
@@ -59,7 +44,7 @@ def test_a_program_in_managed_mode_is_right_and_shown(
     node = make_node(GPU)
     node.start_agent()
     process = node.run(
-        [programs / "worker", kernels, PIECE, "30", "50", "20", "1"], "--mode", "managed"
+        [programs / "worker", kernels, PIECE, FOREVER, "50", "20", "1"], "--mode", "managed"
     )
     node.until(lambda: row_of(node, process).get("managed_bytes", 0) >= PIECE, "it has its memory")
     row = row_of(node, process)
@@ -67,7 +52,7 @@ def test_a_program_in_managed_mode_is_right_and_shown(
     assert row["managed_bytes"] == row["allocated_bytes"]
     titles, line = node.cli("ps", "-o", "wide").stdout.splitlines()
     assert line[titles.index("MODE") :].startswith("managed")
-    assert_right(process)
+    assert_right_once_stopped(process)
     assert row["evicted_bytes"] == 0
     assert_ledger_is_empty(node)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from moiety.testing.node import Node, finish
+from tests.integration.verified import assert_right_once_stopped
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ROOT / "tests" / "native" / "programs"
@@ -24,15 +23,6 @@ Build = Callable[[str], Path]
 def rows(node: Node) -> Mapping[int, dict[str, Any]]:
     """What `ps` says, by process."""
     return {row["pid"]: row for row in node.json("ps")}
-
-
-def assert_right_once_stopped(*running: subprocess.Popen[str]) -> None:
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        code, out, err = finish(process)
-        assert code == 0, err
-        assert out.endswith("0 words wrong\n")
 
 
 @pytest.mark.parametrize("what", ["pools", "kept"])

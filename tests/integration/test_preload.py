@@ -78,6 +78,6 @@ def test_a_program_without_an_agent_runs_unshared_and_says_so(
     }
     command = [str(programs / "worker"), str(kernels), str(4 * MIB), "1", "0", "0", "1"]
     code, out, err = finish(node.start(command, env=env))
-    assert (code, out) == (0, "0 words wrong\n")
+    assert (code, out) == (0, "0 words wrong\n"), err
     assert "shares no GPU" in err
     assert "moiety run" in err

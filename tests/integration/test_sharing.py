@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.node import Node, finish, kill
+from tests.integration.verified import assert_right, assert_right_once_stopped
 
 from .conftest import ROOT, has_cuda_core
 
@@ -29,20 +28,6 @@ MakeNode = Callable[[str], Node]
 def turns(node: Node) -> dict[int, int]:
     """Leases that each tenant has had so far."""
     return {row["tenant"]: row["handoffs"] for row in node.json("ps")}
-
-
-def assert_right(process_result: tuple[int, str, str]) -> None:
-    """The program verified every word."""
-    code, out, err = process_result
-    assert (code, out) == (0, "0 words wrong\n"), err
-
-
-def assert_right_once_stopped(running: list[subprocess.Popen[str]]) -> None:
-    """Programs that run until they are told so verified every word."""
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        assert_right(finish(process))
 
 
 def assert_ledger_is_empty(node: Node) -> None:
@@ -73,7 +58,7 @@ def test_three_programs_share_what_none_two_of_them_fit_into(
         for seed, command in enumerate(commands)
     ]
     node.until(lambda: sum(turns(node).values()) >= 200, "200 turns are over")
-    assert_right_once_stopped(running)
+    assert_right_once_stopped(*running)
     assert_ledger_is_empty(node)
 
 
@@ -91,7 +76,7 @@ def test_programs_that_fit_together_are_not_serialised(
         "all three hold the GPU at one time",
     )
     assert list(turns(node).values()) == [1] * 3
-    assert_right_once_stopped(running)
+    assert_right_once_stopped(*running)
 
 
 @pytest.mark.slow
@@ -119,7 +104,7 @@ def test_a_program_killed_in_a_hand_off_leaves_the_others_right(
     assert len(survivors) == 2
     before = sum(turns(node).values())
     node.until(lambda: sum(turns(node).values()) >= before + 6, "hand-offs go on")
-    assert_right_once_stopped(survivors)
+    assert_right_once_stopped(*survivors)
     assert_ledger_is_empty(node)
 
 
@@ -141,7 +126,7 @@ def test_an_agent_killed_in_a_hand_off_is_followed_by_another(
         node.until(on_they_go, "hand-offs go on")
         kill(agent)
         agent = node.start_agent(*QUICK)
-    assert_right_once_stopped(running)
+    assert_right_once_stopped(*running)
     assert_ledger_is_empty(node)
 
 
@@ -157,7 +142,7 @@ def test_programs_with_shares_and_limits_are_right_and_end(
         node.run([*command, "2"], "--gpu", "0.6", "--priority", "high"),
     ]
     for process in running:
-        assert_right(finish(process))
+        assert_right(process)
     assert_ledger_is_empty(node)
 
 
@@ -171,7 +156,7 @@ def test_a_limit_is_an_ordinary_out_of_memory(
     assert code == 1
     assert "cuMemAlloc" in err
     assert "error 2" in err
-    assert_right(finish(node.run(command, "--memory-limit", "40MiB")))
+    assert_right(node.run(command, "--memory-limit", "40MiB"))
 
 
 def test_signals_and_exit_codes_are_the_programs_own(make_node: MakeNode) -> None:

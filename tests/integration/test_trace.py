@@ -15,11 +15,12 @@ import pytest
 from moiety.agent.requests import Recorded, Span, Timeline
 from moiety.testing.chrome_trace import check, load
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
-from moiety.testing.node import Node, finish
+from moiety.testing.node import Node
 from moiety.testing.shim import Shim
 from moiety.trace.recording import Recording
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import Amount
+from tests.integration.verified import assert_right
 
 GIB = 1 << 30
 CARD = 16 * GIB
@@ -246,8 +247,7 @@ def test_programs_that_take_turns_are_followed(
     file = tmp_path / "trace.json"
     done = node.cli("trace", "--follow", "1s", "-o", str(file))
     assert (done.returncode, done.stderr) == (0, "")
-    for process in running:
-        assert finish(process)[:2] == (0, "0 words wrong\n")
+    assert_right(*running)
     events = check(load(file.read_text()))
     threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert threads == {f"worker (pid {process.pid})" for process in running}

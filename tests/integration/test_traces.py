@@ -160,7 +160,7 @@ def test_where_nothing_can_be_written_the_program_runs_all_the_same(
 ) -> None:
     command = [programs / "worker", kernels, MIB, 1, 0, 0, 1]
     done = record(native, tmp_path, command, to=str(tmp_path / "missing"))
-    assert (done.returncode, done.stdout) == (0, "0 words wrong\n")
+    assert (done.returncode, done.stdout) == (0, "0 words wrong\n"), done.stderr
     assert "MOIETY_RECORD cannot be written to" in done.stderr
 
 

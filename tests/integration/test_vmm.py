@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from moiety.testing.node import Node, finish
+from tests.integration.verified import assert_right_once_stopped
 
 MIB = 1 << 20
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -37,11 +37,7 @@ def test_memory_mapped_in_every_way_is_right_after_hundreds_of_hand_offs(
     assert not mapped["pinned"]
     assert mapped["pinned_bytes"] == 2 * MIB, "what it exported"
     assert mapped["evicted_bytes"] > 50 * 20 * MIB
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        code, out, err = finish(process)
-        assert (code, out) == (0, "0 words wrong\n"), err
+    assert_right_once_stopped(*running)
 
 
 @pytest.mark.slow
@@ -57,11 +53,7 @@ def test_a_handle_that_is_larger_than_a_segment_of_the_arena_leaves_at_once(
     node.until(lambda: handoffs(node) >= 40, "40 leases were granted")
     ready_bytes = node.json("status")["arena_ready_bytes"]
     assert ready_bytes <= 256 * MIB, "not all of the arena was asked for in vain"
-    for process in running:
-        process.send_signal(signal.SIGUSR1)
-    for process in running:
-        code, out, err = finish(process)
-        assert (code, out) == (0, "0 words wrong\n"), err
+    assert_right_once_stopped(*running)
 
 
 def test_mistakes_are_answered_as_without_us(

@@ -15,7 +15,7 @@ from tests.containers.images import of_host, with_worker
 from tests.kube import images
 from tests.kube.bed import Bed
 from tests.kube.inside import NODE
-from tests.kube.objects import pod
+from tests.kube.objects import device_claim, pod
 from tests.kube.programs import NODE_NAME, kubeconfig
 
 IMAGE: Final = "moiety.test/worker:1"
@@ -53,17 +53,11 @@ def claim(
 ) -> dict[str, Any]:
     """A claim to `compute` percent of a GPU, of which `memory` stays on it."""
     requests = {"compute": str(compute)} | ({"memory": memory} if memory else {})
-    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": requests}}
-    devices: dict[str, Any] = {"requests": [{"name": "gpu", "exactly": exactly}]}
-    if config is not None:
-        kind = {"apiVersion": "resource.moiety.dev/v1alpha1", "kind": "ShareConfig"}
-        devices["config"] = [{"opaque": {"driver": DRIVER, "parameters": {**kind, **config}}}]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": devices},
-    }
+    if config is None:
+        return device_claim(name, namespace, DRIVER, requests)
+    kind = {"apiVersion": "resource.moiety.dev/v1alpha1", "kind": "ShareConfig"}
+    opaque = {"driver": DRIVER, "parameters": {**kind, **config}}
+    return device_claim(name, namespace, DRIVER, requests, config=[{"opaque": opaque}])
 
 
 def claimant(name: str, namespace: str, *command: str, claims: str = "") -> dict[str, Any]:
@@ -295,6 +289,12 @@ class Sharing:
         except AssertionError as error:
             said = self.bed.kubectl("describe", "pod", name, "-n", namespace)
             raise AssertionError(f"{error}\n{said}") from None
+
+    def until_all_gave_way(self, namespace: str, *names: str) -> None:
+        """Wait until these pods run, and each was moved out once: they take turns."""
+        for name in names:
+            self.until_phase(namespace, name, "Running")
+        self.bed.until(lambda: len(self.evicted()) == len(names), "each had to give way")
 
     def logs(self, namespace: str, name: str) -> str:
         """What the pod's program printed."""

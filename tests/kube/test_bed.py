@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.kube import inside
 from tests.kube.bed import Bed
-from tests.kube.objects import pod
+from tests.kube.objects import device_claim, device_class, device_slice, pod
 from tests.kube.programs import NODE_NAME
 
 DRIVER = "bed.moiety.test"
@@ -63,52 +63,22 @@ def test_pods_go_on_while_kubelet_and_containerd_are_killed(bed: Bed, namespace:
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 
 
-def device_slice() -> dict[str, Any]:
-    """One device of 80 GiB that several claims may have at once."""
+def one_device() -> dict[str, Any]:
+    """80 GiB, of which several claims may have parts."""
     policy = {"default": "80Gi", "validRange": {"min": "1Gi", "max": "80Gi", "step": "1Gi"}}
-    device = {
+    return {
         "name": "gpu-0",
         "allowMultipleAllocations": True,
         "attributes": {"productName": {"string": "none (simgpu)"}},
         "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}},
     }
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": "bed-slice"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": NODE_NAME,
-            "pool": {"name": NODE_NAME, "generation": 1, "resourceSliceCount": 1},
-            "devices": [device],
-        },
-    }
-
-
-def device_class() -> dict[str, Any]:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": DRIVER},
-        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
-    }
-
-
-def claim(name: str, namespace: str, memory: str) -> dict[str, Any]:
-    exactly = {"deviceClassName": DRIVER, "capacity": {"requests": {"memory": memory}}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
-    }
 
 
 def test_the_scheduler_gives_two_claims_parts_of_one_device(bed: Bed, namespace: str) -> None:
-    bed.apply(device_slice(), device_class())
+    bed.apply(device_slice("bed-slice", DRIVER, NODE_NAME, [one_device()]), device_class(DRIVER))
     try:
         for name, memory in (("a", "50Gi"), ("b", "30Gi"), ("c", "1Gi")):
-            bed.apply(claim(name, namespace, memory))
+            bed.apply(device_claim(name, namespace, DRIVER, {"memory": memory}))
             # No driver is there that would prepare it: the pods stay where the scheduler put them.
             part = {"name": "gpu", "resourceClaimName": name}
             wanted = pod(name, "true", namespace=namespace, resourceClaims=[part])

@@ -28,10 +28,7 @@ def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
     for name, seed in (("one", 1), ("two", 2)):
         bed.apply(claim(name, namespace, compute=50))
         bed.apply(claimant(name, namespace, *work(103, LONG, seed=seed)))
-    for name in ("one", "two"):
-        sharing.until_phase(namespace, name, "Running")
-    bed.until(lambda: len(sharing.tenants()) == 2, "both are on the GPU")
-    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+    sharing.until_all_gave_way(namespace, "one", "two")
 
     for name in ("one", "two"):
         sharing.finish(namespace, name)
@@ -60,9 +57,7 @@ def contend(bed: Bed, sharing: Sharing, namespace: str) -> dict[str, str]:
     for name, seed in (("one", 1), ("two", 2)):
         bed.apply(claim(name, namespace, compute=40))
         bed.apply(claimant(name, namespace, *work(80, LONG, gpu_ms=5, seed=seed)))
-    for name in ("one", "two"):
-        sharing.until_phase(namespace, name, "Running")
-    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+    sharing.until_all_gave_way(namespace, "one", "two")
     return containers(bed, namespace)
 
 

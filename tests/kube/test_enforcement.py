@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kube.bed import Bed
-from tests.kube.objects import pod
+from tests.kube.objects import mount, pod, set_to
 from tests.kube.sharing import DIRECTORY, GPU, IMAGE, LONG, MIB, Sharing, asking, work
 
 WATCHED = {"MOIETY_WATCH_EVERY": "300ms", "MOIETY_WATCH_UNREGISTERED": "warn,event,2s,kill"}
@@ -38,16 +38,10 @@ def sharer(name: str, namespace: str, gpu: str, *command: str, **notes: str) -> 
 def past_moiety(name: str, namespace: str, native: Path) -> dict[str, Any]:
     """A pod without a share that goes to the GPU with a driver of its own."""
     made = pod(name, *work(8, LONG), namespace=namespace)
-    (container,) = made["spec"]["containers"]
-    places = {"driver": native / "simgpu", "gpu": DIRECTORY / "gpu"}
-    made["spec"]["volumes"] = [
-        {"name": key, "hostPath": {"path": str(place)}} for key, place in places.items()
-    ]
-    container["volumeMounts"] = [{"name": key, "mountPath": f"/{key}"} for key in places]
-    set_to = {"LD_LIBRARY_PATH": "/driver", "MOIETY_SIMGPU": GPU, "MOIETY_SIMGPU_STATE": "/gpu"}
-    container["env"] = [{"name": key, "value": value} for key, value in set_to.items()]
-    container["image"] = IMAGE
-    return made
+    made["spec"]["containers"][0]["image"] = IMAGE
+    mount(made, driver=native / "simgpu", gpu=DIRECTORY / "gpu")
+    variables = {"LD_LIBRARY_PATH": "/driver", "MOIETY_SIMGPU": GPU, "MOIETY_SIMGPU_STATE": "/gpu"}
+    return set_to(made, variables)
 
 
 def by_pod(sharing: Sharing) -> dict[str, dict[str, Any]]:
@@ -103,7 +97,7 @@ def test_a_program_that_passes_the_shim_by_is_warned_and_ended(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
     honest, past = (sharer(name, namespace, "0.3") for name in ("honest", "past"))
-    past["spec"]["containers"][0]["env"] = [{"name": "MOIETY_DISABLE", "value": "1"}]
+    set_to(past, {"MOIETY_DISABLE": "1"})
     bed.apply(honest, past)
 
     assert sharing.ended(namespace, "past")[1] == 128 + 9
@@ -233,9 +227,7 @@ def test_a_pod_with_a_whole_gpu_has_no_neighbours_and_is_never_moved_out(
 def test_what_goes_on_is_told_once(bed: Bed, sharing: Sharing, namespace: str) -> None:
     for name in ("one", "two"):
         bed.apply(sharer(name, namespace, "0.4", *work(80, LONG, gpu_ms=5)))
-    for name in ("one", "two"):
-        sharing.until_phase(namespace, name, "Running")
-    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+    sharing.until_all_gave_way(namespace, "one", "two")
 
     def told() -> list[int]:
         """Of each pod, how often the journal had something to say of evictions."""

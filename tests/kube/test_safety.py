@@ -15,7 +15,7 @@ import pytest
 from moiety.model.errors import NotAllowed
 from moiety.testing.kubelet import Kubelet
 from tests.kube.bed import Bed
-from tests.kube.objects import pod
+from tests.kube.objects import mount, pod, set_to
 from tests.kube.programs import NODE_NAME
 from tests.kube.sharing import (
     DIRECTORY,
@@ -103,14 +103,8 @@ def test_what_is_written_on_a_running_pod_later_gives_nothing(
 
 def mounting(name: str, namespace: str, *command: str, **places: Path) -> dict[str, Any]:
     """A pod that has folders of the node, by the names of folders at its root."""
-    made = pod(name, *command, namespace=namespace)
-    made["spec"]["volumes"] = [
-        {"name": key, "hostPath": {"path": str(place)}} for key, place in places.items()
-    ]
-    made["spec"]["containers"][0] |= {
-        "image": IMAGE,
-        "volumeMounts": [{"name": key, "mountPath": f"/{key}"} for key in places],
-    }
+    made = mount(pod(name, *command, namespace=namespace), **places)
+    made["spec"]["containers"][0]["image"] = IMAGE
     return made
 
 
@@ -132,9 +126,7 @@ def test_a_pod_that_mounts_anothers_socket_is_turned_away(
         "MOIETY_SIMGPU": GPU,
         "MOIETY_SIMGPU_STATE": "/gpu",
     }
-    env = [{"name": key, "value": value} for key, value in environment.items()]
-    thief["spec"]["containers"][0]["env"] = env
-    bed.apply(thief)
+    bed.apply(set_to(thief, environment))
 
     assert sharing.ended(namespace, "thief")[1] == 1, sharing.logs(namespace, "thief")
     bed.until(lambda: bool(refusals(bed, namespace, "thief")), "it is told why")
@@ -151,9 +143,7 @@ def test_the_agent_takes_no_commands_from_root_in_a_pod(
     stop = [sys.executable, "-m", "moiety", "agent", "stop", "--force"]
     root = mounting("root", namespace, "busybox", "chroot", "/host", *stop, host=Path("/"))
     known = {"MOIETY_DIR": str(DIRECTORY), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    env = [{"name": key, "value": value} for key, value in known.items()]
-    root["spec"]["containers"][0]["env"] = env
-    bed.apply(root)
+    bed.apply(set_to(root, known))
 
     said, code = sharing.ended(namespace, "root")
 

@@ -26,9 +26,7 @@ def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
 ) -> None:
     for name, seed in (("one", 1), ("two", 2)):
         bed.apply(asking(name, namespace, *work(103, LONG, seed=seed), **asked))
-    for name in ("one", "two"):
-        sharing.until_phase(namespace, name, "Running")
-    bed.until(lambda: len(sharing.evicted()) == 2, "both had to give way")
+    sharing.until_all_gave_way(namespace, "one", "two")
 
     for name in ("one", "two"):
         sharing.finish(namespace, name)

@@ -167,8 +167,8 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
 
 def _queues_of(trace: GangTrace, options: dict[str, Any]) -> QueuesOf:
     """The queues that were asked for, on a cluster of any size."""
+    from moiety.sim.by_queue import queues_by_use
     from moiety.sim.queue_file import read_queues
-    from moiety.sim.tenants import queues_by_use
 
     if options["by_queue"] and options["queues"]:
         raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
@@ -239,9 +239,10 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
 
 
 def _fairness(outcome: GangOutcome) -> str:
-    """Both indices, each with what it is of; nothing for a single queue."""
+    """All indices, each with what it is of; nothing for a single queue."""
     of = (
         (outcome.jain_of_due, "of what was due to queues"),
+        (outcome.jain_of_due_at_each_moment, "of that at each moment"),
         (outcome.jain, "of all that they asked for"),
     )
     parts = [f"{index:.3f} {what}" for index, what in of if index is not None]

@@ -41,13 +41,8 @@ namespace_option = click.option("-n", "--namespace", metavar="NAME", help="The p
 @click.pass_obj
 def status(kubeconfig: str | None, system: str, output: str) -> None:
     """Show the GPUs, and the pods that share them: what they asked for and received."""
-    from moiety.kube import view
-
     seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
-    if output == "json":
-        emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen)})
-        return
-    click.echo(_text(seen))
+    _show(seen, output)
 
 
 @kubectl.command()
@@ -58,19 +53,15 @@ def status(kubeconfig: str | None, system: str, output: str) -> None:
 @click.pass_obj
 def top(kubeconfig: str | None, system: str, every: float, count: int | None, output: str) -> None:
     """Look at the same again and again; Ctrl-C ends it."""
-    from moiety.kube import view
-
     done = 0
     while count is None or done < count:
         if done:
             time.sleep(every)
         seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
         done += 1
-        if output == "json":
-            emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen)})
-            continue
-        click.clear()
-        click.echo(_text(seen))
+        if output != "json":
+            click.clear()
+        _show(seen, output)
 
 
 @kubectl.command()
@@ -178,27 +169,49 @@ async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
             raise
         slices, claims = [], []
     agents = [
-        each["metadata"]["name"]
+        (each["metadata"]["name"], str((each.get("spec") or {}).get("nodeName", "")))
         for each in pods
         if each["metadata"].get("namespace") == system
         and (each["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "moiety-node"
     ]
-    told = await asyncio.gather(*(_processes(each, system, kubeconfig) for each in agents))
-    return Seen(slices, claims, pods, [row for rows in told for row in rows])
+    told = await asyncio.gather(*(_processes(name, system, kubeconfig) for name, _ in agents))
+    nodes = zip((node for _, node in agents), told, strict=True)
+    silent = {node: answer for node, answer in nodes if isinstance(answer, str)}
+    rows = [row for answer in told if not isinstance(answer, str) for row in answer]
+    return Seen(slices, claims, pods, rows, silent)
 
 
-async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]]:
-    """What an agent says of its programs; nothing where kubectl may not ask it."""
+async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]] | str:
+    """What an agent says of its programs; or why it said nothing, in words."""
     command = ["kubectl", *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
     command += ["exec", "-n", system, pod, "-c", "agent", "--", "moiety", "ps", "-o", "json"]
     try:
         done = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, timeout=EXEC_S, check=True
+            subprocess.run, command, capture_output=True, timeout=EXEC_S, check=True, text=True
         )
         found: list[dict[str, Any]] = json.loads(done.stdout) or []
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return []
+    except subprocess.TimeoutExpired:
+        return f"no answer within {EXEC_S:g} s"
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.strip().splitlines()
+        return said[-1] if said else f"kubectl exec ended with {error.returncode}"
+    except OSError as error:
+        return f"kubectl cannot be run: {error.strerror}"
+    except ValueError:
+        return "its answer is not JSON"
     return found
+
+
+def _show(seen: Seen, output: str) -> None:
+    """What was seen; of agents that said nothing, that they did not."""
+    from moiety.kube import view
+
+    if output == "json":
+        emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen), "silent": seen.silent})
+        return
+    click.echo(_text(seen))
+    for node, why in sorted(seen.silent.items()):
+        click.echo(f"RECEIVED and ALLOCATED on node {node} are not known: {why}", err=True)
 
 
 def _text(seen: Seen) -> str:

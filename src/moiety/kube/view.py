@@ -83,6 +83,8 @@ class Seen:
     pods: Sequence[Object] = ()
     processes: Sequence[Object] = field(default_factory=tuple)
     """rows of `moiety ps -o json`, of all nodes that answered"""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """by node, why its agent said nothing"""
 
 
 def held(claim: Object) -> list[Held]:

@@ -199,7 +199,7 @@ class Cycle:
             return
         if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
             return
-        if not state.standing.within(workload.queue, 0, piece.amounts, quota=False):
+        if not state.standing.has_turn(workload.queue, 0, piece.amounts):
             return
         kept = reserve(state, piece, terms.runtimes)
         if kept is not None:

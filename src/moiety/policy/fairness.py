@@ -113,5 +113,11 @@ def decayed(used: float, amount: float, elapsed_s: float, half_life_s: float) ->
 
     What was before counts half as much after each half-life. Units are those of the amounts.
     """
-    kept: float = 0.5 ** (elapsed_s / half_life_s)
+    kept = fading(elapsed_s, half_life_s)
     return used * kept + amount * (1.0 - kept)
+
+
+def fading(elapsed_s: float, half_life_s: float) -> float:
+    """The part of what was that still counts after `elapsed_s`."""
+    kept: float = 0.5 ** (elapsed_s / half_life_s)
+    return kept

@@ -135,8 +135,8 @@ class Line:
     """Everything that waits, served queue by queue: whoever is furthest below what it should have.
 
     Between the children of a queue: who stays within quota comes before who stays within its fair
-    share, and both before who exceeds it; then by priority, then by what each would have of
-    what it should have, then the oldest.
+    share, then who has credit for a turn, then the others; then by priority, then by what each
+    would have of what it should have, then the oldest.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Line:
         fits_share = fits_quota or self._fits(name, piece, quota=False)
         queue = standing.tree.queues[name]
         return (
-            0 if fits_quota else 1 if fits_share else 2,
+            0 if fits_quota else 1 if fits_share else 2 if self._has_turn(name, piece) else 3,
             -queue.priority,
             standing.ratio(name, piece.amounts),
             standing.ratio(name),
@@ -216,6 +216,10 @@ class Line:
             not amount or bound is None or has[at] + amount <= bound
             for at, (amount, bound) in enumerate(zip(piece.amounts, bounds, strict=True))
         )
+
+    def _has_turn(self, name: str, piece: Piece) -> bool:
+        level = len(self._standing.paths[name]) - 1
+        return self._standing.has_turn(name, level, piece.amounts)
 
     def serve(self, attempt: Callable[[Piece], Piece | None]) -> Iterator[Piece]:
         """Try each piece in turn, by the standing that the tries before have left.

@@ -153,6 +153,10 @@ def stands(state: State, queue: str) -> str:
     has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
     quota = standing.quota[queue][GPU_MILLI]
     own = "" if quota is None else f", its quota is {_gpus(quota)}"
+    credit = standing.credit.get(queue, 0.0) / 3600
+    if round(credit, 1):
+        of_late = f"{abs(credit):.1f} GPU-hours {'less' if credit > 0 else 'more'} than its part"
+        own += f", and it had {of_late} of late"
     return f"queue {queue} has {_gpus(has)} of a fair share of {_gpus(fair)} GPUs{own}"
 
 

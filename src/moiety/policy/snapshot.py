@@ -69,6 +69,8 @@ class Snapshot:
     """a Monday's midnight on the same clock: times of day count from there"""
     used: Mapping[str, float] = field(default_factory=dict)
     """GPU thousandths that each queue had in the mean of late, older use counting less"""
+    credit: Mapping[str, float] = field(default_factory=dict)
+    """GPU-seconds that each queue had less than its part of late (`credit`); or more, below 0"""
     starting: tuple[Starting, ...] = ()
     empty_since: Mapping[str, float] = field(default_factory=dict)
     """since when nothing runs on a node, by its name; of a dynamic pool, who is not here stays"""

@@ -20,6 +20,8 @@ NOTHING: Final = (0,) * len(RESOURCES)
 UNBOUNDED: Final = (None,) * len(RESOURCES)
 GPU_MILLI: Final = 0
 """its position in a vector"""
+TURN_S: Final = 3600.0
+"""a gang begins on credit that lasts so long at least: it would soon be stopped again with less"""
 CLOSE: Final = 1e-9
 """two ratios that differ by less are equal"""
 
@@ -49,6 +51,8 @@ class Standing:
         self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         self.capacity: Vector = NOTHING
         """of the whole cluster, at the last `share_out`"""
+        self.credit: Mapping[str, float] = {}
+        """GPU-seconds that each had less than its part of late; below nothing is debt"""
         self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
         """grows with each change"""
@@ -90,8 +94,22 @@ class Standing:
         `used` is the mean use of each queue of late; it changes weights among siblings.
         """
         self.capacity = tuple(capacity)
-        self._share_below(None, list(capacity), self._wanted(waiting), used or {})
+        wanted = self._wanted(waiting)
+        self._share_below(None, list(capacity), wanted, used or {}, self.fair, WHOLE_GPU)
         self.version += 1
+
+    def parts(self, capacity: Vector) -> dict[str, list[int]]:
+        """What each would have of `capacity` if all asked for all, to a thousandth of a GPU."""
+        found = {name: list(NOTHING) for name in self.tree.queues}
+        everything = {
+            name: [
+                max(amount, quota or 0) if most is None else min(max(amount, quota or 0), most)
+                for amount, quota, most in zip(capacity, self.quota[name], limit, strict=True)
+            ]
+            for name, limit in self.limit.items()
+        }
+        self._share_below(None, list(capacity), everything, {}, found, 1)
+        return found
 
     def _wanted(self, waiting: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         """What each has and waits for, as far as its limit goes and those of the queues below.
@@ -118,6 +136,8 @@ class Standing:
         total: Sequence[int],
         wanted: Mapping[str, Sequence[int]],
         used: Mapping[str, float],
+        shares: dict[str, list[int]],
+        gpu_unit: int,
     ) -> None:
         below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
         own = {queue.name: queue.weight for queue in below}
@@ -125,7 +145,7 @@ class Standing:
         for at in range(len(RESOURCES)):
             if not any(wanted[queue.name][at] for queue in below):
                 for queue in below:
-                    self.fair[queue.name][at] = 0
+                    shares[queue.name][at] = 0
                 continue
             claims = [
                 Claim(
@@ -137,11 +157,11 @@ class Standing:
                 )
                 for queue in below
             ]
-            unit = WHOLE_GPU if at == GPU_MILLI else 1
+            unit = gpu_unit if at == GPU_MILLI else 1
             for queue, amount in zip(below, divide(total[at], claims, unit), strict=True):
-                self.fair[queue.name][at] = amount
+                shares[queue.name][at] = amount
         for queue in below:
-            self._share_below(queue.name, self.fair[queue.name], wanted, used)
+            self._share_below(queue.name, shares[queue.name], wanted, used, shares, gpu_unit)
 
     def over_limit(self, queue: str, amounts: Vector) -> Excess | None:
         """The limit, of the queue or one above it, that so much more would break."""
@@ -187,6 +207,30 @@ class Standing:
                 if amount and bound is not None and has + extra > bound:
                     return False
         return True
+
+    def has_turn(self, queue: str, below: int, amounts: Vector, *, is_in: bool = False) -> bool:
+        """Whether so much more is within fair share, or has a turn on credit, on each level.
+
+        Only levels from `below` down count. Credit is of GPUs: it gives more of nothing else. With
+        `is_in`, what it has counts so much already.
+        """
+        for name in self.paths[queue][below:]:
+            bounds, has = self.fair[name], self.has[name]
+            for at, amount in enumerate(amounts):
+                if not amount or has[at] + (0 if is_in else amount) <= bounds[at]:
+                    continue
+                if at != GPU_MILLI or not self._lasts(name, amount):
+                    return False
+        return True
+
+    def _lasts(self, name: str, gpu_milli: int) -> bool:
+        """Whether it is too much for the fair share of one queue, and its credit gives a turn."""
+        credit = self.credit.get(name, 0.0)
+        return self.is_too_much(name, gpu_milli) and credit >= gpu_milli / WHOLE_GPU * TURN_S
+
+    def is_too_much(self, name: str, gpu_milli: int) -> bool:
+        """Whether it would be beyond the fair share even if the queue had nothing else."""
+        return gpu_milli > self.fair[name][GPU_MILLI]
 
     def is_over_quota(self, name: str) -> bool:
         """Whether it has more of anything than its quota."""

@@ -45,6 +45,7 @@ class State:
         self.workloads = {workload.name: workload for workload in snapshot.workloads}
         queues = snapshot.queues or _one_for_each(snapshot.workloads)
         self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
+        self.standing.credit = snapshot.credit
         for workload in snapshot.workloads:
             self.standing.check(workload.queue, workload.name)
         self._sizes = {

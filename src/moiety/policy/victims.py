@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 from moiety.policy.arrays import Ints
 from moiety.policy.pending import Piece
 from moiety.policy.snapshot import Task
-from moiety.policy.standing import CLOSE
+from moiety.policy.standing import CLOSE, GPU_MILLI
 from moiety.policy.state import State
 from moiety.policy.workloads import Workload
 
@@ -171,6 +172,14 @@ def _unit(
     return Unit(order, workload, tasks, is_extra)
 
 
+class By(IntEnum):
+    """A right to take, the strongest first."""
+
+    QUOTA = 0
+    SHARE = 1
+    CREDIT = 2
+
+
 class Right:
     """By what right a piece takes from other queues; asked before each unit, and in the end.
 
@@ -178,6 +187,8 @@ class Right:
     take from who has more than its quota, as long as the piece's side stays within quota. And from
     who has more than its fair share, as long as the piece's side stays within its own and in the
     end neither has more of what it should have than who yielded, nor that one less than its quota.
+    And from who is in debt, down to quota, if the piece's side has credit for a turn; as long as
+    that lasts, its turn is not taken from it by fair share.
     """
 
     def __init__(self, state: State, piece: Piece) -> None:
@@ -185,69 +196,93 @@ class Right:
         self._standing = state.standing
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
-        self._may: dict[tuple[int, bool], bool] = {}
-        """whether the piece's side stays within its quota or fair share, from a level down"""
+        self._may: dict[tuple[int, By], bool] = {}
+        """whether the piece's side may ask by that right, from a level down"""
         self._may_of = -1
-        self._taken: dict[str, bool] = {}
-        """of whom something was taken, and whether by fair share alone"""
+        self._taken: dict[str, By] = {}
+        """of whom something was taken, and by what right at the least"""
 
     def _side(self, other: str) -> tuple[int, str, str]:
         level = self._standing.fork(self._queue, other)
         return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
 
-    def _by_quota(self, other: str) -> bool:
+    def _by(self, other: str) -> By | None:
+        """The strongest right to anything of that queue's."""
+        standing = self._standing
         level, _, theirs = self._side(other)
-        return self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs)
+        is_over_quota = standing.is_over_quota(theirs)
+        credit = standing.credit.get(theirs, 0.0)
+        if is_over_quota and self._may_ask(level, By.QUOTA):
+            return By.QUOTA
+        if self._may_ask(level, By.SHARE) and standing.is_over_fair_share(theirs):
+            return By.SHARE
+        if credit < 0 and is_over_quota and self._may_ask(level, By.CREDIT):
+            return By.CREDIT
+        return None
 
-    def _may_ask(self, level: int, *, quota: bool) -> bool:
+    def _may_ask(self, level: int, by: By) -> bool:
         if self._may_of != self._standing.version:
             self._may_of = self._standing.version
             self._may.clear()
-        found = self._may.get((level, quota))
+        found = self._may.get((level, by))
         if found is None:
-            found = self._standing.within(self._queue, level, self._amounts, quota=quota)
-            self._may[level, quota] = found
+            if by is By.CREDIT:
+                found = self._standing.has_turn(self._queue, level, self._amounts)
+            else:
+                is_quota = by is By.QUOTA
+                found = self._standing.within(self._queue, level, self._amounts, quota=is_quota)
+            self._may[level, by] = found
         return found
 
     def could(self, other: str) -> bool:
         """Whether anything may be taken from that queue now, before the piece has its place."""
-        if other == self._queue:
-            return False
-        level, _, theirs = self._side(other)
-        if self._may_ask(level, quota=True) and self._standing.is_over_quota(theirs):
-            return True
-        return self._may_ask(level, quota=False) and self._standing.is_over_fair_share(theirs)
+        return other != self._queue and self._by(other) is not None
 
     def reaches(self, unit: Unit) -> bool:
         """Whether the right to take from a queue goes for that unit of it.
 
         By fair share it goes for what has some of that of which there is too much: who has too many
-        GPUs does not lose his CPUs for that.
+        GPUs does not lose his CPUs for that. On credit it goes for what has GPUs.
         """
         other = unit.workload.queue
-        if self._by_quota(other):
+        by = self._by(other)
+        if by is By.QUOTA:
             return True
+        standing, seated = self._standing, self._state.seated
         _, _, theirs = self._side(other)
-        too_much = self._standing.above_fair_share(theirs)
-        seated = self._state.seated
         here = [seated[task].amounts for task in unit.tasks if task in seated]
-        return any(amounts[at] for amounts in here for at in too_much)
+        if by is By.CREDIT:
+            return any(amounts[GPU_MILLI] for amounts in here)
+        gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
+        if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
+            return False
+        asked = standing.above_fair_share(theirs)
+        return any(amounts[at] for amounts in here for at in asked)
 
     def take(self, other: str) -> None:
-        """Something is about to be taken from it."""
-        self._taken[other] = not self._by_quota(other) or self._taken.get(other, False)
+        """Something is about to be taken from it, because it could be."""
+        by = self._by(other)
+        assert by is not None
+        self._taken[other] = max(by, self._taken.get(other, By.QUOTA))
 
     def holds(self) -> bool:
         """Whether it was right in the end, when the piece has its place."""
-        for other, by_share in self._taken.items():
+        standing = self._standing
+        for other, by in self._taken.items():
             level, mine, theirs = self._side(other)
-            if not self._standing.is_within(self._queue, level, self._amounts, quota=not by_share):
-                return False
-            if not by_share or not self._standing.is_below_fair_share(theirs):
+            if by is By.CREDIT:
+                has_turn = standing.has_turn(self._queue, level, self._amounts, is_in=True)
+                if not has_turn or standing.is_below_quota(theirs):
+                    return False
                 continue
-            if self._standing.is_below_quota(theirs):
+            is_quota = by is By.QUOTA
+            if not standing.is_within(self._queue, level, self._amounts, quota=is_quota):
                 return False
-            if self._standing.ratio(mine) > self._standing.ratio(theirs) + CLOSE:
+            if is_quota or not standing.is_below_fair_share(theirs):
+                continue
+            if standing.is_below_quota(theirs):
+                return False
+            if standing.ratio(mine) > standing.ratio(theirs) + CLOSE:
                 return False
         return True
 

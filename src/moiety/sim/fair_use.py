@@ -5,6 +5,11 @@ its fair share: its quota, and its part of what others leave, as far as it asks 
 for more than that is overload and nobody's fault; waiting for what is due is not. Nothing makes
 this 1: gangs that find no room together, quotas that do not hold and surplus that others keep all
 count against it. GPU time of restarts counts as had.
+
+Added up in two ways. Over the run: GPU time that a queue had over what was due to it, at most 1;
+having had to wait is made good by having more later. At each moment: what it has beyond its due
+then makes good for nothing, so that a gang larger than its queue's share counts as its share when
+it runs, and as nothing while it waits for its turn.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ class FairWatch:
         self._counted: Counter[str] = Counter()
         self._since_s = 0.0
         self._now: dict[str, tuple[float, float]] = {}
+        self._had_in_all: dict[str, float] = defaultdict(float)
         self._had: dict[str, float] = defaultdict(float)
         self._due: dict[str, float] = defaultdict(float)
 
@@ -34,13 +40,14 @@ class FairWatch:
         """After a decision."""
         lasted_s = pool.now_s - self._since_s
         for queue, (had, due) in self._now.items():
-            self._had[queue] += had * lasted_s
+            self._had[queue] += min(had, due) * lasted_s
+            self._had_in_all[queue] += had * lasted_s
             self._due[queue] += due * lasted_s
         self._since_s = pool.now_s
         self._now = self._of(pool)
 
     def _of(self, pool: Pool) -> dict[str, tuple[float, float]]:
-        """What each has of what is due to it, and what that is, in GPUs."""
+        """What each has to which something is due, and what that is, in GPUs."""
         standing = self._standing
         for queue, gpus in pool.held.items():
             more = gpus - self._counted[queue]
@@ -52,13 +59,18 @@ class FairWatch:
         standing.at(pool.now_s - self._monday_s)
         asked = {queue: (gpus * WHOLE_GPU, *NOTHING[1:]) for queue, gpus in pool.asked.items()}
         standing.share_out((pool.nodes.gpus * WHOLE_GPU, *NOTHING[1:]), asked)
-        found = {}
+        found: dict[str, tuple[float, float]] = {}
         for queue in pool.held.keys() | pool.asked.keys():
             due = standing.fair[queue][GPU_MILLI] / WHOLE_GPU
             if due:
-                found[queue] = min(pool.held[queue], due), due
+                found[queue] = pool.held[queue], due
         return found
 
-    def parts(self) -> dict[str, float]:
-        """For each queue to which anything was ever due, the part of it that it had."""
+    def over_the_run(self) -> dict[str, float]:
+        """For each queue to which anything was ever due, the part of it that it had in all."""
+        had = self._had_in_all
+        return {queue: min(1.0, had[queue] / due) for queue, due in self._due.items() if due}
+
+    def at_each_moment(self) -> dict[str, float]:
+        """The same where what a queue has beyond its due at a moment does not count."""
         return {queue: self._had[queue] / due for queue, due in self._due.items() if due}

@@ -15,7 +15,7 @@ from typing import Final
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
 from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.past import Ran
-from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, columns_of, read_table
+from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, columns_of, read_table
 from moiety.sim.seats import Nodes
 
 GPUS_PER_NODE: Final = 8
@@ -135,6 +135,7 @@ def read_gangs(
 
 def ran_before(path: Path) -> list[Ran]:
     """A file of jobs as a history for estimates. Raises as `read_gangs`."""
+    check_file(path, "history of jobs")
     return [
         Ran(
             gang.name,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from types import MappingProxyType
 from typing import Final
 
 from moiety.model.errors import InvalidValue
@@ -14,12 +13,13 @@ from moiety.policy.cluster import WHOLE_GPU
 from moiety.policy.queues import Queue
 from moiety.sim.baselines import KNOWS, baseline
 from moiety.sim.baselines import NAMES as BASELINES
+from moiety.sim.by_queue import QuotaWatch, jain, satisfied
 from moiety.sim.changes import most_there
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Change, Cost, Order, Pool, Progress, Run, Timeline, replay
 from moiety.sim.seats import Nodes
-from moiety.sim.tenants import QuotaWatch, Tenants, jain, satisfied
+from moiety.sim.tenants import Tenants
 from moiety.sim.worth import Worth
 
 ORDERS: Final = ("default", *BASELINES)
@@ -72,7 +72,9 @@ class GangOutcome:
     jain: float | None = None
     """of what queues had of what they asked for"""
     jain_of_due: float | None = None
-    """of what queues had of what was due to them: of their fair shares, at each moment"""
+    """of what queues had of what was due to them (fair shares of each moment), over the run"""
+    jain_of_due_at_each_moment: float | None = None
+    """the same where having more than is due at one moment does not make good for another"""
     quota_broken: int | None = None
     """moments after which a queue waited for GPUs within its quota"""
     completion_s: Sequence[float] = ()
@@ -120,8 +122,7 @@ def run_gangs(
     runs, timeline = replay(trace, order, cost, changes, progress, watch if queues else None)
     took_s = time.perf_counter() - began
     broken = quotas.broken if quotas else None
-    due = shares.parts() if shares else {}
-    return count(trace, name, runs, timeline, took_s, queues, broken, due)
+    return count(trace, name, runs, timeline, took_s, queues, broken, shares)
 
 
 def count(
@@ -132,7 +133,7 @@ def count(
     took_s: float,
     queues: Sequence[Queue] | None = None,
     broken: int | None = None,
-    due: Mapping[str, float] = MappingProxyType({}),
+    shares: FairWatch | None = None,
 ) -> GangOutcome:
     """All figures of what happened."""
     completion = sorted(run.ended_s - run.gang.submitted_s for run in runs)
@@ -164,12 +165,17 @@ def count(
         bad_lines=trace.complaints.count,
         bad_lines_told=tuple(trace.complaints.told),
         queues=_queues(runs, parts, queues or ()),
-        jain=jain(parts.values()) if len(parts) > 1 else None,
-        jain_of_due=jain(due.values()) if len(due) > 1 else None,
+        jain=_jain(parts),
+        jain_of_due=_jain(shares.over_the_run() if shares else {}),
+        jain_of_due_at_each_moment=_jain(shares.at_each_moment() if shares else {}),
         quota_broken=broken,
         completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
         timeline=_thinned(timeline, first),
     )
+
+
+def _jain(parts: Mapping[str, float]) -> float | None:
+    return jain(parts.values()) if len(parts) > 1 else None
 
 
 def at(ranked: Sequence[float], part: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
+from moiety.policy.credit import credit_after
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.decisions import (
     Decision,
@@ -92,7 +93,8 @@ def after(
 ) -> Snapshot:
     """The cluster when everything that was decided has happened.
 
-    With `half_life_s`, what queues have is counted into what they used of late.
+    With `half_life_s`, what queues have is counted into what they used of late, and what they
+    have less than their part of is to their credit.
     """
     now = snapshot.now_s + CYCLE_S
     running = {each.task: each for each in snapshot.running}
@@ -120,7 +122,11 @@ def after(
     then = scaled(then, decisions)
     if half_life_s is None:
         return then
-    return replace(then, used=used_after(then, CYCLE_S, half_life_s))
+    return replace(
+        then,
+        used=used_after(then, CYCLE_S, half_life_s),
+        credit=credit_after(then, CYCLE_S, half_life_s),
+    )
 
 
 def _places(snapshot: Snapshot) -> dict[Task, Spot]:

@@ -28,9 +28,8 @@ def open_trace(folder: Path | None, name: str | None, seed: int, *, lenient: boo
     if folder is None:
         return read(PACKAGED, complaints)
     if not folder.is_dir():
-        problem = "it is neither a folder nor an ordinary file"
-        problem = problem if folder.exists() else "it does not exist"
-        raise TraceMissing(str(folder), problem)
+        odd = "it is neither a folder nor an ordinary file"
+        raise TraceMissing(str(folder), odd if folder.exists() else "it does not exist")
     names = openb.lists(folder)
     if not names:
         return read(folder, complaints)

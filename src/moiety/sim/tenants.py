@@ -2,24 +2,25 @@
 
 What a queue may have and should have is policy's (`queues`, `standing`); so is the right by which
 somebody yields: who is within quota takes from who is above it, who is within its fair share from
-who is above its own, and within a queue who is worth more from who is worth less. Who is within
-quota also gets a place if that takes moving smaller gangs, which then take theirs the same way.
-If somebody within quota waits even so, all of them get seats anew (`repack`), which ends the round.
+who is above its own, who has credit for a turn (`credit`) from who is in debt, and within a queue
+who is worth more from who is worth less. Who is within quota also gets a place if that takes moving
+smaller gangs, which then take theirs the same way. If somebody within quota waits even so, all of
+them get seats anew (`repack`), which ends the round.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from moiety.model.errors import InvalidValue
 from moiety.policy import attained
 from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import WEEK_S, Amounts, Queue, QueueTree
+from moiety.policy.credit import parts_of, passed
+from moiety.policy.queues import WEEK_S, Queue
 from moiety.policy.standing import GPU_MILLI, Standing, Vector
-from moiety.sim.gangs import GangTrace
 from moiety.sim.repack import repack
 from moiety.sim.runs import Pool, Run
 from moiety.sim.worth import Worth, clear
@@ -32,7 +33,7 @@ MOVED: Final = 1e6
 """times the worth: who would only be moved comes last among those that make room"""
 STOPS_MAX: Final = 2
 """of one gang in a round"""
-QUOTA, FAIR, BEYOND = range(3)
+QUOTA, FAIR, CREDIT, BEYOND = range(4)
 Turn = tuple[int, int, float]
 """of a queue: its rank with what it asks for next, its priority, and its ratio then"""
 
@@ -49,6 +50,13 @@ class Tenants(Worth):
         self._counted: Counter[str] = Counter()
         self._monday_s = monday_s
         self._borders = self.standing.tree.borders()
+        self._parts: dict[str, float] = {}
+        self._parts_of = -1
+        """how many GPUs those are parts of"""
+        self._looked_s: float | None = None
+        """when it last decided"""
+        self._waited = False
+        """whether somebody waited after that"""
 
     def came(self, run: Run, pool: Pool) -> None:
         """It waits in its queue."""
@@ -74,6 +82,7 @@ class Tenants(Worth):
 
     def decide(self, pool: Pool) -> float | None:
         """Serve queue by queue, whoever is furthest below what it should have."""
+        self._give_credit(pool)
         if not pool.waiting:
             self.follow(pool)
             return None
@@ -84,8 +93,22 @@ class Tenants(Worth):
         waiting = {queue: (gpus * WHOLE_GPU, 0, 0, 0) for queue, gpus in pool.asked.items() if gpus}
         self.standing.share_out((pool.nodes.gpus * WHOLE_GPU, 0, 0, 0), waiting)
         _Round(self, pool, values).serve()
+        self._waited = bool(pool.waiting)
         self.follow(pool)
         return self.looks(pool)
+
+    def _give_credit(self, pool: Pool) -> None:
+        """For the time since the last decision, in which nothing began or ended."""
+        if self._looked_s is not None:
+            standing = self.standing
+            has = {name: now[GPU_MILLI] / WHOLE_GPU for name, now in standing.has.items()}
+            gpus = pool.nodes.gpus
+            if self._waited and (self._borders or gpus != self._parts_of):
+                self._parts, self._parts_of = parts_of(standing, gpus), gpus
+            parts = self._parts if self._waited else has
+            elapsed_s = pool.now_s - self._looked_s
+            standing.credit = passed(standing.credit, parts, has, elapsed_s)
+        self._looked_s, self._waited = pool.now_s, False
 
     def _count(self, pool: Pool) -> None:
         """Tell the standing what has begun and ended."""
@@ -216,7 +239,9 @@ class _Round:
     def _rank(self, queue: str, more: Vector) -> int:
         if self.standing.within(queue, 0, more, quota=True):
             return QUOTA
-        return FAIR if self.standing.within(queue, 0, more, quota=False) else BEYOND
+        if self.standing.within(queue, 0, more, quota=False):
+            return FAIR
+        return CREDIT if self.standing.has_turn(queue, 0, more) else BEYOND
 
     def _attempt(self, run: Run, rank: int) -> None:
         gang, nodes = run.gang, self.pool.nodes
@@ -272,7 +297,7 @@ class _Round:
                     found.append((values[other.number], other))
                 continue
             spare = left.get(queue, 0)
-            if spare > 0 and (rank == QUOTA or gpus <= spare):
+            if spare > 0 and (rank != FAIR or gpus <= spare):
                 left[queue] = spare - gpus
                 found.append((values[other.number], other))
         if rank == QUOTA:
@@ -285,12 +310,17 @@ class _Round:
         return found
 
     def _to_give(self, rank: int) -> dict[str, int]:
-        """GPUs that each queue has above its quota, or above its fair share."""
+        """GPUs that each queue has above its quota, or above its fair share.
+
+        On credit, only debtors have any.
+        """
         if rank == BEYOND:
             return {}
-        bounds = self.standing.quota if rank == QUOTA else self.standing.fair
+        bounds = self.standing.fair if rank == FAIR else self.standing.quota
         found = {}
         for queue, has in self.standing.has.items():
+            if rank == CREDIT and self.standing.credit.get(queue, 0.0) >= 0:
+                continue
             bound = bounds[queue][GPU_MILLI]
             if bound is not None and has[GPU_MILLI] > bound:
                 found[queue] = (has[GPU_MILLI] - bound) // WHOLE_GPU
@@ -302,91 +332,3 @@ def next_border(borders: Sequence[float], since_monday_s: float) -> float:
     at = since_monday_s % WEEK_S
     later = (border for border in borders if border > at + BORDER_S)
     return next(later, borders[0] + WEEK_S) - at
-
-
-def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
-    """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
-
-    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder; but each has
-    at least one, which the largest quotas give up, if there are as many GPUs as queues.
-    """
-    used: Counter[str] = Counter()
-    for gang in trace.gangs:
-        used[gang.queue] += int(gang.gpus * gang.duration_s)
-    total = sum(used.values()) or 1
-    parts = {queue: trace.gpus * amount / total for queue, amount in used.items()}
-    quota = {queue: int(part) for queue, part in parts.items()}
-    left = trace.gpus - sum(quota.values())
-    for queue in sorted(parts, key=lambda each: (quota[each] - parts[each], each))[:left]:
-        quota[queue] += 1
-    if len(quota) <= trace.gpus:
-        for queue in sorted(quota):
-            if not quota[queue]:
-                most = max(quota, key=lambda each: (quota[each], each))
-                quota[most] -= 1
-                quota[queue] = 1
-    return tuple(
-        Queue(queue, quota=Amounts(gpu_milli=quota[queue] * WHOLE_GPU), weight=max(quota[queue], 1))
-        for queue in sorted(quota)
-    )
-
-
-class QuotaWatch:
-    """Looks after each decision whether anybody waits who is entitled to GPUs by quota.
-
-    On every level of the tree: of its queue, and of those above.
-    """
-
-    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
-        tree = QueueTree(queues)
-        self._paths = {name: tree.path(name) for name in tree.queues}
-        self._queues = tree.queues
-        self._monday_s = monday_s
-        self._quota: dict[str, int | None] = {}
-        self.moments = 0
-        self.broken = 0
-        """moments at which somebody did"""
-
-    def __call__(self, pool: Pool) -> None:
-        """After a decision."""
-        self.moments += 1
-        if not pool.waiting:
-            return
-        since = pool.now_s - self._monday_s
-        self._quota = {name: each.quota_at(since).gpu_milli for name, each in self._queues.items()}
-        held: Counter[str] = Counter()
-        for queue, gpus in pool.held.items():
-            for name in self._paths[queue]:
-                held[name] += gpus
-        asking = (queue for queue, gpus in pool.asked.items() if gpus)
-        open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
-        if not open_:
-            return
-        waiting = (run.gang for run in pool.waiting.values())
-        kinds = {(gang.queue, gang.gpus) for gang in waiting if gang.queue in open_}
-        self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
-
-    def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
-        return all(
-            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota
-            for name in self._paths[queue]
-            for quota in [self._quota[name]]
-        )
-
-
-def satisfied(runs: Iterable[Run]) -> dict[str, float]:
-    """For each queue, the part of the GPUs that it asked for, over time, that it had."""
-    had: dict[str, float] = defaultdict(float)
-    wanted: dict[str, float] = defaultdict(float)
-    for run in runs:
-        gang = run.gang
-        had[gang.queue] += gang.gpus * gang.duration_s
-        wanted[gang.queue] += gang.gpus * (run.ended_s - gang.submitted_s)
-    return {queue: had[queue] / wanted[queue] for queue in had if wanted[queue]}
-
-
-def jain(parts: Iterable[float]) -> float:
-    """Jain's index of fairness: 1 is equal, 1/n is all for one."""
-    values = list(parts)
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0

@@ -126,4 +126,4 @@ def test_run_times_come_from_jobs_that_ran_where_nobody_declares_any(
     assert out.startswith("theirs-99 begins now")
     code, _, err = moiety(capsys, "explain", str(case), "new", "--history", "/dev/null")
     assert code == 122
-    assert "there is no trace in /dev/null" in err
+    assert "there is no history of jobs in /dev/null: it is no file\n  try: the columns in" in err

@@ -36,7 +36,8 @@ def cluster(seed: int, nodes: int = 12, jobs: int = 40) -> Snapshot:
         ),
     )
     work = tuple(_workload(random, at) for at in range(jobs))
-    return Snapshot(machines, work, (), queues, now_s=NOW_S, seed=seed)
+    credit = {queue.name: random.choice((0.0, -1e5, 1e3, 1e5)) for queue in queues}
+    return Snapshot(machines, work, (), queues, now_s=NOW_S, seed=seed, credit=credit)
 
 
 def _node(random: Random, at: int) -> Node:

@@ -11,6 +11,7 @@ from moiety.cli.gangs import ORDERS as SHOWN_ORDERS
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.queues import Amounts, Queue
 from moiety.sim import gang_plot
+from moiety.sim.by_queue import QuotaWatch, jain, queues_by_use, satisfied
 from moiety.sim.capacity import Part, needed, parse_split, split
 from moiety.sim.changes import failures, read_changes
 from moiety.sim.gangs import Gang, GangTrace, read_gangs
@@ -18,7 +19,7 @@ from moiety.sim.outcome import ORDERS, run_gangs
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
 from moiety.sim.runs import Change, Cost, Pool, replay
-from moiety.sim.tenants import QuotaWatch, Tenants, jain, queues_by_use, satisfied
+from moiety.sim.tenants import Tenants
 from tests.unit.sim.where import DATA
 
 FREE = Cost()

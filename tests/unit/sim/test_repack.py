@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.policy.queues import Amounts, Queue
+from moiety.sim.by_queue import QuotaWatch, queues_by_use
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import Gang, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.repack import repack
 from moiety.sim.runs import Cost, Pool, Run, replay
 from moiety.sim.seats import Nodes, Seats
-from moiety.sim.tenants import QuotaWatch, Tenants, queues_by_use
+from moiety.sim.tenants import Tenants
 
 
 def queue(name: str, gpus: int) -> Queue:
@@ -132,7 +133,24 @@ def test_a_queue_that_waits_for_what_is_due_is_told_from_one_that_waits_for_more
     watch(pool)
     pool.now_s = 10
     watch(pool)
-    assert watch.parts() == {"a": 1, "b": pytest.approx(0.5)}
+    assert watch.at_each_moment() == {"a": 1, "b": pytest.approx(0.5)}
+    assert watch.over_the_run() == {"a": 1, "b": pytest.approx(0.5)}
+
+
+def test_a_turn_makes_good_for_waiting_over_the_run_but_not_at_each_moment() -> None:
+    watch = FairWatch((queue("a", 6), queue("b", 2)))
+    pool = Pool(Nodes((4, 4)), Cost())
+    pool.held = Counter({"a": 8})
+    pool.asked = Counter({"a": 100, "b": 8})
+    pool.waiting = {0: run(0, 8)}
+    watch(pool)
+    pool.now_s = 30
+    pool.held = Counter({"b": 8})
+    watch(pool)
+    pool.now_s = 40
+    watch(pool)
+    assert watch.over_the_run() == {"a": 1, "b": 1}
+    assert watch.at_each_moment() == {"a": pytest.approx(0.75), "b": pytest.approx(0.25)}
 
 
 def test_a_queue_that_used_next_to_nothing_has_a_quota_too() -> None:

@@ -1,0 +1,99 @@
+"""What queues of a trace may be taken to be promised, whether they had it, and how equally."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from moiety.policy.cluster import WHOLE_GPU
+from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.sim.gangs import GangTrace
+from moiety.sim.runs import Pool, Run
+
+
+def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
+    """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
+
+    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder; but each has
+    at least one, which the largest quotas give up, if there are as many GPUs as queues.
+    """
+    used: Counter[str] = Counter()
+    for gang in trace.gangs:
+        used[gang.queue] += int(gang.gpus * gang.duration_s)
+    total = sum(used.values()) or 1
+    parts = {queue: trace.gpus * amount / total for queue, amount in used.items()}
+    quota = {queue: int(part) for queue, part in parts.items()}
+    left = trace.gpus - sum(quota.values())
+    for queue in sorted(parts, key=lambda each: (quota[each] - parts[each], each))[:left]:
+        quota[queue] += 1
+    if len(quota) <= trace.gpus:
+        for queue in sorted(quota):
+            if not quota[queue]:
+                most = max(quota, key=lambda each: (quota[each], each))
+                quota[most] -= 1
+                quota[queue] = 1
+    return tuple(
+        Queue(queue, quota=Amounts(gpu_milli=quota[queue] * WHOLE_GPU), weight=max(quota[queue], 1))
+        for queue in sorted(quota)
+    )
+
+
+class QuotaWatch:
+    """Looks after each decision whether anybody waits who is entitled to GPUs by quota.
+
+    On every level of the tree: of its queue, and of those above.
+    """
+
+    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
+        tree = QueueTree(queues)
+        self._paths = {name: tree.path(name) for name in tree.queues}
+        self._queues = tree.queues
+        self._monday_s = monday_s
+        self._quota: dict[str, int | None] = {}
+        self.moments = 0
+        self.broken = 0
+        """moments at which somebody did"""
+
+    def __call__(self, pool: Pool) -> None:
+        """After a decision."""
+        self.moments += 1
+        if not pool.waiting:
+            return
+        since = pool.now_s - self._monday_s
+        self._quota = {name: each.quota_at(since).gpu_milli for name, each in self._queues.items()}
+        held: Counter[str] = Counter()
+        for queue, gpus in pool.held.items():
+            for name in self._paths[queue]:
+                held[name] += gpus
+        asking = (queue for queue, gpus in pool.asked.items() if gpus)
+        open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
+        if not open_:
+            return
+        waiting = (run.gang for run in pool.waiting.values())
+        kinds = {(gang.queue, gang.gpus) for gang in waiting if gang.queue in open_}
+        self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
+
+    def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
+        return all(
+            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota
+            for name in self._paths[queue]
+            for quota in [self._quota[name]]
+        )
+
+
+def satisfied(runs: Iterable[Run]) -> dict[str, float]:
+    """For each queue, the part of the GPUs that it asked for, over time, that it had."""
+    had: dict[str, float] = defaultdict(float)
+    wanted: dict[str, float] = defaultdict(float)
+    for run in runs:
+        gang = run.gang
+        had[gang.queue] += gang.gpus * gang.duration_s
+        wanted[gang.queue] += gang.gpus * (run.ended_s - gang.submitted_s)
+    return {queue: had[queue] / wanted[queue] for queue in had if wanted[queue]}
+
+
+def jain(parts: Iterable[float]) -> float:
+    """Jain's index of fairness: 1 is equal, 1/n is all for one."""
+    values = list(parts)
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
