@@ -81,7 +81,7 @@ def keeps_out(pods: list[str], pid: int, proc: Path = Path("/proc")) -> str:
 def pod_of(pid: int, proc: Path = Path("/proc")) -> str:
     """The UID of the pod of Kubernetes that a process is in; empty: of none, or it has ended."""
     try:
-        return parse((proc / str(pid) / "cgroup").read_text(errors="replace")).pod
+        return parse(_read(f"{proc}/{pid}/cgroup")).pod
     except OSError:
         return ""
 
@@ -96,7 +96,7 @@ def stranger(pid: int, proc: Path = Path("/proc")) -> str:
     if not found or found == pod_of(os.getpid(), proc):
         return ""
     try:
-        if os.readlink(proc / str(pid) / "ns" / "mnt") == os.readlink(proc / "1" / "ns" / "mnt"):
+        if os.readlink(f"{proc}/{pid}/ns/mnt") == os.readlink(f"{proc}/1/ns/mnt"):
             return ""
     except OSError:
         pass  # who is not known is a stranger
@@ -110,12 +110,18 @@ def container_of(pid: int, proc: Path = Path("/proc")) -> str:
     Then the files that its runtime mounts into it (/etc/hostname, say) lead to the id.
     """
     try:
-        found = parse((proc / str(pid) / "cgroup").read_text(errors="replace")).short
+        found = parse(_read(f"{proc}/{pid}/cgroup")).short
         if found:
             return found
-        if os.readlink(proc / str(pid) / "ns" / "mnt") == os.readlink(proc / "self" / "ns" / "mnt"):
+        if os.readlink(f"{proc}/{pid}/ns/mnt") == os.readlink(f"{proc}/self/ns/mnt"):
             return ""
-        mounted = _MOUNTED.search((proc / str(pid) / "mountinfo").read_text(errors="replace"))
+        mounted = _MOUNTED.search(_read(f"{proc}/{pid}/mountinfo"))
     except OSError:
         return ""
     return mounted[1] if mounted else ""
+
+
+def _read(path: str) -> str:
+    """A file of /proc; not by a Path, which interns each part: a number for each who ever asked."""
+    with open(path, errors="replace") as file:
+        return file.read()
