@@ -110,6 +110,11 @@ def _named(line: _Line, own: Sequence[Node], nodes: Iterable[Node]) -> Pool:
 
 
 def _kinds(line: _Line, own: Iterable[Node]) -> list[Pool]:
+    if line.like:
+        raise InvalidValue(
+            f"{EVERY} makes a pool of each kind of node, and they are not all like {line.like}",
+            "a line for a pool by its name, or no `like`",
+        )
     kinds: dict[tuple[object, ...], list[Node]] = {}
     for node in own:
         kinds.setdefault(_kind(node), []).append(node)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 LARGEST = 1e15
 """sums of a cluster's worth of them still fit into 64 bits"""
-COLUMNS_HINT = "the columns in docs/howto-simulate.md"
+COLUMNS_HINT = "the columns in docs/howto-simulate.md and docs/traces-of-pools.md"
 TOLD_MAX = 5
 """wrong lines that are told in words; all are counted"""
 

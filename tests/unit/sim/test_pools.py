@@ -145,6 +145,10 @@ def test_a_file_says_which_pools_are_dynamic(tmp_path: Path) -> None:
         ("name\na\na\n", "line 3: a is in line 2 already"),
         ("name\nb\n", "line 2: pool b has nodes of 2 kinds"),
         ("name,like\na,z\n", "line 2: pool a: there is no node z"),
+        (
+            "name,like\n*,z\n",
+            "line 2: * makes a pool of each kind of node, and they are not all like z",
+        ),
         ("name,nodes_min,nodes_max\na,3,2\n", "line 2: pool a: at most 2 nodes, and at least 3"),
         ("name,nodes_min\na,-1\n", "line 2: nodes_min is negative"),
         ("name,nodes_max\na,30000\n", "line 2: pool a: 30000 nodes; at most 20000"),
