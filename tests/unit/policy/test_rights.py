@@ -156,6 +156,7 @@ def test_names_decide_nothing_but_ties(seed: int) -> None:
             for each in snapshot.queues
         ),
         running=tuple(_renamed(each, nodes, jobs) for each in snapshot.running),
+        credit={queues[name]: amount for name, amount in snapshot.credit.items()},
     )
 
     def named(task: Task) -> Task:
