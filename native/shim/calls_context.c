@@ -16,8 +16,8 @@
 #include "shim/say.h"
 #include "shim/streams.h"
 
-/* How long creating a context waits for memory that the driver still counts as used. */
-#define PATIENCE_NS 3000000000ull
+/* How long creating a context waits for memory that the driver still counts as used (memory.c). */
+#define PATIENCE_NS 15000000000ull
 
 CUresult cuInit(unsigned int flags)
 {

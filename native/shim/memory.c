@@ -22,8 +22,9 @@
 #include "shim/streams.h"
 
 /* How long an allocation that the agent admitted waits for memory that the driver still counts
- * as used: that of a process killed just now, say. */
-#define PATIENCE_NS 3000000000ull
+ * as used: that of a process killed just now, say. On a busy machine that takes seconds, and who is
+ * told that there is none gives up for good. */
+#define PATIENCE_NS 15000000000ull
 #define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
 #define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 

@@ -41,7 +41,7 @@ def outcome(process: subprocess.Popen[str]) -> dict[str, object]:
     code, out, err = finish(process)
     assert code in (0, 1), err
     found: dict[str, object] = json.loads(out)
-    return found
+    return found | {"stderr": err}
 
 
 @pytest.mark.parametrize("driver", [12040, 13000])
@@ -77,7 +77,8 @@ def test_and_under_moiety_while_all_of_them_and_a_busy_program_take_turns(
         node.until(lambda: turns() > 3, "all had several turns")
         kill(started.pop("busy"))
         found = {name: outcome(program) for name, program in started.items()}
-    assert {name: one["different"] for name, one in found.items()} == {n: [] for n in found}
+    wrong = {n: (one["different"], one["stderr"]) for n, one in found.items() if one["different"]}
+    assert wrong == {}
     assert [n for n, one in found.items() if one["ballast"] and not one["ballast_checked"]] == []
 
 
