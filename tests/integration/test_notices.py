@@ -40,6 +40,13 @@ def holds(node: Node) -> bool:
     return any(row["state"] == "holding" for row in node.json("ps"))
 
 
+def waits_for_gpu_0(told: Lines) -> str:
+    """What it says about that, after what it may have waited for before, not knowing the GPU yet."""
+    while "moiety: waiting for GPU 0, " not in (line := told.next()):
+        assert line.startswith(("moiety: waiting for a GPU, ", "moiety: it goes on, after "))
+    return line
+
+
 def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
     node: Node, work: Callable[[int], list[object]]
 ) -> None:
@@ -47,9 +54,7 @@ def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
     node.until(lambda: holds(node), "one program holds")
     waiter = node.run(work(10**6), env=ALWAYS)
     told = Lines(waiter.stderr)
-    while not (line := told.next()).startswith("moiety: waiting for GPU 0, "):
-        # It may have waited for something else before, and not know yet for which one it will.
-        assert line.startswith(("moiety: waiting for a GPU, ", "moiety: it goes on, after "))
+    line = waits_for_gpu_0(told)
     assert f"; held by hol?der (pid {holder.pid}) for " in line
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
@@ -99,7 +104,7 @@ def test_a_terminal_is_told_and_one_that_is_stopped_holds_nobody_up(
         command, env=node.env, stderr=terminal, stdout=subprocess.PIPE, text=True
     )
     node.started.append(waiter)
-    assert "moiety: waiting for GPU 0" in Lines(screen).next()
+    waits_for_gpu_0(Lines(screen))
     os.write(screen, b"\x13")  # Ctrl-S: whoever writes there now, waits
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
