@@ -41,7 +41,7 @@ def holds(node: Node) -> bool:
 
 
 def waits_for_gpu_0(told: Lines) -> str:
-    """What it says about that, after what it may have waited for before, not knowing the GPU yet."""
+    """What it says of that, after what it may have waited for before, not knowing the GPU yet."""
     while "moiety: waiting for GPU 0, " not in (line := told.next()):
         assert line.startswith(("moiety: waiting for a GPU, ", "moiety: it goes on, after "))
     return line
