@@ -23,7 +23,6 @@ from moiety.model.errors import NotAllowed, UserLimit
 from moiety.model.format import format_bytes
 from moiety.model.share import Share
 
-
 QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
 """the longest turns that users may ask for where no file says it: others wait for their ends"""
 
