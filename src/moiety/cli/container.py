@@ -138,8 +138,8 @@ def _explain(name: str, file: Path, found: cdi.Edits) -> None:
     if usual:
         click.echo(f"docker run {device} IMAGE\n")
     else:  # it takes folders from its daemon's configuration alone
-        named = json.dumps(str(file.parent))
-        click.echo(f"docker run {device} IMAGE    # with {named} among the daemon's cdi-spec-dirs\n")
+        where = f"with {json.dumps(str(file.parent))} among the daemon's cdi-spec-dirs"
+        click.echo(f"docker run {device} IMAGE    # {where}\n")
     click.echo("Without CDI the same is, less a look at the image before each start:\n")
     click.echo(f"docker run {cdi.by_hand(found)} IMAGE")
 
