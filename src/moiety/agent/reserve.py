@@ -1,8 +1,8 @@
 """The pages that an agent needs when more than usual happens at once, before that happens.
 
 Programs are moved into host memory when a GPU is full, so a host may be short of memory just when
-most is asked of the agent: it is not to wait for the kernel to find a page for it then. Python takes
-memory from the system in arenas, and touches their pages only when it needs them.
+most is asked of the agent: it is not to wait for the kernel to find a page for it then. Python
+takes memory from the system in arenas, and touches their pages only when it needs them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
 
 
 def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
-    rang = []
+    rang: list[float] = []
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
