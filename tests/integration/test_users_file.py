@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent import requests
+from moiety.model.share import Share
 from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
 from moiety.testing.waiting import until
@@ -111,6 +112,25 @@ def test_what_a_user_may_not_have_is_refused_by_rule_and_line(
     assert refused.value.kind == "UserLimit"
     assert says in refused.value.text
     assert f"({file}:{line})" in refused.value.text
+
+
+def test_nobody_holds_a_gpu_for_as_long_as_it_likes(
+    agent: AgentProcess, users: Users, file: Path
+) -> None:
+    """Also where no file says so: turns have an end, since others wait for it."""
+    alice = users(ALICE)
+    for rules, most in ((RULES, "10 s"), (RULES + 'quantum = "2s"\n', "2 s"), ("", "10 s")):
+        file.write_text(rules)
+        with agent.call() as call:
+            call.ask(requests.Reload(), requests.Reloaded)
+        with pytest.raises(Raised, match=f"turns of {most} at most, not 1 h") as refused:
+            alice.do(CREATE.format(share="quantum_s=3600.0"))
+        assert refused.value.kind == "UserLimit"
+    alice.do(CREATE.format(share="quantum_s=10.0"))
+    # Root may, as it may end the agent.
+    with agent.call() as call:
+        share = Share(quantum_s=3600.0)
+        call.ask(requests.CreateWorkload("train", ["train"], "/", share), requests.Created)
 
 
 def test_whoever_has_no_rule_has_the_default(users: Users, file: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from moiety.agent.node import Node
 from moiety.agent.users import USERS, User, Users
@@ -22,6 +22,9 @@ from moiety.config.load import Config, Source, Value
 from moiety.model.errors import NotAllowed, UserLimit
 from moiety.model.format import format_bytes
 from moiety.model.share import Share
+
+QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
+"""the longest turns that users may ask for where no file says it: others wait for their ends"""
 
 
 class Entitlements:
@@ -45,8 +48,7 @@ class Entitlements:
         if config is not None:
             self._users = {name: _rules(v) for name, v in config.named("users").items()}
             self._groups = {name: _rules(v) for name, v in config.named("groups").items()}
-            self._defaults = _rules(config.section("defaults"))
-            self.are_none = not (self._users or self._groups or self._defaults)
+            self._defaults = {"quantum_s": QUANTUM} | _rules(config.section("defaults"))
 
     def of(self, uid: int) -> Entitlement:
         """What holds for one user: until it is found out who that is, what its number says."""
@@ -63,7 +65,9 @@ class Entitlements:
 
     def is_certain(self, uid: int) -> bool:
         """Whether nothing that may be found out about a user could change what holds for it."""
-        return self.are_none or uid in self._exempt or self._names.of(uid).is_known
+        if not (self._users or self._groups) or uid in self._exempt:
+            return True
+        return self._names.of(uid).is_known
 
     def found(self, user: User) -> None:
         """Something about a user is known that was not."""

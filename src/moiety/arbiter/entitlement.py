@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from moiety.model.format import format_bytes, format_fraction
+from moiety.model.format import format_bytes, format_duration, format_fraction
 from moiety.model.share import Priority, Share
 
 T = TypeVar("T")
@@ -44,6 +44,8 @@ class Entitlement:
     """whether one may be of the latency class"""
     workloads: Rule[int] | None = None
     """how many may run or wait at one time"""
+    quantum_s: Rule[float] | None = None
+    """the longest turns that one may ask for; 0: as the agent makes them"""
 
 
 FIELDS: Final = tuple(f.name for f in dataclasses.fields(Entitlement) if f.name != "user")
@@ -82,6 +84,10 @@ def refuse(may: Entitlement, share: Share, others: Sequence[Share]) -> Refusal |
         )
     if may.latency and share.latency and not may.latency.value:
         return f"{user} may have no program of the latency class", may.latency.where
+    if may.quantum_s and (share.quantum_s or 0.0) > may.quantum_s.value:
+        most_s, asked_s = may.quantum_s.value, share.quantum_s or 0.0
+        turns = f"turns of {format_duration(most_s)} at most" if most_s else "no turns of its own"
+        return f"{user} may ask for {turns}, not {format_duration(asked_s)}", may.quantum_s.where
     if may.gpu and share.gpu is not None:
         taken = sum(other.gpu or 0.0 for other in others)
         if taken + share.gpu > may.gpu.value + _ROUNDING:
@@ -123,6 +129,9 @@ def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
         most = may.memory_bytes.value
         limit, kept = most if limit is None else min(limit, most), min(kept, most)
     cap = min(share.gpu_limit, gpu_limit)
+    quantum_s = share.quantum_s
+    if quantum_s is not None and may.quantum_s:
+        quantum_s = min(quantum_s, may.quantum_s.value) or None
     return dataclasses.replace(
         share,
         gpu=None if share.gpu is None else min(share.gpu, cap),
@@ -131,6 +140,7 @@ def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
         memory_bytes=kept,
         priority=min(share.priority, may.priority.value) if may.priority else share.priority,
         latency=share.latency and (may.latency is None or may.latency.value),
+        quantum_s=quantum_s,
     )
 
 

@@ -495,7 +495,16 @@ def _limits(section: str) -> tuple[Setting, ...]:
         ("latency", "latency", values.parse_switch, "BOOL", "whether it may be --latency"),
         ("workloads", "workloads", values.parse_count, "N", "so many at one time; 0: none"),
     )
-    return tuple(Setting(section, *row, unset="no limit") for row in rows)
+    quantum = Setting(
+        section,
+        "quantum",
+        "quantum_s",
+        values.parse_quantum,
+        "TIME",
+        "the longest that it may say as --quantum; 0: none",
+        unset="10s" if section == "defaults" else "no limit",
+    )
+    return (*(Setting(section, *row, unset="no limit") for row in rows), quantum)
 
 
 _LIMITS: Final = (*_limits("defaults"), *_limits("users.*"), *_limits("groups.*"))

@@ -46,6 +46,8 @@ def test_a_users_own_rules_count_before_those_of_groups_and_defaults() -> None:
         (alice(workloads=2), Share(), [Share(), Share()], "2 programs at one time"),
         (alice(priority=Priority.NORMAL), Share(priority=Priority.HIGH), [], "normal at most"),
         (alice(latency=False), Share(latency=True), [], "latency class"),
+        (alice(quantum_s=10.0), Share(quantum_s=11.0), [], "turns of 10 s at most, not 11 s"),
+        (alice(quantum_s=0.0), Share(quantum_s=0.1), [], "no turns of its own"),
         (alice(gpu=0.5), Share(gpu=0.6), [], "60 % of a GPU cannot be guaranteed to alice"),
         (alice(gpu=0.5), Share(gpu=0.3), [Share(gpu=0.3)], "30 % of it are guaranteed already"),
         (alice(memory_bytes=GIB), Share(memory_limit_bytes=2 * GIB), [], "more than alice may"),
