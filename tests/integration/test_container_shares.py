@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -163,6 +164,24 @@ def test_where_nothing_can_be_written_no_share_is_made(node: Node) -> None:
     done = node.cli("container", "spec", "--name", "train", "--output", folder)
     assert done.returncode == 101
     assert node.json("container", "ls") == []
+
+
+def test_a_file_is_no_folder_for_specifications(node: Node) -> None:
+    file = node.directory / "notes"
+    file.touch()
+    done = node.cli("container", "spec", "--name", "train", "--output", str(file))
+    assert done.returncode == 101
+    assert f"{file}/moiety-train.json cannot be written" in done.stderr
+    assert node.json("container", "ls") == []
+
+
+def test_what_is_printed_can_be_typed_wherever_the_specification_lies(node: Node) -> None:
+    folder = node.directory / "of two words"
+    done = node.cli("container", "spec", "--name", "train", "--output", str(folder))
+    podman, docker = done.stdout.splitlines()[2:4]
+    typed = ["podman", "--cdi-spec-dir", str(folder), "run", "--device", "moiety.dev/gpu=train"]
+    assert shlex.split(podman) == [*typed, "IMAGE"]
+    assert f'"{folder}" among the daemon\'s cdi-spec-dirs' in docker
 
 
 def test_a_printed_specification_leaves_the_written_one_known(node: Node) -> None:

@@ -14,8 +14,8 @@ from tests.kube.sharing import DIRECTORY, GPU, IMAGE, LONG, MIB, Sharing, asking
 
 WATCHED = {"MOIETY_WATCH_EVERY": "300ms", "MOIETY_WATCH_UNREGISTERED": "warn,event,2s,kill"}
 """as variables of the DaemonSet"""
-WITHIN = 0.07
-"""of a GPU's time: so far from its part may be what a pod received"""
+WITHIN = 0.1
+"""of a GPU's time: so far from its part may be what a pod received; equal parts are farther"""
 
 
 pytestmark = pytest.mark.usefixtures("nothing_stays")
@@ -70,7 +70,7 @@ def received(rows: dict[str, dict[str, Any]]) -> dict[str, float]:
 def test_three_busy_pods_receive_what_they_were_promised(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
-    promised = {"a": 0.3, "b": 0.3, "c": 0.4}
+    promised = {"a": 0.2, "b": 0.2, "c": 0.6}
     busy = ["/app/worker", "/app/kernels.elf", str(8 * MIB), str(LONG), "20", "0", "7"]
     bed.apply(*(sharer(name, namespace, str(part), *busy) for name, part in promised.items()))
     for name in promised:

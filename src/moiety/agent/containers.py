@@ -122,6 +122,10 @@ def container_of(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def _read(path: str) -> str:
-    """A file of /proc; not by a Path, which interns each part: a number for each who ever asked."""
-    with open(path, errors="replace") as file:
-        return file.read()
+    """A file of /proc; not by a Path, which interns each part: a number for each who ever asked.
+
+    Nor as text: each opened as such leaves the name of what its codec is asked for in the
+    interpreter's cache of attributes.
+    """
+    with open(path, "rb") as file:
+        return file.read().decode(errors="replace")

@@ -25,9 +25,9 @@ def available_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
 
 
 def _mem_available(proc: Path) -> int:
-    with open(proc / "meminfo") as file:
+    with open(proc / "meminfo", "rb") as file:
         for line in file:
-            if line.startswith("MemAvailable:"):
+            if line.startswith(b"MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return 0
 
@@ -45,7 +45,7 @@ def _cgroup_rooms(proc: Path, cgroups: Path) -> Iterator[int]:
 
 def _cgroup(proc: Path, cgroups: Path) -> Path | None:
     try:
-        for line in (proc / "self" / "cgroup").read_text().splitlines():
+        for line in (proc / "self" / "cgroup").read_bytes().decode().splitlines():
             if line.startswith("0::/"):
                 return cgroups / line[4:]
     except OSError:
@@ -56,15 +56,15 @@ def _cgroup(proc: Path, cgroups: Path) -> Path | None:
 def _number(path: Path) -> int | None:
     """What stands in a cgroup's file; None for "max", and where there is no such limit."""
     try:
-        return int(path.read_text())
+        return int(path.read_bytes())
     except (OSError, ValueError):
         return None
 
 
 def _inactive_file(folder: Path) -> int:
     try:
-        for line in (folder / "memory.stat").read_text().splitlines():
-            if line.startswith("inactive_file "):
+        for line in (folder / "memory.stat").read_bytes().splitlines():
+            if line.startswith(b"inactive_file "):
                 return int(line.split()[1])
     except (OSError, ValueError):
         pass

@@ -104,8 +104,8 @@ def holder(fd: int) -> int | None:
     status = os.fstat(fd)
     where = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
-        with open("/proc/locks") as file:
-            for line in file:
+        with open("/proc/locks", "rb") as file:
+            for line in file.read().decode().splitlines():
                 fields = line.split()
                 if fields[1] == "FLOCK" and where in fields:
                     return int(fields[4]) if int(fields[4]) > 0 else None

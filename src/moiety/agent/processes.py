@@ -69,8 +69,8 @@ def is_stopped(pid: int) -> bool:
 def name_of(pid: int) -> str:
     """The short name of a process; empty if it is gone."""
     try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().decode(errors="replace").strip()
     except OSError:
         return ""
 
@@ -99,10 +99,10 @@ def give_way() -> None:
 def _is_frozen(pid: int) -> bool:
     """Whether its control group is frozen (a paused container); cgroup v2 only."""
     try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            own = next(line[3:].strip() for line in file if line.startswith("0::"))
-        with open(f"/sys/fs/cgroup{own}/cgroup.events") as file:
-            return "frozen 1" in file.read()
+        with open(f"/proc/{pid}/cgroup", "rb") as file:
+            own = next(line[3:].strip() for line in file if line.startswith(b"0::"))
+        with open(b"/sys/fs/cgroup" + own + b"/cgroup.events", "rb") as file:
+            return b"frozen 1" in file.read()
     except (OSError, StopIteration):
         return False
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from moiety.agent import kept, requests, workloads
+from moiety.agent import kept, requests, reserve, workloads
 from moiety.agent.arena import Arena, Extent
 from moiety.agent.bounds import Bounds
 from moiety.agent.configured import Read, configured
@@ -156,6 +156,7 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        reserve.touch()
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(node.clients))

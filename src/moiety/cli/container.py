@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -111,8 +112,8 @@ def _must_be_ours(file: Path) -> None:
     try:
         if json.loads(file.read_text()).get("kind") == cdi.KIND:
             return
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, NotADirectoryError):
+        return  # _must_be_writable says of a folder that is none what is wrong
     except (OSError, ValueError, AttributeError):
         pass
     raise errors.FileExists(str(file), "another name: this file is not one that moiety wrote")
@@ -129,11 +130,16 @@ def _must_be_writable(file: Path) -> None:
 
 
 def _explain(name: str, file: Path, found: cdi.Edits) -> None:
-    folder = "" if file.parent == cdi.SYSTEM_DIR else f"--cdi-spec-dir {file.parent} "
+    usual = file.parent == cdi.SYSTEM_DIR
+    folder = "" if usual else f"--cdi-spec-dir {shlex.quote(str(file.parent))} "
     device = cdi.by_device(name, found)
-    click.echo(f"wrote {file}\n")
+    click.echo(f"wrote {plain(str(file))}\n")
     click.echo(f"podman {folder}run {device} IMAGE")
-    click.echo(f"docker run {device} IMAGE\n")
+    if usual:
+        click.echo(f"docker run {device} IMAGE\n")
+    else:  # it takes folders from its daemon's configuration alone
+        where = f"with {json.dumps(str(file.parent))} among the daemon's cdi-spec-dirs"
+        click.echo(f"docker run {device} IMAGE    # {where}\n")
     click.echo("Without CDI the same is, less a look at the image before each start:\n")
     click.echo(f"docker run {cdi.by_hand(found)} IMAGE")
 

@@ -76,13 +76,13 @@ def origin_of(
     try:
         uid = folder.stat().st_uid
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-        status = (folder / "status").read_text(errors="replace")
+        status = (folder / "status").read_bytes().decode(errors="replace")
     except OSError:
         return None
     if len(fields) <= START_TIME or fields[STATE] in (b"Z", b"X"):
         return None
     try:
-        placed = parse((folder / "cgroup").read_text(errors="replace"))
+        placed = parse((folder / "cgroup").read_bytes().decode(errors="replace"))
     except OSError:
         placed = Placement()
     real = _ids(status, "Uid:")

@@ -1,0 +1,43 @@
+"""What the kernel tells of other people's processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from moiety.agent import processes
+
+NAMED_BADLY = r"""
+import ctypes
+ctypes.CDLL(None).prctl(15, b"caf\xe9 \xff", 0, 0, 0)
+print("named", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def badly_named() -> Iterator[subprocess.Popen[str]]:
+    """A process whose name is not in UTF-8, as any program may give itself one."""
+    with subprocess.Popen(
+        [sys.executable, "-c", NAMED_BADLY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "named\n"
+        yield process
+        process.kill()
+
+
+def test_a_name_that_is_no_text_is_told_all_the_same(badly_named: subprocess.Popen[str]) -> None:
+    assert processes.name_of(badly_named.pid) == "caf� �"
+
+
+def test_who_is_gone_has_no_name(badly_named: subprocess.Popen[str]) -> None:
+    badly_named.kill()
+    badly_named.wait()
+    assert processes.name_of(badly_named.pid) == ""
