@@ -91,7 +91,7 @@ def test_documents_lose_command_lines_and_keep_their_form() -> None:
 
 
 def test_hooks_of_chat_servers_go() -> None:
-    hook = "https://hooks." + "slack.com/services/"
+    hook = "https://hooks.slack" + ".com/services/"
     assert redactor().text(f"{hook}T0/B0/X said no") == f"{hook}{GONE} said no"
 
 
