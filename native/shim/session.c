@@ -81,13 +81,18 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
     return hello;
 }
 
-static void explain(const char *path, int error, const union link_message *answer)
+/* `meanwhile`: what becomes of the program; NULL for one that is about to start. */
+static void explain(const char *path, int error, const union link_message *answer,
+                    const char *meanwhile)
 {
     if (error == -EPROTO && answer->header.type == MW_REFUSED) {
         const char *hint = answer->refused.code == MW_REFUSAL_VERSION
                                ? "start the program again with the moiety that its agent came with"
                                : "moiety events tells more";
         say(hint, "%.*s", (int)MW_TEXT_BYTES, answer->refused.text);
+    } else if (meanwhile) {
+        say("moiety agent status", "no agent answers at %s: %s; until one does, this program %s",
+            path, strerror(-error), meanwhile);
     } else {
         say("moiety agent status; start the program with moiety run", "no agent answers at %s: %s",
             path, strerror(-error));
@@ -117,7 +122,7 @@ static int open_first(const struct session *session, const struct mw_hello *hell
         }
         if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
             complained = true;
-            explain(session->path, socket, reply);
+            explain(session->path, socket, reply, "waits for it");
         }
         was_there = true;
         pause_before_retry();
@@ -140,7 +145,7 @@ int session_open(struct session *session, const char *path)
         error = socket < 0 ? socket : 0;
     }
     if (error) {
-        explain(path, error, &reply);
+        explain(path, error, &reply, NULL);
         forget_counters(session);
         return error;
     }
@@ -217,7 +222,8 @@ void session_reopen(struct session *session, bool holding)
         }
         if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
             complained = true;
-            explain(session->path, socket, &reply);
+            explain(session->path, socket, &reply,
+                    holding ? "keeps the GPU and runs on" : "waits as soon as it needs the GPU");
         }
         pause_before_retry();
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.agent import FakeAgent
-from moiety.testing.node import Node
+from moiety.testing.node import Lines, Node, kill
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Refused, decode
 
@@ -287,3 +287,21 @@ def test_a_program_whose_agent_never_was_ends_with_an_error(
     assert process.wait(60) != 0
     assert process.stderr is not None
     assert "no agent answers at" in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_a_program_whose_agent_is_gone_says_what_becomes_of_it(
+    make_node: Callable[[str], Node], programs: Path, kernels: Path
+) -> None:
+    node = make_node("A100-80:memory=64MiB")
+    agent = node.start_agent()
+    process = node.run([programs / "worker", kernels, 4 << 20, 1_000_000, 1, 0, 7])
+    node.until(lambda: any(row["gpu"] == 0 for row in node.json("ps")), "it has memory")
+    kill(agent)
+    lines = Lines(process.stderr)
+    while "no agent answers" not in (said := lines.next()):
+        pass
+    assert "; until one does, this program " in said
+    assert said.endswith(("keeps the GPU and runs on\n", "waits as soon as it needs the GPU\n"))
+    assert lines.next() == "  try: moiety agent status\n"
+    assert process.poll() is None

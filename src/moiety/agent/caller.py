@@ -26,6 +26,8 @@ from moiety.wire.layout import VERSION
 START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 20.0
+SAY_AFTER_S = 2.0
+"""whoever waits longer for an agent that does not answer is told so"""
 """how long a killed agent may take to be back"""
 
 PATHS: Final = (
@@ -222,7 +224,7 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
         pass_fds=[theirs],
         start_new_session=True,
         cwd="/",
-        env=_environment(),
+        env=environment_of_agents(),
         check=False,
     )
     os.close(theirs)
@@ -238,8 +240,8 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
     read_answer(line, requests.Done)
 
 
-def _environment() -> dict[str, str]:
-    """The agent's: it lives in another directory and must not be preloaded itself."""
+def environment_of_agents() -> dict[str, str]:
+    """An agent's environment: it lives in another directory and must not be preloaded itself."""
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MOIETY_SOCKET")}
     source = str(Path(__file__).resolve().parents[2])
     known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
@@ -251,11 +253,25 @@ def _environment() -> dict[str, str]:
 
 
 def _wait_for(directory: Directory, timeout_s: float) -> Call:
-    deadline_s = time.monotonic() + timeout_s
+    began_s = time.monotonic()
+    said = os.environ.get("MOIETY_QUIET", "0") not in ("", "0")
     while True:
         try:
             return Call(directory)
         except errors.NoAgent:
-            if time.monotonic() >= deadline_s:
+            waited_s = time.monotonic() - began_s
+            if waited_s >= timeout_s:
                 raise
+            if waited_s >= SAY_AFTER_S and not said:
+                said = True
+                _say(
+                    f"no agent answers in {directory.path}; waiting for the next one, "
+                    f"{timeout_s:.0f} s at most"
+                )
             time.sleep(0.02)
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # nobody reads that
+        sys.stderr.write(f"moiety: {sentence}\n")
+        sys.stderr.flush()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moiety.agent.journald import SOCKET, Journald
+from moiety.agent.journald import SOCKET, Journald, to_stderr
 from moiety.config.values import LogFormat
 
 MAX_BYTES = 4 << 20
@@ -20,15 +20,13 @@ class BoundedFile:
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._open()
+        self._fd, self._size = self._opened()
 
     def write(self, text: str) -> int:
         """Append; a full disk loses the line, not the agent."""
         try:
             if self._size + len(text) > self._max_bytes:
-                os.close(self._fd)
-                os.replace(self._path, self._path.with_name(self._path.name + ".1"))
-                self._open()
+                self._begin_anew()
             self._size += os.write(self._fd, text.encode("utf-8", "replace"))
         except OSError:
             pass
@@ -41,10 +39,19 @@ class BoundedFile:
         """Write no more."""
         os.close(self._fd)
 
-    def _open(self) -> None:
+    def _begin_anew(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # somebody has moved it already
+            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+        # The old one last: where the folder is gone, its number must not become somebody else's.
+        fd, size = self._opened()
+        os.close(self._fd)
+        self._fd, self._size = fd, size
+
+    def _opened(self) -> tuple[int, int]:
+        """A descriptor of the file, and how long it is."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(self._path, flags, 0o600)
-        self._size = os.fstat(self._fd).st_size
+        fd = os.open(self._path, flags, 0o600)
+        return fd, os.fstat(fd).st_size
 
 
 class Both:
@@ -55,12 +62,11 @@ class Both:
 
     def write(self, text: str) -> int:
         """To both."""
-        sys.stderr.write(text)
+        to_stderr(text)
         return self._file.write(text)
 
     def flush(self) -> None:
-        """To the terminal."""
-        sys.stderr.flush()
+        """Nothing is held back."""
 
 
 def open_log(
@@ -73,11 +79,13 @@ def open_log(
     """A structlog logger that writes there, or to the journal."""
     import structlog
 
-    in_order = structlog.processors.LogfmtRenderer(key_order=["time", "level", "event"])
+    in_order = structlog.processors.LogfmtRenderer(
+        key_order=["time", "level", "event"], bool_as_flag=False
+    )
     render: Callable[..., Any] = in_order
     logger: Any
     if form is LogFormat.JOURNAL:
-        render = _for_journal(structlog.processors.LogfmtRenderer())
+        render = _for_journal(structlog.processors.LogfmtRenderer(bool_as_flag=False))
         logger = Journald(journal)
     else:
         file = BoundedFile(path)

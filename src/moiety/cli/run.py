@@ -96,6 +96,8 @@ def run(
     agent_arguments = arguments_from_environment()
     if capacity is not None:
         agent_arguments += ["--capacity", str(capacity)]  # the last one counts
+    if quiet:
+        os.environ["MOIETY_QUIET"] = "1"  # of this command: the program's own was copied before
     directory = find_directory(agent_of)
     with call_or_start(directory, agent_arguments) as call:
         if exclusive:

@@ -70,6 +70,8 @@ def _told(seen: requests.Watched, *, dry_run: bool) -> list[str]:
         lines.append("the agent does not watch ([watch] every)")
     elif not seen.strangers:
         lines.append("nobody uses the GPUs without moiety")
+    if seen.policy.get("dry-run") == "true" and not dry_run:
+        lines.append("nothing is done, only said: the agent is told to ([watch] dry-run)")
     if seen.strangers:
         lines.append(table(STRANGERS, [_stranger(row) for row in seen.strangers]))
     if seen.offences:

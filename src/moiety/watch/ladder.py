@@ -120,9 +120,13 @@ class Watch:
         return out
 
     def change(self, policy: Policy) -> None:
-        """Decide otherwise from now on; whose ladder changed begins at its foot."""
+        """Decide otherwise from now on; whose ladder changed begins at its foot.
+
+        So does everybody after a dry run: who was never told is not to be ended at once.
+        """
         for case in self._cases.values():
-            if policy.ladder(case.offence) != self.policy.ladder(case.offence):
+            changed = policy.ladder(case.offence) != self.policy.ladder(case.offence)
+            if changed or policy.dry_run != self.policy.dry_run:
                 case.rung, case.begun, case.spared = 0, False, False
         self.policy = policy
 

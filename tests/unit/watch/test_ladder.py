@@ -187,6 +187,17 @@ def test_a_new_ladder_begins_at_its_foot_and_the_same_goes_on() -> None:
     ]
 
 
+def test_who_was_only_spoken_of_is_told_before_it_is_ended() -> None:
+    watching = watch(dataclasses.replace(FULL, dry_run=True))
+    seen(watching, [STRAY], every(0, 600))
+    watching.change(FULL)
+    assert deeds(seen(watching, [STRAY], every(605, 700))) == [
+        (605.0, Deed.WARN),
+        (615.0, Deed.EVENT),
+        (675.0, Deed.KILL),
+    ]
+
+
 def test_what_goes_on_can_be_looked_at() -> None:
     watching = watch()
     seen(watching, [STRAY], [0])
