@@ -55,6 +55,13 @@ def test_check_tells_all_that_is_wrong_and_its_exit_code(node: Node, tmp_path: P
     assert (bad.returncode, bad.stdout) == (116, f"{other}: 2 wrong\n")
     assert f"{other}:2: agent.turn-mni: there is no such setting\n  try: turn-min" in bad.stderr
     assert f"{other}:3: agent.overdue: 'shout' is none of" in bad.stderr
+    other.write_text('[users.root]\ngpu = 0.5\n[users.nobody-at-all]\ngpu = 0.5\n[users."4711"]\n')
+    typo = node.cli("config", "check", str(other))
+    assert (typo.returncode, typo.stdout) == (0, f"{other}: good\n")
+    assert typo.stderr == (
+        f"moiety: {other}:3: this machine knows no user 'nobody-at-all', so that section is "
+        "nobody's\n"
+    )
     other.write_text("[agent")
     broken = node.cli("config", "check", str(other))
     assert broken.returncode == 115

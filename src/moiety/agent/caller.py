@@ -224,7 +224,7 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
         pass_fds=[theirs],
         start_new_session=True,
         cwd="/",
-        env=_environment(),
+        env=environment_of_agents(),
         check=False,
     )
     os.close(theirs)
@@ -240,8 +240,8 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
     read_answer(line, requests.Done)
 
 
-def _environment() -> dict[str, str]:
-    """The agent's: it lives in another directory and must not be preloaded itself."""
+def environment_of_agents() -> dict[str, str]:
+    """An agent's environment: it lives in another directory and must not be preloaded itself."""
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MOIETY_SOCKET")}
     source = str(Path(__file__).resolve().parents[2])
     known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]

@@ -272,6 +272,7 @@ class Control:
             workload=workload.record.id,
             program=workload.record.program,
             pid=peer.pid,
+            uid=peer.uid,
             share=str(request.share),
         )
         return requests.Created(id=workload.record.id, socket=str(workload.socket))

@@ -186,7 +186,9 @@ class Conversation:
             flags=int(WelcomeFlag.ARENA) if prepares else 0,
         )
         self._connection.send(welcome.encode(), client.page.fd)
-        node.log.info("joined", client=str(client), tenant=client.number, resumed=resumed)
+        node.log.info(
+            "joined", client=str(client), uid=client.uid, tenant=client.number, resumed=resumed
+        )
         name = client.anonymous if node.shared else str(client)
         joined = ev.Joined(
             client.number,

@@ -154,10 +154,9 @@ def prepare(directory: Directory) -> None:
             path.mkdir(mode=directory.folder_mode, parents=True, exist_ok=True)
             found = os.lstat(path)
             if not stat.S_ISDIR(found.st_mode):
-                raise BadAgentDirectory(path=str(path), problem="it is a link or a file")
+                raise _unusable(directory, "it is a link or a file", path)
             if found.st_uid != os.getuid():
-                problem = f"it belongs to user {found.st_uid}"
-                raise BadAgentDirectory(path=str(path), problem=problem)
+                raise _unusable(directory, f"it belongs to user {found.st_uid}", path)
             os.chmod(path, directory.folder_mode)  # whatever the umask, or another agent, made it
 
 
@@ -184,7 +183,7 @@ def must_be_usable(directory: Directory) -> Iterator[None]:
         problem = error.strerror or str(error)
         if named and named != path:
             problem = f"{named}: {problem}"
-        raise BadAgentDirectory(path=path, problem=problem) from None
+        raise _unusable(directory, problem) from None
 
 
 def check_socket_path(directory: Directory, path: Path | str) -> None:
@@ -192,4 +191,9 @@ def check_socket_path(directory: Directory, path: Path | str) -> None:
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_MAX:
         problem = f"a socket's path may have {SOCKET_PATH_MAX} bytes, one there would have {size}"
-        raise BadAgentDirectory(path=str(directory.path), problem=problem)
+        raise _unusable(directory, problem)
+
+
+def _unusable(directory: Directory, problem: str, path: Path | None = None) -> BadAgentDirectory:
+    named = str(path or directory.path)
+    return BadAgentDirectory(path=named, problem=problem, shared=directory.shared)

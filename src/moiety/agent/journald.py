@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 import struct
 import sys
@@ -56,10 +58,22 @@ class Journald:
             pass
         except OSError:
             level = LEVELS.get(str(event.get("level")), 6)
-            try:
-                sys.stderr.write(f"<{level}>{sentence}\n")
-                sys.stderr.flush()
-            except OSError:
-                pass  # nobody reads that either
+            to_stderr(f"<{level}>{sentence}\n")
 
     log = debug = info = warning = error = critical = exception = msg
+
+
+def to_stderr(text: str) -> None:
+    """Write there what somebody reads at once, and lose the rest.
+
+    Nobody waits for a full pipe or a terminal that is held (Ctrl-S), nor fails for a closed one.
+    """
+    try:
+        fd = sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):  # a test's, or none at all
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+        return
+    with contextlib.suppress(OSError):
+        if select.select([], [fd], [], 0)[1]:
+            os.write(fd, text.encode("utf-8", "replace")[: select.PIPE_BUF])

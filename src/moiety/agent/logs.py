@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moiety.agent.journald import SOCKET, Journald
+from moiety.agent.journald import SOCKET, Journald, to_stderr
 from moiety.config.values import LogFormat
 
 MAX_BYTES = 4 << 20
@@ -63,12 +62,11 @@ class Both:
 
     def write(self, text: str) -> int:
         """To both."""
-        sys.stderr.write(text)
+        to_stderr(text)
         return self._file.write(text)
 
     def flush(self) -> None:
-        """To the terminal."""
-        sys.stderr.flush()
+        """Nothing is held back."""
 
 
 def open_log(

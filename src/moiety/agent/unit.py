@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -58,6 +58,8 @@ LockPersonality=yes
 WantedBy=multi-user.target
 """
 
+_USER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,30}")
+_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _ROOT: Final = """\
 # chown: each program's socket is its user's. kill: --overdue kill. ptrace: the memory of others'
 # processes by NVML, and what is written about them in /proc.
@@ -78,14 +80,28 @@ def unit(
     user: str | None = None,
     environment: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The unit's text: an agent with these further arguments, as root or as a user of its own."""
+    """The unit's text: an agent with these further arguments, as root or as a user of its own.
+
+    Raises ValueError for what cannot be a user's name.
+    """
+    if user is not None and not _USER_NAME.fullmatch(user):
+        raise ValueError(f"{user!r} is no name of a user")
     command = [sys.executable, "-m", "moiety", "agent", "start", "--foreground", "--system"]
     command += ["--idle-exit", "0", "--log-format", "journal", *arguments]
-    # A percent sign begins a specifier of systemd's.
-    typed = shlex.join(command).replace("%", "%%")
-    lines = [f'Environment="{name}={value}"\n'.replace("%", "%%") for name, value in environment]
+    lines = [
+        f"Environment={_quoted(f'{name}={value}', always=True)}\n" for name, value in environment
+    ]
     return UNIT.format(
-        command=typed,
+        command=" ".join(_quoted(word).replace("$", "$$") for word in command),
         environment="".join(lines),
         identity=_USER.format(user=user) if user else _ROOT,
     )
+
+
+def _quoted(word: str, *, always: bool = False) -> str:
+    """A word as systemd reads it (systemd.syntax(7)): it is no shell, and % begins a specifier."""
+    if always or not _PLAIN.fullmatch(word):
+        escaped = word.replace("\\", r"\\").replace('"', r"\"")
+        escaped = escaped.replace("\n", r"\n").replace("\t", r"\t").replace("\r", r"\r")
+        word = f'"{escaped}"'
+    return word.replace("%", "%%")

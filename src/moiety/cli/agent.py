@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from moiety.agent import requests
-from moiety.agent.caller import Call, arguments_from_environment, call
+from moiety.agent.caller import Call, arguments_from_environment, call, environment_of_agents
 from moiety.agent.caller import start as start_agent
 from moiety.agent.directory import find
 from moiety.agent.options import FLAGS, parse
@@ -105,8 +105,25 @@ def unit(user: str | None, **given: str | None) -> None:
     except ValueError as error:
         raise errors.BadArgument.of(error, "moiety agent unit --help") from None
     named = ("MOIETY_CONFIG", "MOIETY_SIMGPU", "MOIETY_NATIVE", "MOIETY_SIMGPU_STATE", "PYTHONPATH")
-    environment = [(name, os.environ[name]) for name in named if os.environ.get(name)]
-    click.echo(text_of(arguments, user=user, environment=environment), nl=False)
+    here = environment_of_agents()
+    environment = [(name, here[name]) for name in named if os.environ.get(name)]
+    try:
+        text = text_of(arguments, user=user, environment=environment)
+    except ValueError as error:
+        raise errors.BadArgument(f"--user: {error}", "one that `getent passwd` lists") from None
+    if user is not None and not _is_there(user):
+        click.echo(f"moiety: there is no user {user} here yet: useradd --system {user}", err=True)
+    click.echo(text, nl=False)
+
+
+def _is_there(user: str) -> bool:
+    import pwd
+
+    try:
+        pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+    except (KeyError, OverflowError):
+        return False
+    return True
 
 
 @agent.command()

@@ -70,10 +70,14 @@ def check(file: Path | None, output: str) -> None:
     wrong = [problem for each in found for problem in problems(each)]
     if output == "json":
         said = [{"what": problem.what, "hint": problem.hint} for problem in wrong]
-        emit_json({"files": [str(each.path) for each in found], "problems": said})
+        names = [str(each.path) for each in found]
+        notes = [note for each in found for note in nobodies(each)]
+        emit_json({"files": names, "problems": said, "notes": notes})
         sys.exit(errors.BadSetting.exit_code if wrong else 0)
     for problem in wrong:
         click.echo(problem.render(), err=True)
+    for note in [note for each in found for note in nobodies(each)]:
+        click.echo(f"moiety: {note}", err=True)
     for each in found:
         bad = sum(problem.what.startswith(str(each.path)) for problem in wrong)
         click.echo(f"{each.path}: {f'{bad} wrong' if bad else 'good'}")
@@ -82,6 +86,22 @@ def check(file: Path | None, output: str) -> None:
         click.echo(f"there is no file of settings ({looked or 'MOIETY_CONFIG is empty'})")
     if wrong:
         sys.exit(errors.BadSetting.exit_code)
+
+
+def nobodies(file: files.File) -> Iterator[str]:
+    """Users and groups with a section of their own whom this machine does not know, in words."""
+    import grp
+    import pwd
+
+    for section, what, find in (("users", "user", pwd.getpwnam), ("groups", "group", grp.getgrnam)):
+        named = file.tables.get(section)
+        for name in named if isinstance(named, dict) else ():
+            try:
+                if not name.isdecimal():  # numbers are of those who have no name
+                    find(name)
+            except (KeyError, ValueError):
+                where = file.where(f"{section}.{name}")
+                yield f"{where}: this machine knows no {what} {name!r}, so that section is nobody's"
 
 
 def everything() -> Iterator[Value]:

@@ -583,11 +583,11 @@ class BadAgentDirectory(AgentError):
 
     exit_code = 98
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(
-            f"{path} cannot be the agent's directory: {problem}",
-            "MOIETY_DIR=<a directory of yours with a short path>",
-        )
+    def __init__(self, path: str, problem: str, *, shared: bool = False) -> None:
+        hint = "MOIETY_DIR=<a directory of yours with a short path>"
+        if shared:
+            hint = "the same as root; or MOIETY_SYSTEM_DIR=<another directory with a short path>"
+        super().__init__(f"{path} cannot be the agent's directory: {problem}", hint)
 
 
 class WorkloadUnknown(AgentError):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from moiety.agent.logs import BoundedFile, open_log
 from moiety.config.values import LogFormat
@@ -49,6 +54,30 @@ def test_a_folder_that_is_gone_costs_lines_and_nothing_else(tmp_path: Path) -> N
     file.write("here again\n")
     assert (folder / "log").read_text() == "here again\n"
     file.close()
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "full"])
+def test_a_terminal_that_nobody_reads_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    hears, tells = os.pipe()
+    if is_closed:
+        os.close(hears)
+    else:
+        os.set_blocking(tells, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(tells, b"x" * 4096)
+        os.set_blocking(tells, True)
+    with os.fdopen(tells, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        open_log(tmp_path / "log", also_stderr=True).info("joined")
+        journal = tmp_path / "nobody"
+        log = open_log(tmp_path / "x", also_stderr=True, form=LogFormat.JOURNAL, journal=journal)
+        log.info("joined")
+    assert "event=joined" in (tmp_path / "log").read_text()
+    if not is_closed:
+        os.close(hears)
 
 
 def test_as_json_each_line_is_an_object(tmp_path: Path) -> None:

@@ -42,6 +42,22 @@ def test_percent_signs_are_not_taken_for_specifiers() -> None:
     assert 'Environment="A=1%%"' in text
 
 
+def test_words_are_quoted_for_systemd_which_is_no_shell() -> None:
+    words = ["--watch-exempt", "command:$HOME,user:a b", "it's", 'say "x"', "back\\slash"]
+    text = unit(words, environment=[("MOIETY_CONFIG", '/a "b"\nUser=eve')])
+    assert (
+        '--watch-exempt "command:$$HOME,user:a b" "it\'s" "say \\"x\\"" "back\\\\slash"\n' in text
+    )
+    assert 'Environment="MOIETY_CONFIG=/a \\"b\\"\\nUser=eve"\n' in text
+    assert "\nUser=" not in text
+
+
+@pytest.mark.parametrize("user", ["", "a b", "a\nUser=root", "%i", "-x", "x" * 40])
+def test_what_is_no_name_is_no_user(user: str) -> None:
+    with pytest.raises(ValueError, match="no name of a user"):
+        unit(user=user)
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
 @pytest.mark.parametrize("user", [None, "daemon"])
 def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path, user: str | None) -> None:
