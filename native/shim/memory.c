@@ -113,17 +113,19 @@ static CUresult back_in_steps(struct block *block)
 
 CUresult memory_back(struct block *block)
 {
-    uint64_t began = now_ns();
+    uint64_t tried_ns = 0; /* without what it stood at the gate: others had the memory then */
     for (;;) {
         struct mw_slot *slot = gate_enter();
+        uint64_t began = now_ns();
         CUresult result = back_in_steps(block);
         gate_leave(slot);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began > PATIENCE_NS) {
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || tried_ns > PATIENCE_NS) {
             return result;
         }
         allowance_give_up_spares(block->device);
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
+        tried_ns += now_ns() - began;
     }
 }
 
