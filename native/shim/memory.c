@@ -113,17 +113,19 @@ static CUresult back_in_steps(struct block *block)
 
 CUresult memory_back(struct block *block)
 {
-    uint64_t began = now_ns();
+    uint64_t tried_ns = 0; /* without what it stood at the gate: others had the memory then */
     for (;;) {
         struct mw_slot *slot = gate_enter();
+        uint64_t began = now_ns();
         CUresult result = back_in_steps(block);
         gate_leave(slot);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || now_ns() - began > PATIENCE_NS) {
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || tried_ns > PATIENCE_NS) {
             return result;
         }
         allowance_give_up_spares(block->device);
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
+        tried_ns += now_ns() - began;
     }
 }
 
@@ -166,6 +168,19 @@ static CUresult charge(struct device *device, uint64_t bytes, uint32_t flags)
         device_detach_unused(device);
     }
     return result;
+}
+
+bool memory_allows(struct device *device, uint64_t bytes)
+{
+    if (bytes <= device_limit(device)) {
+        return true;
+    }
+    if (charge(device, bytes, 0) != CUDA_SUCCESS) {
+        return false;
+    }
+    LOCK_SCOPE(&blocks_lock); /* its limit rose meanwhile: it asks for what is really taken */
+    charge_drop(device, bytes, 0, 0);
+    return true;
 }
 
 /* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none.
@@ -304,7 +319,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (bytes > device_limit(device)) {
+    if (!memory_allows(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST && !alone) {

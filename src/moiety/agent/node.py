@@ -39,6 +39,8 @@ RECONNECT_S = 2.0
 """how long a living process may be without a connection before it counts as gone"""
 SETTLE_S = 1.0
 """how long a new agent waits for those that outlived the last one"""
+SETTLE_MOST_S = 5.0
+"""the same for those who are not stopped, and so could come back"""
 
 
 class Timer(Protocol):
@@ -475,8 +477,8 @@ class Node:
                 usage = self.devices.usage(gpu)
             except Exception as error:  # whatever NVML raises: there are estimates
                 self.log.warning("GPU not readable", gpu=gpu, error=str(error))
-                text = f"NVML: {error}"
-                self.loop.call_soon_threadsafe(self.journal.note, "GpuUnreadable", text, None, gpu)
+                told = f"GPU {gpu}", "GpuUnreadable", f"NVML: {error}", None, gpu
+                self.loop.call_soon_threadsafe(self.journal.often, *told)
                 usage = None
             self.loop.call_soon_threadsafe(then, usage)
 
@@ -500,8 +502,17 @@ class Node:
         """Whether nobody has heard of a process since the last agent."""
         return pid in self._expected and all(c.pid != pid for c in self.clients.values())
 
-    def _give_up_waiting(self) -> None:
-        """Whoever is not back is counted by what the driver says."""
+    def _give_up_waiting(self, waited_s: float = SETTLE_S) -> None:
+        """Whoever is not back is counted by what the driver says.
+
+        That much then cannot leave, and who asks for more is refused for good: so who is only slow,
+        on a machine that is busy, has some moments more.
+        """
+        slow = (pid for pid in self._expected if not self.kernel.is_stopped(pid))
+        if not self.settled and waited_s < SETTLE_MOST_S and any(slow):
+            when_s = self.loop.time() + SETTLE_S
+            self.loop.call_at(when_s, self._give_up_waiting, waited_s + SETTLE_S)
+            return
         self._missing.count(list(self._expected), lambda: self._settle("time is up"))
 
     def _settle(self, reason: str) -> None:

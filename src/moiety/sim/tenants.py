@@ -297,7 +297,7 @@ class _Round:
                     found.append((values[other.number], other))
                 continue
             spare = left.get(queue, 0)
-            if spare > 0 and (rank != FAIR or gpus <= spare):
+            if spare > 0 and (rank == QUOTA or gpus <= spare):
                 left[queue] = spare - gpus
                 found.append((values[other.number], other))
         if rank == QUOTA:

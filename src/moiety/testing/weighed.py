@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import ctypes
+import functools
 import gc
 import heapq
 import os
@@ -19,10 +20,12 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from moiety.agent.journal import Journal
+from moiety.agent.rings import Spans
 from moiety.agent.service import main
 
 VARIABLE: Final = "MOIETY_WEIGHT"
@@ -37,7 +40,8 @@ class Weight(msgspec.Struct, frozen=True):
     resident_bytes: int
     """as the kernel counts: with what allocators keep for later"""
     live_bytes: int
-    """that something refers to: all that Python's and the C library's allocators gave out"""
+    """that something refers to: all that Python's and the C library's allocators gave out, but for
+    the sentences of the last thousand events and of the timeline, which are long or short"""
     objects: dict[str, int]
     """that the collector knows, by type"""
 
@@ -66,7 +70,7 @@ def weigh() -> Weight:
     gc.collect()
     return Weight(
         resident_bytes=resident_bytes(os.getpid()),
-        live_bytes=_python_bytes() + _malloc_bytes(),
+        live_bytes=_python_bytes() + _malloc_bytes() - _sentences_bytes(),
         objects=objects(),
     )
 
@@ -87,6 +91,39 @@ def resident_bytes(pid: int) -> int:
         if line.startswith(b"VmRSS:"):
             return int(line.split()[1]) << 10
     raise ProcessLookupError(pid)
+
+
+def _sentences_bytes() -> int:
+    """What is told in words of the past: always of as many events, but now in more, now in fewer.
+
+    The more digits process ids have, for one, the longer they are.
+    """
+    found: dict[int, int] = {}
+    for known in _past:
+        if isinstance(known, Journal):
+            assert len(known.ring) <= (known.ring.maxlen or 0), "events are dropped"
+            sentences = (each.message for each in known.ring)
+        else:
+            sentences = (record[-1] for record in known)
+        for sentence in sentences:
+            found[id(sentence)] = -(-sys.getsizeof(sentence) // 16) * 16
+    return sum(found.values())
+
+
+_past: Final[list[Journal | Spans]] = []
+"""the agent's, as they are made: it hides from the collector what it has from the start"""
+
+
+def _remember(cls: type[Journal | Spans]) -> None:
+    """Add to the above whatever is made of this class."""
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def remembered(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        _past.append(self)
+
+    setattr(cls, "__init__", remembered)  # noqa: B010
 
 
 def _python_bytes() -> int:
@@ -155,5 +192,7 @@ def _asked(path: Path) -> None:
 
 if __name__ == "__main__":
     where = Path(os.environ[VARIABLE])
+    _remember(Journal)
+    _remember(Spans)
     signal.signal(signal.SIGUSR1, lambda *_: _asked(where))
     sys.exit(main(sys.argv[1:]))

@@ -218,6 +218,25 @@ def test_a_fence_outlives(lost: str) -> None:
         assert not any(fenced for _, fenced in here.written.values())
 
 
+def test_who_is_only_slow_to_find_a_new_agent_costs_nobody_an_allocation() -> None:
+    with world() as here:
+        slow = program(here, 3, 3)
+        other = here.begin()
+        other.attach(0, 1, CAPACITY)
+        here.settle()
+        slow.stopped = True  # not by a signal: a busy machine does not let it run
+        here.kill_agent()
+        here.start_agent()
+        here.settle()
+        other.allocate(0, [3, 3])
+        here.until_rest(3.0)
+        slow.stopped = False
+        other.touch()
+        here.until_rest(3.0)
+        assert other.refusals == []
+        assert has_memory(here, other)
+
+
 def test_nobody_is_believed_who_claims_a_lease_that_nobody_gave() -> None:
     with world() as here:
         honest = program(here, 3, 3)
