@@ -54,6 +54,8 @@ def test_commands_options_and_values_are_completed(words: Callable[..., list[str
     assert words("config", "show", "agent.turn-m") == ["agent.turn-min"]
     assert words("ps", "-o", "w") == ["wide"]
     assert words("completion", "") == ["bash", "zsh", "fish"]
+    assert words("help", "ev") == ["events"]
+    assert words("help", "agent", "st") == ["start", "status", "stop"]
 
 
 def test_programs_of_the_search_path_and_files_are_completed(
