@@ -163,5 +163,5 @@ def test_help_by_name_is_help_by_flag(node: Node) -> None:
 
 def test_what_is_for_programs_is_json(node: Node) -> None:
     assert set(node.json("version")) == {"version", "protocol"}
-    assert node.json("config", "check") == {"files": [], "problems": []}
+    assert node.json("config", "check") == {"files": [], "problems": [], "notes": []}
     assert node.json("ps") == []
