@@ -56,7 +56,8 @@ def test_root_ends_anybodys_and_tells_whose_it_was(native: Path, programs: Path)
         for user, told in ((bob, ["Unregistered", "Killed"]), (alice, [])):
             code, out, err = setting.moiety(user, "events", "-o", "json", "--of", str(pid))
             assert code == 0, err
-            assert [json.loads(line)["reason"] for line in out.splitlines()] == told
+            # That it is over may have been noticed by now, or not yet.
+            assert [json.loads(line)["reason"] for line in out.splitlines()][:2] == told
         code, _, err = setting.moiety(alice, "watch")
         assert code != 0
         assert "only root may see who uses GPUs without moiety" in err
