@@ -84,7 +84,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     if (result == CUDA_SUCCESS) {
         result = find_device(prop->location.id, &device);
     }
-    if (result == CUDA_SUCCESS && size > device_limit(device)) {
+    if (result == CUDA_SUCCESS && !memory_allows(device, size)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS) {

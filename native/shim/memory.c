@@ -170,6 +170,19 @@ static CUresult charge(struct device *device, uint64_t bytes, uint32_t flags)
     return result;
 }
 
+bool memory_allows(struct device *device, uint64_t bytes)
+{
+    if (bytes <= device_limit(device)) {
+        return true;
+    }
+    if (charge(device, bytes, 0) != CUDA_SUCCESS) {
+        return false;
+    }
+    LOCK_SCOPE(&blocks_lock); /* its limit rose meanwhile: it asks for what is really taken */
+    charge_drop(device, bytes, 0, 0);
+    return true;
+}
+
 /* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none.
  * The device stays attached until it counts. */
 static struct block *reuse(struct device *device, uint64_t bytes, enum cut cut)
@@ -306,7 +319,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, unsigned attach, bo
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (bytes > device_limit(device)) {
+    if (!memory_allows(device, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (bytes <= SLAB_LARGEST && !alone) {

@@ -15,6 +15,9 @@
 #include "cuda/cuda_abi.h"
 #include "shim/devices.h"
 
+/* Whether so many bytes are within the process' limit. If they are not, the agent is asked all the same:
+ * it writes down who is refused what. The caller is outside the gate and holds no lock. */
+bool memory_allows(struct device *device, uint64_t bytes);
 /* Allocates on the device of the current context; the driver's own error codes. */
 CUresult memory_allocate(CUdeviceptr *pointer, size_t bytes);
 /* The same as managed memory, because the program asked for that; `attach` is its flag. */

@@ -269,7 +269,7 @@ CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CU
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (size < bytes || size > device_limit(device)) {
+    if (size < bytes || !memory_allows(device, size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = grow_somehow(pool, device, size, bytes, pointer);

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -132,3 +136,11 @@ def test_an_agent_that_does_not_answer_is_asked_once(make_node: MakeNode, tmp_pa
     assert reasons == ["AgentStarted"]
     assert "ready" in found["agent.log"]
     agent.send_signal(signal.SIGCONT)
+
+
+def test_on_stdout_there_is_the_archive_and_nothing_else(make_node: MakeNode) -> None:
+    node = make_node(SMALL)
+    command = [sys.executable, "-m", "moiety", "doctor", "--bundle", "-"]
+    done = subprocess.run(command, env=node.env, capture_output=True, check=True, timeout=120)
+    with gzip.open(io.BytesIO(done.stdout)) as whole:  # which refuses what follows the archive
+        assert b"findings.txt" in whole.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -454,6 +455,18 @@ def test_output_that_cannot_be_written_is_an_error_unless_nobody_reads_it(cli: C
         assert "No space left" in full.stderr
         for found in (full, closed, unread):
             assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("where", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_programs_are_run_and_events_told_where_streams_are_closed(cli: Cli, where: str) -> None:
+    """As services and cron jobs are started; the program finds them closed, too."""
+    told = cli.agent.directory.path.parent / "told"
+    look = f"[ -e /proc/self/fd/1 ] && [ -e /proc/self/fd/2 ] && exit 9; echo it ran > {told}"
+    for command in (f"run --quiet -- bash -c {shlex.quote(look)}", "events"):
+        shell = f"{sys.executable} -m moiety {command} {where}"
+        found = subprocess.run(["bash", "-c", shell], env=cli.environment, capture_output=True)
+        assert (found.returncode, found.stderr) == (0, b"")
+    assert told.read_text() == "it ran\n"
 
 
 def test_a_mistyped_command_is_told_which_is_meant(cli: Cli) -> None:

@@ -54,6 +54,8 @@ def test_commands_options_and_values_are_completed(words: Callable[..., list[str
     assert words("config", "show", "agent.turn-m") == ["agent.turn-min"]
     assert words("ps", "-o", "w") == ["wide"]
     assert words("completion", "") == ["bash", "zsh", "fish"]
+    assert words("help", "ev") == ["events"]
+    assert words("help", "agent", "st") == ["start", "status", "stop"]
 
 
 def test_programs_of_the_search_path_and_files_are_completed(
@@ -161,5 +163,5 @@ def test_help_by_name_is_help_by_flag(node: Node) -> None:
 
 def test_what_is_for_programs_is_json(node: Node) -> None:
     assert set(node.json("version")) == {"version", "protocol"}
-    assert node.json("config", "check") == {"files": [], "problems": []}
+    assert node.json("config", "check") == {"files": [], "problems": [], "notes": []}
     assert node.json("ps") == []

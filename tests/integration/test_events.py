@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -67,6 +68,32 @@ def test_a_refusal_is_told_with_its_sentence(
     text = node.cli("events", "--warnings").stdout
     assert f"worker (pid {greedy.pid}) on GPU 0: " in text
     assert told(node, "--of", "nobody") == []
+
+
+def test_more_than_a_program_may_ever_have_is_told_as_well(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(SMALL)
+    node.start_agent()
+    greedy = node.run(worker(programs, kernels, 70000, 1))
+    assert finish(greedy)[0] != 0
+    refused = told(node, "--warnings")
+    assert [(e["reason"], e["pid"], e["gpu"]) for e in refused] == [("Refused", greedy.pid, 0)]
+    assert "would exceed this program's limit" in refused[0]["message"]
+
+
+def test_who_is_refused_before_it_starts_is_told(make_node: MakeNode) -> None:
+    node = make_node(SMALL)
+    node.start_agent()
+    started = node.cli("run", "--memory-limit", "1TiB", "--name", "greedy", "--", "true")
+    assert started.returncode == 71
+    for _ in range(2):
+        node.cli("set", "nobody", "--memory-limit", "1TiB")
+    (refused,) = told(node, "--warnings")
+    assert (refused["reason"], refused["program"]) == ("Refused", "greedy")
+    assert refused["message"].startswith("`moiety run`: a memory limit of 1 TiB")
+    assert refused["uid"] == os.getuid()
+    assert told(node, "--of", "greedy") == [refused]
 
 
 def test_whoever_follows_hears_of_the_next_agent_as_well(make_node: MakeNode) -> None:

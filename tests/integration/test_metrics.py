@@ -17,10 +17,9 @@ MakeNode = Callable[[str], Node]
 
 
 def scrape(address: str, path: str = "/metrics", method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(
-        "127.0.0.1", int(address.rpartition(":")[2]), timeout=30
-    )
-    if address.startswith("/"):
+    port = 0 if address.startswith("/") else int(address.rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    if not port:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(address)
     connection.request(method, path)
@@ -79,6 +78,25 @@ def test_a_socket_instead_of_a_port(make_node: MakeNode) -> None:
     listener.close()
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"moiety_agent_info" in body
+
+
+def test_a_path_where_something_lies_costs_nobody_a_file(make_node: MakeNode) -> None:
+    node = make_node("A100-80:memory=96MiB")
+    precious = node.directory / "thesis.txt"
+    precious.write_text("years of work")
+    done = node.cli("agent", "start", "--metrics", str(precious))
+    assert done.returncode == 108
+    assert "no socket" in done.stderr
+    assert precious.read_text() == "years of work"
+    path = node.directory / "metrics.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        done = node.cli("agent", "start", "--metrics", str(path))
+        assert done.returncode == 108
+        assert "another process listens" in done.stderr
+    node.start_agent("--metrics", str(path))  # nobody serves it any more: it is taken over
+    assert scrape(str(path))[0] == 200
 
 
 def test_an_address_that_cannot_be_had_is_said(make_node: MakeNode) -> None:

@@ -201,6 +201,9 @@ class Arena:
         if size < wanted:
             reason = f"of {format_bytes(wanted)}, because the host is short of memory"
         self._node.log.warning("arena", size_bytes=size, wanted_bytes=wanted)
+        what = "HostMemoryShort" if reason else "HostMemoryEnough"
+        told = f"{format_bytes(size)} for evicted data"
+        self._node.journal.often("arena", what, f"{told} {reason}" if reason else told)
         self._node.feed(ev.ArenaSet(max(0, size - self.extent.moving_bytes), reason))
 
     # What the ledger decided

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent import containers, doors, kept, metrics, processes, requests
+from moiety.agent import containers, doors, kept, metrics, processes, refusals, requests
 from moiety.agent.bounds import Bounds
 from moiety.agent.configured import Read, later
 from moiety.agent.container_shares import ContainerShares
@@ -120,6 +120,8 @@ class Control:
             no = tally.refuse(peer.uid, is_admin=_is_admin(peer))
             tally.take(peer.uid)
             refusal = TooMany(no) if no else self._not_from_pods(peer)
+            if no:
+                refusals.turn_away(self.node.journal, peer, no)
             if refusal:
                 writer.write(requests.encode(failed(refusal)) + b"\n")
                 await asyncio.wait_for(writer.drain(), Bounds.GREETING_S)
@@ -177,7 +179,11 @@ class Control:
                 raise BadRequest(problem=str(error)) from None
             if not greeted and not isinstance(request, requests.Hello):
                 raise BadRequest(problem="the first line must be a greeting")
-            return await self._answer(request, peer)
+            try:
+                return await self._answer(request, peer)
+            except MoietyError as error:
+                refusals.tell(self.node.journal, request, peer, error)
+                raise
         except MoietyError as error:
             return failed(error)
         except OSError as error:

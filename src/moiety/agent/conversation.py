@@ -258,7 +258,15 @@ class Conversation:
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"
         self._node.log.warning("hung up", client=who, code=code.name.lower(), text=text)
-        self._node.journal.note("BadMessage", f"{who}: {text}", self._client)
+        peer = self._peer
+        self._node.journal.often(
+            f"user {self._owner}",
+            "BadMessage",
+            f"{who}: {text}",
+            self._client,
+            pid=peer.pid,
+            uid=peer.uid,
+        )
         self._connection.send_last(Refused(code=code, text=text).encode())
         self._on_end("")
 

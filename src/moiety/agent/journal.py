@@ -49,7 +49,10 @@ REASONS: Final = {
     "Left": (NORMAL, "it does not any more, and why"),
     "Evicted": (NORMAL, "memory of a process was moved to the host so that others have room"),
     "AboveLimit": (WARNING, "a process has more memory than its limit, which was lowered"),
-    "Refused": (WARNING, "a process did not get memory, or not a GPU, and why"),
+    "Refused": (WARNING, "a program did not get memory, a GPU, or what a command asked, and why"),
+    "Gang": (WARNING, "processes that belong together do not hold the GPUs together yet, and why"),
+    "HostMemoryShort": (WARNING, "the host is short of memory: less can be evicted than was meant"),
+    "HostMemoryEnough": (NORMAL, "the host has enough again"),
     "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
     "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
     "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
@@ -60,6 +63,7 @@ REASONS: Final = {
     "Killed": (WARNING, "a process was ended, because the agent was told to, and for what"),
     "GpuError": (WARNING, "the driver reports an error of a GPU (XID), and who uses it"),
     "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
+    "WatchBlind": (WARNING, "the watch cannot know who uses the GPUs: the agent sees other pids"),
     "Unregistered": (WARNING, "a process uses a GPU without moiety: whose it is, how much it uses"),
     "OverLimit": (WARNING, "a process has more GPU memory than it may, as the driver counts"),
     "WithoutLease": (WARNING, "a process' work ran on a GPU while it had no lease"),
@@ -109,6 +113,9 @@ class _Repeats:
     message: str = ""
     client: Client | None = None
     gpu: int | None = None
+    pid: int | None = None
+    program: str = ""
+    uid: int | None = None
     pod: str = ""
 
 
@@ -212,6 +219,10 @@ class Journal:
         message: str,
         client: Client | None = None,
         gpu: int | None = None,
+        *,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
         pod: str = "",
     ) -> bool:
         """As `note`, of what one process or workload can bring about as often as it likes.
@@ -228,11 +239,12 @@ class Journal:
             self._wake_at(known.since_s + REPEATS_S)
         if known.told < REPEATS_ALONE:
             known.told += 1
-            self.note(reason, message, client, gpu, pod=pod)
+            self.note(reason, message, client, gpu, pid=pid, program=program, uid=uid, pod=pod)
             return True
         self.counts[reason] += 1
         known.merged += 1
-        known.message, known.client, known.gpu, known.pod = message, client, gpu, pod
+        known.message, known.client, known.gpu = message, client, gpu
+        known.pid, known.program, known.uid, known.pod = pid, program, uid, pod
         return False
 
     def _tell_due(self) -> None:
@@ -271,7 +283,8 @@ class Journal:
         if known.merged:
             times = f" ({known.merged} times within {REPEATS_S:.0f} s)" if known.merged > 1 else ""
             text = known.message[: MESSAGE_MAX - len(times)] + times
-            self._add(key[0], text, known.client, known.gpu, pod=known.pod)
+            about = known.client, known.gpu, known.pid, known.program, known.uid, known.pod
+            self._add(key[0], text, *about)
 
     def evicted(self, client: Client, gpu: int, amount: int, *, is_over: bool = True) -> None:
         """Memory of a process left a GPU: told when the move is over, then a few times a minute.

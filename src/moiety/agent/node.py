@@ -477,8 +477,8 @@ class Node:
                 usage = self.devices.usage(gpu)
             except Exception as error:  # whatever NVML raises: there are estimates
                 self.log.warning("GPU not readable", gpu=gpu, error=str(error))
-                text = f"NVML: {error}"
-                self.loop.call_soon_threadsafe(self.journal.note, "GpuUnreadable", text, None, gpu)
+                told = f"GPU {gpu}", "GpuUnreadable", f"NVML: {error}", None, gpu
+                self.loop.call_soon_threadsafe(self.journal.often, *told)
                 usage = None
             self.loop.call_soon_threadsafe(then, usage)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import socket
+import stat
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 from moiety.config.values import Address
@@ -14,7 +18,8 @@ from moiety.model.errors import MetricsRefused
 HEAD_MAX: Final = 8192
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 8
-TEXT: Final = "text/plain; version=1.0.0; charset=utf-8"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""the version that every reader knows: our names have nothing that needs a newer one"""
 
 
 class Scrapes:
@@ -32,11 +37,9 @@ class Scrapes:
         at = self.address
         try:
             if at.path:
-                at.path.unlink(missing_ok=True)
                 self._server = await asyncio.start_unix_server(
-                    self._serve, path=str(at.path), limit=HEAD_MAX
+                    self._serve, sock=bound(at.path), limit=HEAD_MAX
                 )
-                os.chmod(at.path, 0o600)
             else:
                 self._server = await asyncio.start_server(
                     self._serve, at.host, at.port, limit=HEAD_MAX
@@ -48,8 +51,9 @@ class Scrapes:
 
     def close(self) -> None:
         """Listen no more."""
-        if self._server:
-            self._server.close()
+        if self._server is None:
+            return  # what lies at its path is somebody else's
+        self._server.close()
         if self.address.path:
             self.address.path.unlink(missing_ok=True)
 
@@ -81,6 +85,40 @@ class Scrapes:
             text = f"the agent failed on it: {error}\n".encode()
             return response("500 Internal Server Error", text, "text/plain")
         return response("200 OK", body, TEXT, without_body=method == b"HEAD")
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket at this path that only this user can open, in place of one that nobody serves.
+
+    Raises OSError, also where something else lies there: whoever mistypes a path loses no file.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, "there is something that is no socket")
+        if _is_served(path):
+            raise OSError(errno.EADDRINUSE, "another process listens there")
+        path.unlink()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    before = os.umask(0o177)
+    try:
+        sock.bind(str(path))
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.umask(before)
+    return sock
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return True  # it listens, and is busy
+        except OSError:
+            return False
+    return True
 
 
 def response(status: str, body: bytes, kind: str, *, without_body: bool = False) -> bytes:

@@ -67,6 +67,8 @@ def _unite(node: Node, clients: list[Client]) -> None:
     if why := node.arbiter.refuse_gang(c.number for c in members):
         who = ", ".join(map(str, joining))
         node.log.warning("share memory and cannot hold together", clients=who, reason=why)
+        text = f"share memory and cannot hold the GPUs together: {why}"
+        node.journal.often(name, "Gang", f"{who} {text}", joining[0])
         return
     _band(node, joining, name, 0)
 
@@ -101,4 +103,5 @@ def _look_for_rest(node: Node, client: Client) -> None:
 def _tell(node: Node, client: Client, text: str) -> None:
     """Say something to whoever reads the program's standard error."""
     node.log.warning("told", client=str(client), text=text)
+    node.journal.often(client.number, "Gang", text, client)
     client.connection.send(Refused(code=Refusal.GPU, text=text).encode())

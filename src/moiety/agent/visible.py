@@ -19,6 +19,9 @@ OF_NODE: Final = frozenset(
         "Reloaded",
         "ReloadRefused",
         "GpuUnreadable",
+        "HostMemoryShort",
+        "HostMemoryEnough",
+        "WatchBlind",
     }
 )
 """reasons of events that are nobody's in particular"""

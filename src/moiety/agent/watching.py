@@ -104,10 +104,9 @@ class Watching:
         self._since_us = time.time_ns() // 1000
         self._before_s = self.node.loop.time()
         if self.is_blind:
-            self.node.log.warning(
-                "watch is blind",
-                problem="the agent is not in the host's PID namespace, whose pids NVML tells",
-            )
+            problem = "the agent is not in the host's PID namespace, whose pids NVML tells"
+            self.node.log.warning("watch is blind", problem=problem)
+            self.node.journal.note("WatchBlind", problem)
         if self.policy.every_s > 0:
             self._arm()
 

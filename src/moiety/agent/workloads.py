@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.agent import containers, doors, hands, processes
+from moiety.agent import containers, doors, hands, processes, refusals
 from moiety.agent.client import Client
 from moiety.agent.conversation import Conversation
 from moiety.agent.directory import Directory, check_socket_path, prepare
@@ -313,6 +313,8 @@ class Workloads:
         peer = processes.peer_of(sock)
         if not workload.stays and not processes.may_use(peer, workload.record.uid):
             self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            text = f"share {workload.record.id} is another user's"
+            refusals.turn_away(self._node.journal, peer, text)
             sock.close()
             return
         if no := containers.keeps_out(workload.record.pods, peer.pid):
@@ -325,6 +327,7 @@ class Workloads:
         is_admin = is_unbounded(workload.record, peer, os.getuid())
         if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
             self._node.log.warning("turned away", pid=peer.pid, reason=no)
+            refusals.turn_away(self._node.journal, peer, no)
             sock.close()
             return
         try:

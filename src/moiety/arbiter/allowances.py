@@ -169,6 +169,8 @@ class Allowances:
             return event.gpu not in tenant.gpus
         if event.gpu not in tenant.gpus or isinstance(event, ev.Needed):
             return event.gpu in tenant.gpus
+        if event.bytes > tenant.gpus[event.gpu].limit_bytes:
+            return False  # it is too much for it alone
         taken = sum(on.allocated_bytes for _, on in self._ledger.on(event.gpu))
         needed = sum(on.needed_bytes for _, on in self._ledger.on(event.gpu))
         room = budget_bytes(self._ledger, event.gpu) - needed

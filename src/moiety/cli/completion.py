@@ -68,6 +68,21 @@ def of_setting(setting: Setting) -> Complete | None:
 names_of_settings = one_of([*SECTIONS, *(setting.name for setting in SETTINGS)])
 
 
+def commands(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Completes the name of a command, or of one below those that were typed already."""
+    command = ctx.find_root().command
+    for name in ctx.params.get(param.name or "") or ():
+        if not isinstance(command, click.Group):
+            return []
+        below = command.get_command(ctx, name)
+        if below is None:
+            return []
+        command = below
+    if not isinstance(command, click.Group):
+        return []
+    return [CompletionItem(each) for each in command.list_commands(ctx) if each.startswith(word)]
+
+
 def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
     """Completes programs that share the GPUs now: their numbers, and names that only one has."""
     from moiety.agent import requests

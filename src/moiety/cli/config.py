@@ -161,4 +161,5 @@ def _agent_arguments() -> tuple[dict[str, str], int | None]:
         return typed(arguments_from_environment())[:2]
     except ValueError as error:
         hint = getattr(error, "hint", "") or "moiety agent start --help"
-        raise errors.BadArgument(f"{ARGUMENTS}: {error}", hint) from None
+        text = str(error).removeprefix(f"{ARGUMENTS}: ")
+        raise errors.BadArgument(f"{ARGUMENTS}: {text}", hint) from None

@@ -18,7 +18,7 @@ COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     "--bundle",
     "file",
     metavar="FILE",
-    help="Also write what a bug report needs (FILE.tar.gz), without secrets.",
+    help="Also write what a bug report needs (FILE.tar.gz; - is stdout), without secrets.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @output_option
@@ -27,7 +27,9 @@ def doctor(file: str | None, force: bool, output: str) -> None:
     found = [finding for check in CHECKS for finding in check()]
     if file is not None:
         _bundle(file, found, force=force)
-    if output == "json":
+    if file == "-":
+        pass  # the archive is what stdout has, and the findings are in it
+    elif output == "json":
         emit_json(found)
     else:
         width = max(len(finding.about) for finding in found)

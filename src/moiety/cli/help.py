@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from moiety.cli.lazily import completed
+
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.argument("names", nargs=-1, metavar="[COMMAND]...", shell_complete=completed("commands"))
 @click.pass_context
 def help(ctx: click.Context, names: tuple[str, ...]) -> None:  # noqa: A001 - its own name
     """Show the help of COMMAND, as `moiety COMMAND --help` does."""

@@ -127,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, and end with its exit code, every error said as a sentence."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    _have_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path may be no text at all
@@ -147,6 +148,16 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
         end(SystemRefusal(error))
     sys.exit(0)
+
+
+def _have_streams() -> None:
+    """Where we were started with stdout or stderr closed, nobody reads what is written there.
+
+    A program that takes our place finds them as they were: the descriptor is not inherited.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def typed(words: Sequence[str], command: click.Command | None = None, name: str = "moiety") -> str:

@@ -7,11 +7,14 @@ their usual forms, passwords in URLs, keys, and whatever a log says of command l
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pwd
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 ALLOWED: Final = re.compile(
@@ -31,30 +34,52 @@ PEOPLE_UID: Final = 1000
 NAME_LEAST: Final = 3
 
 GONE: Final = "<removed>"
+_NAMES: Final = (
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|token|secret|credentials?|cookie|signature|(?<=[?&])sig|auth"
+    r"(?:orization)?|(?:api|access|account|shared|private|encryption)[_-]?key)"
+)
+_VALUE: Final = r"(?:\"[^\"]*\"|'[^']*'|[^\s,;&}\"']+)"
 _PATTERNS: Final = (
     (re.compile(r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)", re.DOTALL), GONE),
     (re.compile(r"\b(line|argv|cwd|packet|arguments)=(?:\"(?:[^\"\\]|\\.)*\"|\S+)"), rf"\1={GONE}"),
-    (re.compile(r"://[^/@\s:]+:[^/@\s]+@"), f"://{GONE}@"),
+    (re.compile(r"://[^/\s\"'<>]+@"), f"://{GONE}@"),
+    (re.compile(r"\b((?:set-)?cookie: *).+", re.IGNORECASE), rf"\1{GONE}"),
     (
-        re.compile(
-            r"((?:pass(?:word|wd)?|token|secret|api[_-]?key|access[_-]?key|credential|auth"
-            r"(?:orization)?)\w*[\"']?\s*[=:]\s*)(?:bearer\s+|basic\s+)?"
-            r"(?:\"[^\"]*\"|'[^']*'|[^\s,;}\"']+)",
-            re.IGNORECASE,
-        ),
+        re.compile(rf"({_NAMES}\w*[\"']?\s*[=:]\s*)(?:bearer\s+|basic\s+)?{_VALUE}", re.IGNORECASE),
         rf"\1{GONE}",
     ),
+    (re.compile(rf"((?<![\w-])--?[\w-]*{_NAMES}[\w-]*\s+){_VALUE}", re.IGNORECASE), rf"\1{GONE}"),
+    (re.compile(rf"((?:^|\s)(?:-u|--user)\s+)[^\s:]+:{_VALUE}"), rf"\1{GONE}"),
     (re.compile(r"\b(?:bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), GONE),
     (
         re.compile(
-            r"\b(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|hf_|AKIA|ASIA|npm_|pypi-)"
-            r"[\w-]{12,}"
+            r"\b(?:gh[pousr]_|github_pat_|glpat-|sk-|[sr]k_live_|xox[abprs]-|hf_|AKIA|ASIA|npm_|"
+            r"pypi-|dckr_pat_|AIza|ya29\.|SG\.|shpat_|nvapi-|AGE-SECRET-KEY-)[\w.-]{12,}"
         ),
         GONE,
     ),
+    (re.compile(r"(hooks\.slack\.com/services/|discord\.com/api/webhooks/)\S+"), rf"\1{GONE}"),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"), GONE),
+    # As long as keys of AWS and of others that bear no mark.
+    (re.compile(r"(?<![\w/+.-])[0-9a-f]{40}(?![\w/+=.-])"), GONE),
+    (
+        re.compile(
+            r"(?<![\w/+.-])(?=[^\s]{0,39}[0-9])(?=[^\s]{0,39}[a-z])(?=[^\s]{0,39}[A-Z])"
+            r"[A-Za-z0-9][A-Za-z0-9/+]{39}(?![\w/+=.-])"
+        ),
+        GONE,
+    ),
     (re.compile(r"/(home|Users)/(?!<)[^/\s\"':,;)]+"), r"/\1/<user>"),
+    (
+        re.compile(r"\b(user |user:|users\.)(?!root\b|\*|<)([\w][\w.-]*?)(?=[).,:\s\"]|$)"),
+        r"\1<user>",
+    ),
+    (
+        re.compile(r"[\w.+-]+@[A-Za-z][\w-]*(?:\.[\w-]+)*\.(?!service|slice|scope)[a-z]{2,}\b"),
+        "<mail>",
+    ),
 )
+_SECRET_KEY: Final = re.compile(_NAMES, re.IGNORECASE)
 DROPPED: Final = frozenset({"argv", "cwd", "line", "packet", "arguments", "cmdline"})
 """keys of documents whose values are command lines, or parts of them"""
 
@@ -68,11 +93,15 @@ class Redactor:
         *,
         home: str | None = None,
         people: Iterable[str] | None = None,
+        homes: Iterable[str] = (),
         host: str | None = None,
     ) -> None:
         environment = os.environ if environment is None else environment
         home = os.path.expanduser("~") if home is None else home
-        people = names_of_people() if people is None else people
+        if people is None:
+            accounts = everybody()
+            people = [each.pw_name for each in accounts]
+            homes = [each.pw_dir for each in accounts if each.pw_uid >= PEOPLE_UID]
         host = socket.gethostname() if host is None else host
         secrets = {
             value
@@ -81,8 +110,10 @@ class Redactor:
             and SECRET_NAME.search(name)
             and not ALLOWED.fullmatch(name)
         }
+        secrets |= {json.dumps(value)[1:-1] for value in secrets}  # as logs and documents have it
         self._secrets = sorted(secrets, key=len, reverse=True)
-        self._homes = sorted({h for h in (home, os.path.realpath(home)) if len(h) > 1}, key=len)
+        folders = {home, os.path.realpath(home), *homes}
+        self._homes = sorted((each for each in folders if len(each) > 1), key=len)
         words = [(name, "<user>") for name in people if len(name) >= NAME_LEAST]
         words += [(part, "<host>") for part in {host, host.split(".")[0]} if len(part) > 2]
         self._words = [
@@ -109,7 +140,7 @@ class Redactor:
             return self.text(value)
         if isinstance(value, Mapping):
             return {
-                self.text(str(key)): GONE if key in DROPPED else self.value(inner)
+                self.text(str(key)): GONE if _is_private(key, inner) else self.value(inner)
                 for key, inner in value.items()
             }
         if isinstance(value, list | tuple):
@@ -123,12 +154,30 @@ class Redactor:
         return [*lines, f"# {len(environment) - len(told)} others are not told"]
 
 
-def names_of_people() -> list[str]:
-    """Of everybody with an account on this machine that is not the system's own, and of us."""
-    try:
-        accounts = pwd.getpwall()
-        own = pwd.getpwuid(os.getuid()).pw_name
-    except (KeyError, OSError):
-        return []
-    people = {a.pw_name for a in accounts if a.pw_uid >= PEOPLE_UID and a.pw_name != "nobody"}
-    return sorted(people | {own})
+def _is_private(key: object, inner: object) -> bool:
+    if key in DROPPED:
+        return True
+    return isinstance(inner, str) and bool(_SECRET_KEY.search(str(key)))
+
+
+def everybody() -> list[pwd.struct_passwd]:
+    """Accounts on this machine that are not the system's own, of whoever runs something, and ours.
+
+    A directory service may not list its users: it is asked for those who run something here.
+    """
+    found = {}
+    with contextlib.suppress(OSError):
+        found = {each.pw_uid: each for each in pwd.getpwall() if each.pw_uid >= PEOPLE_UID}
+    for uid in _running() | {os.getuid(), int(os.environ.get("SUDO_UID", "0") or 0)}:
+        with contextlib.suppress(KeyError, OSError):
+            found.setdefault(uid, pwd.getpwuid(uid))
+    return [each for each in found.values() if each.pw_name != "nobody"]
+
+
+def _running() -> set[int]:
+    """Users of the processes that are here now, without the system's own."""
+    uids = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            uids.add(folder.stat().st_uid)
+    return {uid for uid in uids if uid >= PEOPLE_UID}

@@ -13,6 +13,7 @@ import structlog
 
 from moiety.agent import prefault
 from moiety.agent.arena import RESERVE_BYTES, Arena, Extent
+from moiety.agent.journal import Journal
 from moiety.agent.node import Node
 from moiety.arbiter import events as ev
 from moiety.arbiter.core import Arbiter
@@ -100,6 +101,7 @@ class Setting:
         self.on_fed: list[Callable[[ev.Event], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.log = structlog.get_logger()
+        self.journal = Journal()
         self.arbiter = Arbiter([GpuSpec(0, 100 * MIB, 100 * MIB)], Settings(arena_bytes=size))
         self.free = 64 * GIB
         self.paper = Paper()
@@ -178,6 +180,9 @@ def test_nothing_is_made_where_the_host_has_no_memory_left(setting: Any) -> None
     assert here.arena.ready_bytes == 0
     here.arena.need(first, SEGMENT)
     assert [(note.type, note.bytes) for note in first.sent] == [(Type.ARENA, 0)]
+    (short,) = here.journal.ring
+    assert (short.reason, short.severity) == ("HostMemoryShort", "warning")
+    assert "because the host is short of memory" in short.message
 
 
 def test_what_cannot_be_made_is_an_answer_too(setting: Any) -> None:

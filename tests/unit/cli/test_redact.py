@@ -47,6 +47,28 @@ def redactor() -> Redactor:
         ("argv=secret who=x", f"argv={GONE} who=x"),
         ("12 GiB of GPU 0, 43 % busy (pid 17)", "12 GiB of GPU 0, 43 % busy (pid 17)"),
         ("tokens=5 keys", f"tokens={GONE} keys"),
+        ("run --password hunter2 --lr 3", f"run --password {GONE} --lr 3"),
+        ("--hf-token 'a b' x", f"--hf-token {GONE} x"),
+        ("curl -u me:pw http://x", f"curl -u {GONE} http://x"),
+        ("https://aToken123@host/x", f"https://{GONE}@host/x"),
+        ("redis://:pw@h:1/0", f"redis://{GONE}@h:1/0"),
+        ("postgres://me:p@ss:w@h/db", f"postgres://{GONE}@h/db"),
+        ("https://x/y?sig=ab%2B&n=1", f"https://x/y?sig={GONE}&n=1"),
+        ("AccountKey=ab+/==;Suffix=x", f"AccountKey={GONE};Suffix=x"),
+        ("Set-Cookie: sid=31d4; a=b", f"Set-Cookie: {GONE}"),
+        ("pwd=hunter2 passphrase: x", f"pwd={GONE} passphrase: {GONE}"),
+        ("AKIAIOSFODNN7EXAMPLE", GONE),
+        ("id wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", f"id {GONE}"),
+        ("key 0123456789abcdef0123456789abcdef01234567", f"key {GONE}"),
+        ("AIzaSyA-1234567890abcdefghij nvapi-0123456789abcd", f"{GONE} {GONE}"),
+        ("carol@lab.example.org wrote", "<mail> wrote"),
+        ("moiety@1000.service", "moiety@1000.service"),
+        ("0 of 1 (user dave) (user root)", "0 of 1 (user <user>) (user root)"),
+        ("users.dave.gpu users.*.gpu", "users.<user>.gpu users.*.gpu"),
+        ("user:dave,command:Xorg", "user:<user>,command:Xorg"),
+        ("GPU-2eb5cb60-89d9-48f6-9dde-247a6fd3ae64", "GPU-2eb5cb60-89d9-48f6-9dde-247a6fd3ae64"),
+        ("signal=9 by design: no", "signal=9 by design: no"),
+        ("/sys/fs/cgroup/user.slice/a1B/c.procs", "/sys/fs/cgroup/user.slice/a1B/c.procs"),
     ],
 )  # fmt: skip
 def test_text(text: str, told: str) -> None:
@@ -58,12 +80,27 @@ def test_documents_lose_command_lines_and_keep_their_form() -> None:
         "argv": ["a", "b"],
         "rows": [{"pid": 1, "program": "train.py", "cwd": "/x"}],
         "n": None,
+        "api_token": "abc",
     }
     assert redactor().value(value) == {
         "argv": GONE,
         "rows": [{"pid": 1, "program": "train.py", "cwd": GONE}],
         "n": None,
+        "api_token": GONE,
     }
+
+
+def test_hooks_of_chat_servers_go() -> None:
+    hook = "https://hooks.slack" + ".com/services/"
+    assert redactor().text(f"{hook}T0/B0/X said no") == f"{hook}{GONE} said no"
+
+
+def test_homes_of_others_with_spaces_and_secrets_as_json_go() -> None:
+    private = Redactor(
+        {"DB_PASSWORD": 'six"chars'}, home="/root", homes=["/srv/jane doe"], people=[]
+    )
+    assert private.text("/srv/jane doe/x") == "~/x"
+    assert private.text('"six\\"chars" six"chars') == f'"{GONE}" {GONE}'
 
 
 def test_only_variables_of_a_list_are_told() -> None:
