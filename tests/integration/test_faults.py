@@ -94,7 +94,7 @@ def test_a_full_disk_costs_lines_not_programs(ordeal: Ordeal) -> None:
 
 def test_settings_on_a_full_disk_are_refused_with_the_reason(ordeal: Ordeal) -> None:
     resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
-    with Call(ordeal.directory) as call, pytest.raises(MoietyError, match="File too large"):
+    with Call(ordeal.directory) as call, pytest.raises(MoietyError, match=r"/\S+: File too large"):
         call.ask(requests.SetAgent({"turn_min_s": "5ms"}), requests.Done)
     resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     with Call(ordeal.directory) as call:

@@ -466,8 +466,14 @@ def socket_in(folder: str, record: Record) -> str:
 
 
 def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file so that a reader sees all of it or none."""
+    """Write a file so that a reader sees all of it or none; an OSError names it."""
     partial = f"{path}.new"
-    with open(partial, "wb") as file:
-        file.write(content)
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+        os.replace(partial, path)
+    except OSError as error:  # of a full disk the system says only that it is full
+        error.filename = os.fspath(path)
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
