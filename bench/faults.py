@@ -64,11 +64,12 @@ def lived(seeds: range) -> Lived:
     return found
 
 
-def virtual(schedules: int = SCHEDULES, bar: int | None = None) -> list[Figure]:
+def virtual(schedules: int = SCHEDULES, bar: int | None = None, first: int = 0) -> list[Figure]:
     """Days in virtual time, in as many processes as there are processors; and fuzzing."""
     all_ = Lived()
     pieces = [
-        range(first, min(first + AT_A_TIME, schedules)) for first in range(0, schedules, AT_A_TIME)
+        range(day, min(day + AT_A_TIME, first + schedules))
+        for day in range(first, first + schedules, AT_A_TIME)
     ]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as several:
         for part in several.map(lived, pieces):
@@ -78,10 +79,10 @@ def virtual(schedules: int = SCHEDULES, bar: int | None = None) -> list[Figure]:
             for each in part.lost:
                 print(each, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        how = [str(built(Path(folder), ROOT)), "1", str(FUZZ_S)]
+        how = [str(built(Path(folder), ROOT)), str(first + 1), str(FUZZ_S)]
         done = subprocess.run(how, capture_output=True, text=True, check=True)
     sent = count(done.stdout)
-    seeds = f"seeds 0 to {schedules - 1}"
+    seeds = f"seeds {first} to {first + schedules - 1}"
     note = f"{seeds}; {all_.faults.total()} faults in them"
     told = f"{all_.messages} to the agent in those schedules, {sent} to the shim's connection"
     lost = f"of them; {seeds}"
@@ -92,7 +93,7 @@ def virtual(schedules: int = SCHEDULES, bar: int | None = None) -> list[Figure]:
     ]
 
 
-def real(seconds: float = REAL_S) -> list[Figure]:
+def real(seconds: float = REAL_S, seed: int = 1) -> list[Figure]:
     """Real processes, struck at every step of their hand-offs, for about so long."""
     native = existing()
     struck = lost = 0
@@ -100,7 +101,7 @@ def real(seconds: float = REAL_S) -> list[Figure]:
         folder = Path(name)
         flags = (f"-I{ROOT / 'native'}", str(native / "simgpu" / "libcuda.so.1"), "-ldl")
         worker = compile_c([ROOT / "demo" / "worker.c"], folder / "worker", flags=flags)
-        left = until(time.monotonic() + seconds, cases(Random(1)))
+        left = until(time.monotonic() + seconds, cases(Random(seed)))
         while case := next(left, None):
             here = Path(tempfile.mkdtemp(dir=folder))
             with Ordeal(here, native, worker) as ordeal:  # a new one after each loss
@@ -112,7 +113,7 @@ def real(seconds: float = REAL_S) -> list[Figure]:
                     lost += 1
                     print(error, flush=True)
                 struck += ordeal.struck
-    note = f"SIGKILL and SIGSTOP of holder, waiter and agent, at every step; {GPU}"
+    note = f"SIGKILL and SIGSTOP of holder, waiter and agent, at every step; seed {seed}; {GPU}"
     return [
         Figure("faults_injected", struck, "", None, "higher", "simgpu", 1, None, note),
         Figure("faults_with_loss", lost, "", 0, "lower", "simgpu", 1, None, note),

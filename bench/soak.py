@@ -12,6 +12,8 @@ from bench import faults
 from bench.figure import RESULTS, save, table
 
 SCHEDULES = 10_000
+DAYS = 1_000_000
+"""of one seed at most: another seed has other days"""
 LOST = ("faults_with_loss", "virtual_schedules_lost")
 
 
@@ -20,11 +22,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--schedules", type=int, default=SCHEDULES)
+    parser.add_argument("--seed", type=int, default=1, help="of who is struck when, and first day")
     chosen = parser.parse_args()
-    figures = faults.real(chosen.seconds)
+    figures = faults.real(chosen.seconds, chosen.seed)
     save(figures)  # at once: what comes after it takes long
     print(table(figures), flush=True)
-    more = faults.virtual(chosen.schedules, bar=SCHEDULES)
+    more = faults.virtual(chosen.schedules, bar=SCHEDULES, first=(chosen.seed - 1) * DAYS)
     save(more)
     print(table(more))
     print(f"written to {RESULTS}")

@@ -261,6 +261,9 @@ def test_disabled_means_unshared_and_says_so(cli: Cli) -> None:
     assert found.stdout == "--\n"
     assert "unshared" in found.stderr
     assert cli("run", "-q", "--", "true", MOIETY_DISABLE="1").stderr == ""
+    refused = cli("run", "--", "true", MOIETY_DISABLE="true")
+    assert refused.returncode == errors.BadSetting.exit_code
+    assert "MOIETY_DISABLE: 'true' is neither 0 nor 1" in refused.stderr
     assert not cli.is_served
 
 

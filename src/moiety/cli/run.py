@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -76,7 +77,7 @@ def run(
     )
     together = of_options(gang, gang_size)
     argv = [program, *arguments]
-    if os.environ.get("MOIETY_DISABLE") == "1":
+    if _is_disabled(os.environ):
         path = find(program)
         if not quiet:
             click.echo("moiety: MOIETY_DISABLE is set; the program runs unshared", err=True)
@@ -121,6 +122,16 @@ def run(
     if say != "auto":
         environment["MOIETY_SAY"] = say
     become(path, argv, environment)
+
+
+def _is_disabled(environment: Mapping[str, str]) -> bool:
+    """What MOIETY_DISABLE says; raises BadSetting where it says neither: the shim would share."""
+    text = environment.get("MOIETY_DISABLE", "")
+    if text not in ("", "0", "1"):
+        raise errors.BadSetting(
+            "MOIETY_DISABLE", "MOIETY_DISABLE", f"{text!r} is neither 0 nor 1", "MOIETY_DISABLE=1"
+        )
+    return text == "1"
 
 
 def all_of_it(share: Share, call: Call) -> Share:

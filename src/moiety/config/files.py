@@ -87,7 +87,8 @@ def read(path: Path, kind: Kind) -> File | None:
     try:
         if kind is Kind.USER and not path.parent.is_dir():
             return None  # also where the home directory may not be looked into
-        with path.open("rb") as source:
+        with open(path, "rb", opener=_at_once) as source:
+            os.set_blocking(source.fileno(), True)
             raw = source.read(SIZE_MAX + 1)
     except FileNotFoundError as error:
         if kind is Kind.NAMED:
@@ -110,6 +111,11 @@ def read(path: Path, kind: Kind) -> File | None:
     except tomllib.TOMLDecodeError as error:
         raise BadConfigFile(str(path), f"it is not TOML: {error}") from None
     return File(path, kind, tables, _lines(text))
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open, without waiting for somebody who writes into a pipe: one without a writer is empty."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -58,15 +58,18 @@ class _Mallinfo(ctypes.Structure):
     ]  # fmt: skip
 
 
-# Once: each look-up of a function in a library leaves its name in the interpreter's cache of
-# attributes, and so does the codec of each file that is opened as text. A weight is not to grow by
-# the weighing.
+# Once: each look-up of a function in a library leaves a name of its own behind.
 _mallinfo = ctypes.CDLL(None).mallinfo2
 _mallinfo.restype = _Mallinfo
 
 
 def weigh() -> Weight:
-    """This process, now."""
+    """This process, now.
+
+    The interpreter's cache of attributes is emptied for it: its 4,096 places fill with names slowly
+    (opening a file as text leaves one), and hold nothing that a tenant left.
+    """
+    getattr(sys, "_clear_type_cache", lambda: None)()
     gc.collect()
     return Weight(
         resident_bytes=resident_bytes(os.getpid()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,6 +195,23 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, content: bytes, 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(BadConfigFile, match="directory"):
         read(tmp_path, Kind.USER)
+
+
+def test_a_pipe_is_read_to_its_end_and_one_without_a_writer_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found = read(path, Kind.NAMED)
+    assert found is not None
+    assert found.tables == {}
+    reader, writer = os.pipe()
+    os.write(writer, b"[run]\n")
+    os.close(writer)
+    try:
+        found = read(Path(f"/dev/fd/{reader}"), Kind.NAMED)
+    finally:
+        os.close(reader)
+    assert found is not None
+    assert found.tables == {"run": {}}
 
 
 def test_names_are_used_once_and_every_default_can_be_read() -> None:
