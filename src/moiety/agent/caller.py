@@ -26,9 +26,9 @@ from moiety.wire.layout import VERSION
 START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 20.0
+"""how long a killed agent may take to be back"""
 SAY_AFTER_S = 2.0
 """whoever waits longer for an agent that does not answer is told so"""
-"""how long a killed agent may take to be back"""
 
 PATHS: Final = (
     "MOIETY_CONFIG",
