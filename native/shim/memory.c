@@ -175,12 +175,11 @@ bool memory_allows(struct device *device, uint64_t bytes)
     if (bytes <= device_limit(device)) {
         return true;
     }
-    if (charge(device, bytes, 0) != CUDA_SUCCESS) {
-        return false;
+    if (charge(device, bytes, 0) == CUDA_SUCCESS) {
+        LOCK_SCOPE(&blocks_lock); /* it asks again for what is really taken */
+        charge_drop(device, bytes, 0, 0);
     }
-    LOCK_SCOPE(&blocks_lock); /* its limit rose meanwhile: it asks for what is really taken */
-    charge_drop(device, bytes, 0, 0);
-    return true;
+    return bytes <= device_limit(device); /* it may have risen meanwhile */
 }
 
 /* A block that was freed before, of the same size: its memory has only to be mapped again. NULL: none.
