@@ -16,6 +16,7 @@
 #include "shim/peers.h"
 #include "shim/pool.h"
 #include "shim/real.h"
+#include "shim/room.h"
 #include "shim/say.h"
 #include "shim/slab.h"
 #include "shim/spares.h"
@@ -25,6 +26,8 @@
  * as used: that of a process killed just now, say. On a busy machine that takes seconds, and who is
  * told that there is none gives up for good. */
 #define PATIENCE_NS 15000000000ull
+/* What a killed program had comes back by itself; what drivers have taken for code does not. */
+#define ASK_AFTER_NS 500000000ull
 #define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
 #define MAPPED_AT_ONCE 16        /* chunks, until others get the lock */
 
@@ -114,6 +117,7 @@ static CUresult back_in_steps(struct block *block)
 CUresult memory_back(struct block *block)
 {
     uint64_t tried_ns = 0; /* without what it stood at the gate: others had the memory then */
+    unsigned asked = 0;
     for (;;) {
         struct mw_slot *slot = gate_enter();
         uint64_t began = now_ns();
@@ -126,6 +130,9 @@ CUresult memory_back(struct block *block)
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
         tried_ns += now_ns() - began;
+        if (tried_ns > (asked + 1) * ASK_AFTER_NS) {
+            room_made_on(block->device, asked++); /* the driver may have taken it for itself */
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,20 +19,58 @@ PATIENCE_S = 15.0
 """native/shim/memory.c"""
 
 
+@pytest.fixture
+def node(make_node: Callable[[str], Node]) -> Node:
+    return make_node("A100-80:memory=64MiB,residue=2MiB")
+
+
+@pytest.fixture
+def hold(build: Callable[[str], Path]) -> list[str]:
+    """A program that has most of the GPU, or says that it cannot."""
+    return [str(build("simgpu_hold")), str(40 * MIB)]
+
+
+@pytest.fixture
+def beside(native: Path) -> dict[str, str]:
+    return {"LD_LIBRARY_PATH": str(native / "simgpu")}
+
+
+@pytest.fixture
+def taken(node: Node, hold: list[str], beside: dict[str, str]) -> subprocess.Popen[str]:
+    """Somebody who has the memory, and of whom no agent knows."""
+    stranger = node.start(hold, stdin=True, env=beside)
+    assert stranger.stdout is not None
+    assert stranger.stdout.readline()
+    return stranger
+
+
+@pytest.fixture
+def preloaded(node: Node, native: Path, beside: dict[str, str]) -> dict[str, str]:
+    path = node.directory / "stranger.sock"
+    return beside | {"LD_PRELOAD": str(native / "libmoiety.so"), "MOIETY_SOCKET": str(path)}
+
+
+def test_what_was_admitted_and_is_not_there_is_asked_for_as_room(
+    node: Node, hold: list[str], taken: subprocess.Popen[str], preloaded: dict[str, str]
+) -> None:
+    with FakeAgent(Path(preloaded["MOIETY_SOCKET"])) as agent:
+        program = node.start(hold, stdin=True, env=preloaded)
+        agent.accept()
+        agent.until(Type.ALLOC)  # it is told yes, and finds no room
+        agent.until(Type.NEED)
+        kill(taken)  # as an agent does it with the memory of others
+        assert program.stdout is not None
+        while select.select([agent.sock, program.stdout], [], [])[0] == [agent.sock]:
+            agent.hear(0)
+        assert program.stdout.readline() != "out of memory\n"
+
+
 @pytest.mark.slow
 def test_what_is_waited_at_the_gate_costs_an_allocation_no_patience(
-    make_node: Callable[[str], Node], build: Callable[[str], Path], native: Path
+    node: Node, hold: list[str], taken: subprocess.Popen[str], preloaded: dict[str, str]
 ) -> None:
-    node = make_node("A100-80:memory=64MiB,residue=2MiB")
-    hold = [str(build("simgpu_hold")), str(40 * MIB)]
-    beside = {"LD_LIBRARY_PATH": str(native / "simgpu")}
-    taken = node.start(hold, stdin=True, env=beside)
-    assert taken.stdout is not None
-    assert taken.stdout.readline()
-    path = node.directory / "stranger.sock"
-    with FakeAgent(path) as agent:
-        preloaded = {"LD_PRELOAD": str(native / "libmoiety.so"), "MOIETY_SOCKET": str(path)}
-        program = node.start(hold, stdin=True, env=beside | preloaded)
+    with FakeAgent(Path(preloaded["MOIETY_SOCKET"])) as agent:
+        program = node.start(hold, stdin=True, env=preloaded)
         agent.accept()
         agent.until(Type.ALLOC)  # it is told yes, and finds no room
         agent.revoke()
