@@ -114,6 +114,16 @@ static CUresult back_in_steps(struct block *block)
     return result;
 }
 
+static CUresult gave_up(const struct device *device)
+{
+    static atomic_bool told;
+    if (!atomic_exchange(&told, true)) { /* programs try again and again */
+        say("nvidia-smi shows who has it", "memory on GPU %u that was promised is not there",
+            device->gpu);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult memory_back(struct block *block)
 {
     uint64_t tried_ns = 0; /* without what it stood at the gate: others had the memory then */
@@ -123,8 +133,11 @@ CUresult memory_back(struct block *block)
         uint64_t began = now_ns();
         CUresult result = back_in_steps(block);
         gate_leave(slot);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || tried_ns > PATIENCE_NS) {
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) {
             return result;
+        }
+        if (tried_ns > PATIENCE_NS) {
+            return gave_up(block->device);
         }
         allowance_give_up_spares(block->device);
         struct timespec pause = {0, 2000000};

@@ -77,8 +77,9 @@ def test_and_under_moiety_while_all_of_them_and_a_busy_program_take_turns(
         node.until(lambda: turns() > 3, "all had several turns")
         kill(started.pop("busy"))
         found = {name: outcome(program) for name, program in started.items()}
+        warnings = node.cli("events", "--warnings").stdout
     wrong = {n: (one["different"], one["stderr"]) for n, one in found.items() if one["different"]}
-    assert wrong == {}
+    assert wrong == {}, warnings
     assert [n for n, one in found.items() if one["ballast"] and not one["ballast_checked"]] == []
 
 
