@@ -61,7 +61,8 @@ def test_what_was_admitted_and_is_not_there_is_asked_for_as_room(
         kill(taken)  # as an agent does it with the memory of others
         assert program.stdout is not None
         assert agent.sock is not None
-        while select.select([agent.sock, program.stdout], [], [])[0] == [agent.sock]:
+        both = agent.sock.fileno(), program.stdout.fileno()
+        while both[1] not in select.select(both, [], [])[0]:
             agent.hear(0)
         assert program.stdout.readline() != "out of memory\n"
 
