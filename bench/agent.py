@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from bench.figure import Figure
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
 from moiety.testing.native import compile_c, native_dir
 from moiety.testing.node import Node
 
@@ -50,8 +50,8 @@ def idle_percent(pid: int) -> float:
 def start_tenant(node: Node, native: Path, program: Path) -> subprocess.Popen[str]:
     """One more process, in a workload of its own; it is idle when this returns."""
     with Call(Directory(node.directory)) as call:
-        wanted = requests.CreateWorkload("idle", ["idle"], "/")
-        socket = call.ask(wanted, requests.Created).socket
+        wanted = protocol.CreateWorkload("idle", ["idle"], "/")
+        socket = call.ask(wanted, protocol.Created).socket
     tenant = node.start(
         [str(program)],
         stdin=True,

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from bench.figure import Figure
 from demo import run as demo
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
+from moiety.devices.interface import uuid_bytes
 from moiety.devices.native import simgpu_dir
-from moiety.devices.seam import uuid_bytes
 from moiety.model.share import Share
 from moiety.testing.node import Node
 from moiety.testing.shim import Shim
@@ -34,19 +34,19 @@ SETTLE_S = 1.0
 def join(node: Node) -> Shim:
     """A process that has attached the GPU and allocated nothing."""
     with Call(Directory(node.directory)) as call:
-        wanted = requests.CreateWorkload("other", ["other"], os.getcwd(), Share())
-        path = call.ask(wanted, requests.Created).socket
-        (gpu,) = call.ask(requests.Status(), requests.NodeStatus).gpus
+        wanted = protocol.CreateWorkload("other", ["other"], os.getcwd(), Share())
+        path = call.ask(wanted, protocol.Created).socket
+        (gpu,) = call.ask(protocol.Status(), protocol.NodeStatus).gpus
     shim = Shim(path)
     shim.hello("other")
     shim.attach(uuid_bytes(gpu.uuid))
     return shim
 
 
-def evicting(node: Node) -> list[requests.Span]:
+def evicting(node: Node) -> list[protocol.Span]:
     """The evictions that have ended."""
     with Call(Directory(node.directory)) as call:
-        spans = call.ask(requests.Timeline(), requests.Recorded).spans
+        spans = call.ask(protocol.Timeline(), protocol.Recorded).spans
     return [span for span in spans if span.kind == "evicting"]
 
 

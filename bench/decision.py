@@ -12,7 +12,7 @@ import time
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.core import Arbiter
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Share
 

@@ -28,9 +28,9 @@ KEPT: Final = ("sleep", "100000")
 
 def fake_node(name: str) -> list[dict[str, Any]]:
     """A node that kwok plays, and its GPUs as our driver publishes them."""
-    from moiety.devices.cards import Card
+    from moiety.devices.gpu_models import Card
     from moiety.kube.client import SLICES
-    from moiety.kube.slices import Gpu, slices
+    from moiety.kube.resource_slices import Gpu, slices
 
     room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
     node = {

@@ -34,7 +34,7 @@ def kept(name: str, namespace: str) -> dict[str, Any]:
 
 
 async def _all_units(channel: Any) -> list[str]:
-    from moiety.kube.plugin import PLUGIN
+    from moiety.kube.device_plugin import PLUGIN
     from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as pb
     from moiety.kube.rpc import listen
 
@@ -45,7 +45,7 @@ async def _all_units(channel: Any) -> list[str]:
 
 async def allocated(used: set[str]) -> tuple[list[float], list[float]]:
     """Seconds for each container: one after another, and all of a round at once."""
-    from moiety.kube.plugin import PLUGIN
+    from moiety.kube.device_plugin import PLUGIN
     from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as pb
     from moiety.kube.rpc import call, connected
 

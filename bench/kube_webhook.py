@@ -27,9 +27,9 @@ import yaml
 from bench.figure import Figure
 from moiety.kube import names
 from moiety.kube.client import SLICES
-from moiety.kube.spellings.ask import Told
+from moiety.kube.dialects.request import Told
 from moiety.kube.webhook import registration
-from moiety.kube.webhook.keeper import NAMESPACES
+from moiety.kube.webhook.certificate_controller import NAMESPACES
 from moiety.testing.apiserver import ApiServer
 
 IN_FLIGHT: Final = 50

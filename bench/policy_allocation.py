@@ -10,7 +10,7 @@ from statistics import mean
 
 from bench.figure import Figure
 from bench.policy_traces import DEVICE, LISTS, SEEDS, are_there, replay, trace
-from moiety.policy.cluster import Placing
+from moiety.policy.model.cluster import Placing
 
 PERCENTS = (100, 130)
 BARS = {

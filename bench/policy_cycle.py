@@ -12,12 +12,12 @@ from dataclasses import replace
 from random import Random
 
 from bench.figure import Figure
-from moiety.policy.cluster import Node, gpus
 from moiety.policy.cycle import decide
-from moiety.policy.decisions import Decision, Eviction, Placement, Refusal
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.policy.model.cluster import Node, gpus
+from moiety.policy.model.decisions import Decision, Eviction, Placement, Refusal
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
 
 ROUNDS = 5
 GPUS = 8

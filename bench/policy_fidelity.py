@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bench.figure import Figure
 from bench.policy_traces import DEVICE, LISTS, SEEDS, are_there, replay
-from moiety.policy.cluster import Placing
+from moiety.policy.model.cluster import Placing
 
 BAR = 0.02
 

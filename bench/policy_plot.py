@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.figure import RESULTS
 from bench.policy_traces import SEEDS, are_there, replay
-from moiety.cli.sim import SHOWN_RULES
-from moiety.policy.cluster import Placing
+from moiety.cli.sim.command import SHOWN_RULES
+from moiety.policy.model.cluster import Placing
 
 ROWS = {
     "policy_reclaim_100_s": "a GPU reclaimed, 100 full nodes",

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.figure import Figure
 from bench.policy_traces import DEVICE, OPENB, are_there
-from moiety.policy.arrays import Cluster
-from moiety.policy.cluster import Placing
-from moiety.policy.placer import Placer
+from moiety.policy.model.cluster import Placing
+from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.placer import Placer
 from moiety.sim.tables import open_trace
 
 ROUNDS = 3

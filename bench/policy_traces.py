@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from moiety.policy.cluster import Placing
+from moiety.policy.model.cluster import Placing
 from moiety.sim.replay import Setting, fill
 from moiety.sim.results import Result
 from moiety.sim.tables import open_trace

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from moiety.agent.caller import call
-from moiety.agent.directory import Directory
-from moiety.agent.requests import Recorded
+from moiety.agent.control.client import call
+from moiety.agent.control.protocol import Recorded
+from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from moiety.kube.spellings.ask import Told
+from moiety.kube.dialects.request import Told
 from moiety.kube.webhook import registration
 
 FILE = Path(__file__).resolve().parents[1] / "deploy" / "base" / "webhook-registration.yaml"

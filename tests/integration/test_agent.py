@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
+from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Closed, Shim
@@ -410,15 +410,15 @@ def test_the_control_socket_survives_nonsense(agent: AgentProcess) -> None:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(str(agent.directory.control))
             sock.sendall(line)
-            answer = requests.decode_answer(sock.makefile("rb").readline())
-            assert isinstance(answer, requests.Failed)
+            answer = protocol.decode_answer(sock.makefile("rb").readline())
+            assert isinstance(answer, protocol.Failed)
             assert answer.kind == "BadRequest"
 
 
 def test_a_command_of_another_version_is_told_so(
     agent: AgentProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moiety.agent.caller.__version__", "9.9.9")
+    monkeypatch.setattr("moiety.agent.control.client.__version__", "9.9.9")
     with pytest.raises(errors.AgentVersion, match=r"9\.9\.9"):
         agent.call()
 
@@ -430,7 +430,7 @@ def test_a_limit_above_the_capacity_is_refused_with_the_possible(agent: AgentPro
 
 def test_another_capacity_than_the_agents_is_refused_with_both(agent: AgentProcess) -> None:
     with agent.call() as call, pytest.raises(errors.CapacityMismatch, match=r"all .* 4 GiB"):
-        call.ask(requests.CreateWorkload("x", ["x"], "/", capacity_bytes=4 * GIB), requests.Created)
+        call.ask(protocol.CreateWorkload("x", ["x"], "/", capacity_bytes=4 * GIB), protocol.Created)
 
 
 def test_a_message_to_somebody_elses_version_is_readable() -> None:

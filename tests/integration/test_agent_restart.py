@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import caller, requests
-from moiety.agent.directory import Directory
-from moiety.agent.locks import is_held
+from moiety.agent.control import client, protocol
+from moiety.agent.system.file_lock import is_held
+from moiety.agent.system.paths import Directory
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
@@ -202,9 +202,9 @@ def test_stop_is_refused_while_somebody_is_there(agent: AgentProcess) -> None:
     shim = Shim(agent.workload())
     shim.hello("busy.py")
     with agent.call() as call, pytest.raises(errors.AgentBusy, match=r"busy\.py \(pid \d+\)"):
-        call.ask(requests.Stop(), requests.Done)
+        call.ask(protocol.Stop(), protocol.Done)
     with agent.call() as call:
-        call.ask(requests.Stop(force=True), requests.Done)
+        call.ask(protocol.Stop(force=True), protocol.Done)
     assert agent.wait() == 0
     assert shim.closed_by_agent()
     shim.close()
@@ -223,14 +223,14 @@ def background(
 
     def gone() -> bool:
         with contextlib.suppress(errors.AgentError), template.call() as call:
-            call.ask(requests.Stop(force=True), requests.Done)
+            call.ask(protocol.Stop(force=True), protocol.Done)
         return not is_held(template.directory.supervisor_lock)
 
     until(gone, "the end of both")
 
 
 def test_an_agent_in_the_background_is_started_again_when_killed(background: AgentProcess) -> None:
-    with caller.call_or_start(background.directory, ARGUMENTS) as call:
+    with client.call_or_start(background.directory, ARGUMENTS) as call:
         first = call.agent.pid
     shim = Shim(background.workload())
     shim.hello()
@@ -249,7 +249,7 @@ def test_an_agent_in_the_background_is_started_again_when_killed(background: Age
 
 
 def test_a_supervisor_passes_the_end_on(background: AgentProcess) -> None:
-    caller.start(background.directory, ARGUMENTS)
+    client.start(background.directory, ARGUMENTS)
     with background.call() as call:
         agent = call.agent.pid
     (parent,) = (
@@ -268,8 +268,9 @@ def test_commands_that_start_an_agent_at_the_same_time_get_the_same_one(
 ) -> None:
     template = AgentProcess(tmp_path / "a", pretended)
     source = (
-        "from moiety.agent import caller, directory;"
-        "c = caller.call_or_start(directory.find(), ['--idle-exit', '500ms']); print(c.agent.pid)"
+        "from moiety.agent.control import client;"
+        "from moiety.agent.system import paths;"
+        "c = client.call_or_start(paths.find(), ['--idle-exit', '500ms']); print(c.agent.pid)"
     )
     commands = [
         subprocess.Popen(
@@ -292,6 +293,6 @@ def test_why_an_agent_could_not_start_is_told(
     monkeypatch.setenv("MOIETY_SIMGPU", "pretended")
     monkeypatch.setenv("MOIETY_NATIVE", str(tmp_path))
     with pytest.raises(errors.NoGpu, match="simgpu"):
-        caller.start(Directory(tmp_path / "a"), [])
+        client.start(Directory(tmp_path / "a"), [])
     with pytest.raises(errors.BadArgument, match="does not know '--nonsense'"):
-        caller.start(Directory(tmp_path / "a"), ["--nonsense"])
+        client.start(Directory(tmp_path / "a"), ["--nonsense"])

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.directory import prepare
-from moiety.agent.locks import is_held
+from moiety.agent.control import protocol
+from moiety.agent.system.file_lock import is_held
+from moiety.agent.system.paths import prepare
 from moiety.devices.native import native_dir
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native
@@ -540,7 +540,7 @@ def test_help_and_version_are_quick(cli: Cli) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", modules], env=cli.environment, capture_output=True, text=True
     ).stdout.split()
-    assert not {"structlog", "asyncio", "pynvml", "moiety.agent.node"} & set(loaded)
+    assert not {"structlog", "asyncio", "pynvml", "moiety.agent.core.runtime"} & set(loaded)
 
 
 def test_a_workload_is_named_as_asked(cli: Cli) -> None:
@@ -549,5 +549,5 @@ def test_a_workload_is_named_as_asked(cli: Cli) -> None:
     assert running.stdout.readline() == "up\n"
     assert [row.program for row in cli.agent.ps()] == ["night run"]
     with cli.agent.call() as call:
-        assert call.ask(requests.Ping(), requests.Done)
+        assert call.ask(protocol.Ping(), protocol.Done)
     running.communicate("")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moiety.agent import requests
+from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
@@ -151,7 +151,7 @@ def started(agent: AgentProcess, *arguments: str) -> dict[str, Any]:
     agent.arguments = ["--linger", "0", *arguments]
     agent.start()
     with agent.call() as call:
-        found: dict[str, Any] = call.ask(requests.Status(), requests.NodeStatus).settings
+        found: dict[str, Any] = call.ask(protocol.Status(), protocol.NodeStatus).settings
     return found
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from moiety.cli import talk
-from moiety.cli.findings_shares import shares
-from moiety.devices.seam import uuid_bytes
+from moiety.cli.doctor import talk
+from moiety.cli.doctor.container_shares import shares
+from moiety.devices.interface import uuid_bytes
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import DEADLINE_S

@@ -17,11 +17,11 @@ from random import Random
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
 from moiety.model.errors import MoietyError
-from moiety.testing.ordeal import ENDLESS, Ordeal, cases, kill_agent
-from moiety.testing.schedules import lie
+from moiety.testing.chaos import lie
+from moiety.testing.fault_injection import ENDLESS, Ordeal, cases, kill_agent
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import DEADLINE_S
 
@@ -60,8 +60,8 @@ def test_liars_and_a_crowd_beside_programs(ordeal: Ordeal) -> None:
     ordeal.until(lambda: ordeal.tenants() == 2, "both are there")
     dice = Random(5)
     with Call(ordeal.directory) as call:
-        wanted = requests.CreateWorkload("liar", ["liar"], "/")
-        path = call.ask(wanted, requests.Created).socket
+        wanted = protocol.CreateWorkload("liar", ["liar"], "/")
+        path = call.ask(wanted, protocol.Created).socket
     with contextlib.ExitStack() as crowd:
         for _ in range(20):  # who says anything
             liar = Shim(path)
@@ -95,10 +95,10 @@ def test_a_full_disk_costs_lines_not_programs(ordeal: Ordeal) -> None:
 def test_settings_on_a_full_disk_are_refused_with_the_reason(ordeal: Ordeal) -> None:
     resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
     with Call(ordeal.directory) as call, pytest.raises(MoietyError, match=r"/\S+: File too large"):
-        call.ask(requests.SetAgent({"turn_min_s": "5ms"}), requests.Done)
+        call.ask(protocol.SetAgent({"turn_min_s": "5ms"}), protocol.Done)
     resource.prlimit(ordeal.agent.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     with Call(ordeal.directory) as call:
-        call.ask(requests.SetAgent({"turn_min_s": "5ms"}), requests.Done)
+        call.ask(protocol.SetAgent({"turn_min_s": "5ms"}), protocol.Done)
 
 
 def test_programs_outlive_the_folder_of_their_sockets(ordeal: Ordeal) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.testing.fault_injection import ENDLESS, Ordeal
 from moiety.testing.node import finish
-from moiety.testing.ordeal import ENDLESS, Ordeal
 from moiety.testing.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -46,13 +46,13 @@ def beside(
         made.finish([neighbour])
 
 
-def events(ordeal: Ordeal, *reasons: str, after: int = 0) -> list[requests.Event]:
-    found: list[requests.Event] = []
+def events(ordeal: Ordeal, *reasons: str, after: int = 0) -> list[protocol.Event]:
+    found: list[protocol.Event] = []
     with Call(ordeal.directory, DEADLINE_S) as call:
         more = True
         while more:
             last = found[-1].number if found else after
-            page = call.ask(requests.Events(last), requests.Happened)
+            page = call.ask(protocol.Events(last), protocol.Happened)
             found += page.events
             more = page.more
     return [event for event in found if not reasons or event.reason in reasons]

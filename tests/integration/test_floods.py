@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.bounds import Bounds
+from moiety.agent.control import protocol
+from moiety.agent.control.rate_limits import Bounds
 from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
 from moiety.testing.waiting import until
@@ -20,8 +20,8 @@ pytestmark = [
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB", "--messages", "640"]
-CREATE = "call.ask(requests.CreateWorkload('x', ['x'], '/', Share()), requests.Created).socket"
-ANSWERED = "len(call.ask(requests.Ps(), requests.Processes).rows)"
+CREATE = "call.ask(protocol.CreateWorkload('x', ['x'], '/', Share()), protocol.Created).socket"
+ANSWERED = "len(call.ask(protocol.Ps(), protocol.Processes).rows)"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_workloads_of_one_user_have_an_end(agent: AgentProcess, users: Users) ->
     assert refused.value.kind == "TooMany"
     assert alice.do(CREATE)
     with agent.call() as root:
-        root.ask(requests.CreateWorkload("x", ["x"], "/"), requests.Created)
+        root.ask(protocol.CreateWorkload("x", ["x"], "/"), protocol.Created)
 
 
 def test_who_sends_without_end_and_who_says_nothing_keep_nobody_waiting(
@@ -101,7 +101,7 @@ def test_who_sends_without_end_and_who_says_nothing_keep_nobody_waiting(
         bob.do("while not any('does not stop' in str(m) for m in shim.inbox):"
                " shim.inbox.append(shim.receive())\nraise Closed")  # fmt: skip
     with agent.call() as root:
-        happened = root.ask(requests.Events(), requests.Happened).events
+        happened = root.ask(protocol.Events(), protocol.Happened).events
     assert any("does not stop" in e.message and e.uid == BOB for e in happened)
     # and so is who says nothing.
     assert bob.do("silent[0].receive(30).text") == "it did not introduce itself"

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from bench.growth import Scales
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.testing.weighed import OURS
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.testing.memory_probe import OURS
 
 TENANTS = 40
-WORKLOAD = "moiety.agent.workloads.Workload"
-BOUNDED = {"moiety.watch.neighbours.Stay", "moiety.agent.requests.Event"}
+WORKLOAD = "moiety.agent.control.workloads.Workload"
+BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.control.protocol.Event"}
 """of these it has those of the last minute, and the last thousand"""
-PASSING = {"moiety.agent.client.Client"}
+PASSING = {"moiety.agent.core.clients.Client"}
 """whether a gang is whole is looked after for some seconds"""
 
 
@@ -34,7 +34,7 @@ def kept(scales: Scales) -> dict[str, int]:
 def test_of_tenants_that_are_gone_no_object_is_left(native: Path, tmp_path: Path) -> None:
     with Scales(tmp_path, native, "--arena-ready", "0", asks=4) as scales:
         with Call(scales.directory) as call:
-            call.ask(requests.CreateWorkload("test", ["test"], "/"), requests.Created)
+            call.ask(protocol.CreateWorkload("test", ["test"], "/"), protocol.Created)
         scales.pass_by(TENANTS)
         scales.until(lambda: not kept(scales).keys() & PASSING, "nothing is under way any more")
         before = kept(scales)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from moiety.agent import cdi
+from moiety.agent.system import cdi
 from moiety.testing.node import Node
 from tests.unit.cli.commands import HOSTILE, check_said, commands, long, options, outcome
 

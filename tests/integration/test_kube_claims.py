@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.cdi import KIND
+from moiety.agent.system.cdi import KIND
 from moiety.kube.client import CLAIMS, SLICES
 from moiety.testing.kube_node import KubeNode
 from moiety.testing.node import kill

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from grpc.aio import AioRpcError
 
-from moiety.agent.cdi import KIND
+from moiety.agent.system.cdi import KIND
 from moiety.kube.units import RESOURCE, unit
 from moiety.testing.kube_node import KubeNode
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
-from moiety.agent.users import ask_tables
-from moiety.testing.crowd import Crowd
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
+from moiety.agent.system.users import ask_tables
+from moiety.testing.churn import Crowd
 from moiety.testing.node import Node, signals_held
 from moiety.testing.slow_names import VARIABLE
 
@@ -41,9 +41,9 @@ def test_turns_go_on_while_nobody_can_say_who_a_user_is(native: Path, tmp_path: 
         with Call(directory) as call:
 
             def name() -> str:
-                return call.ask(requests.Status(), requests.NodeStatus).user
+                return call.ask(protocol.Status(), protocol.NodeStatus).user
 
             assert name() == str(os.getuid()), "there is but the number"
-            call.ask(requests.Reload(), requests.Reloaded)
+            call.ask(protocol.Reload(), protocol.Reloaded)
             answers.touch()
             node.until(lambda: name() == ask_tables(os.getuid()).name, "the name is known")

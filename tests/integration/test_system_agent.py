@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.directory import find
-from moiety.agent.requests import Processes, Ps
+from moiety.agent.control import protocol
+from moiety.agent.control.protocol import Processes, Ps
+from moiety.agent.system.paths import find
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
@@ -27,8 +27,8 @@ GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
 CALL = "call = Call(Directory(Path({path!r}), shared=True))"
 CREATE = (
-    "made = call.ask(requests.CreateWorkload('secret.py', ['secret.py', '--key=1'], '/', {share}), "
-    "requests.Created); shim = Shim(made.socket)"
+    "made = call.ask(protocol.CreateWorkload('secret.py', ['secret.py', '--key=1'], '/', {share}), "
+    "protocol.Created); shim = Shim(made.socket)"
 )
 JOIN = "shim.hello('secret.py'); shim.attach(uuid_of(0)); shim.allocated(0, {used})"
 
@@ -110,7 +110,7 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
     bob = holding(users, BOB, 2 * GIB)
     found = bob.do(
         "[(r.uid, r.user, r.program, r.pid, r.workload, r.allocated_bytes)"
-        " for r in call.ask(requests.Ps(), requests.Processes).rows]"
+        " for r in call.ask(protocol.Ps(), protocol.Processes).rows]"
     )
     pid = bob.pid
     workload = Path(bob.do("made.socket")).parent.name
@@ -118,8 +118,8 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
         (ALICE, str(ALICE), "", 0, "", GIB),
         (BOB, str(BOB), "secret.py", pid, workload, 2 * GIB),
     ]
-    everything = bob.do("str(call.ask(requests.Events(), requests.Happened).events)")
-    recorded = bob.do("str(call.ask(requests.Timeline(), requests.Recorded))")
+    everything = bob.do("str(call.ask(protocol.Events(), protocol.Happened).events)")
+    recorded = bob.do("str(call.ask(protocol.Timeline(), protocol.Recorded))")
     for told in (everything, recorded):
         assert str(bob.pid) in told
         assert str(alice.pid) not in told
@@ -135,7 +135,7 @@ def test_what_one_waits_for_does_not_tell_what_the_other_runs(users: Users) -> N
     bob.do(CREATE.format(share="Share()"))
     bob.do("shim.hello('secret.py'); shim.attach(uuid_of(0)); serial = shim.alloc(0, 12 << 30)")
     look = (
-        f"[r.reason for r in call.ask(requests.Ps(), requests.Processes).rows if r.uid == {BOB}][0]"
+        f"[r.reason for r in call.ask(protocol.Ps(), protocol.Processes).rows if r.uid == {BOB}][0]"
     )
     reason = until(lambda: bob.do(look), "a reason")
     assert f"tenant 1 of {ALICE}" in reason
@@ -146,14 +146,14 @@ def test_only_its_owner_and_root_change_a_program(agent: AgentProcess, users: Us
     holding(users, ALICE)
     bob = holding(users, BOB)
     number = next(row.tenant for row in agent.ps() if row.uid == ALICE)
-    change = "call.ask(requests.SetShare({!r}, gpu_limit=0.5), requests.Shared).share.gpu_limit"
+    change = "call.ask(protocol.SetShare({!r}, gpu_limit=0.5), protocol.Shared).share.gpu_limit"
     with pytest.raises(Raised, match=f"program of {ALICE}") as refused:
         bob.do(change.format(str(number)))
     assert refused.value.kind == "NotAllowed"
     own = next(row.tenant for row in agent.ps() if row.uid == BOB)
     assert bob.do(f"str({change.format(str(own))})") == "0.5"
     with agent.call() as root:
-        root.ask(requests.SetShare(str(number), gpu_limit=0.25), requests.Shared)
+        root.ask(protocol.SetShare(str(number), gpu_limit=0.25), protocol.Shared)
 
 
 def test_programs_of_others_are_not_in_the_way_of_ones_own(
@@ -161,7 +161,7 @@ def test_programs_of_others_are_not_in_the_way_of_ones_own(
 ) -> None:
     holding(users, ALICE)
     bob = holding(users, BOB)
-    change = "call.ask(requests.SetShare('secret.py', gpu_limit=0.5), requests.Shared)"
+    change = "call.ask(protocol.SetShare('secret.py', gpu_limit=0.5), protocol.Shared)"
     pid = bob.do(f"str({change}.pid)")
     assert [row.uid for row in agent.ps() if str(row.pid) == pid] == [BOB]
 
@@ -178,9 +178,9 @@ def test_no_share_gives_more_by_being_less_than_nothing(
     field, _, value = share.partition("=")
     alice.do(f"share = Share(); object.__setattr__(share, {field!r}, {value})")
     with pytest.raises(Raised, match="is not a"):
-        alice.do("call.ask(requests.CreateWorkload('a', [], '/', share), requests.Created)")
+        alice.do("call.ask(protocol.CreateWorkload('a', [], '/', share), protocol.Created)")
     with pytest.raises(Raised, match="is not a"):
-        alice.do("call.ask(requests.CreateContainer('a', share), requests.Contained)")
+        alice.do("call.ask(protocol.CreateContainer('a', share), protocol.Contained)")
     assert agent.status().workloads == 0
 
 
@@ -204,9 +204,9 @@ def test_where_it_is_told_to_the_agent_ends_who_does_not_give_way_whoever_it_is(
         assert "Killed" in {e.reason for e in events(agent)}
 
 
-def events(agent: AgentProcess) -> list[requests.Event]:
+def events(agent: AgentProcess) -> list[protocol.Event]:
     with agent.call() as call:
-        return call.ask(requests.Events(), requests.Happened).events
+        return call.ask(protocol.Events(), protocol.Happened).events
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def events(agent: AgentProcess) -> list[requests.Event]:
 def test_only_root_rules_the_agent(agent: AgentProcess, users: Users, request_: str) -> None:
     alice = users(ALICE)
     with pytest.raises(Raised, match="only root") as refused:
-        alice.do(f"call.ask(requests.{request_}, requests.Done)")
+        alice.do(f"call.ask(protocol.{request_}, protocol.Done)")
     assert refused.value.kind == "NotAllowed"
     assert agent.status().gpus
 
@@ -236,11 +236,11 @@ def test_the_socket_can_be_for_chosen_ones_only(
 def test_a_gang_is_of_one_user_whatever_others_call_theirs(
     agent: AgentProcess, users: Users
 ) -> None:
-    create = "call.ask(requests.CreateWorkload('x', ['x'], '/', gang=Gang('train', 2)), "
+    create = "call.ask(protocol.CreateWorkload('x', ['x'], '/', gang=Gang('train', 2)), "
     for uid in (ALICE, BOB):
         user = users(uid)
         user.do("from moiety.model.gang import Gang")
-        user.do(f"shim = Shim({create}requests.Created).socket); shim.hello('x')")
+        user.do(f"shim = Shim({create}protocol.Created).socket); shim.hello('x')")
     assert {row.gang for row in agent.ps()} == {f"u{ALICE}.train", f"u{BOB}.train"}
 
 
@@ -297,19 +297,19 @@ def test_who_does_not_own_the_directory_is_not_taken_for_its_agent(
 def test_a_share_for_containers_is_its_makers(agent: AgentProcess, users: Users) -> None:
     assert agent.directory.shared
     alice, bob = users(ALICE), users(BOB)
-    alice.do("row = call.ask(requests.CreateContainer('train'), requests.Contained).row")
+    alice.do("row = call.ask(protocol.CreateContainer('train'), protocol.Contained).row")
     inside = "os.stat(row.folder + '/socket/shim.sock').st_size"
     assert alice.do(inside) == 0, "her own container runtime can mount it"
     bob.do(
-        f"row = requests.ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')"
+        f"row = protocol.ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')"
     )
     with pytest.raises(Raised, match="PermissionError"):
         bob.do(inside)
     with pytest.raises(Raised, match="AgentNotYours"):
-        bob.do("call.ask(requests.RemoveContainer('train'), requests.Contained)")
+        bob.do("call.ask(protocol.RemoveContainer('train'), protocol.Contained)")
     with pytest.raises(Raised, match="AgentNotYours"):
-        bob.do("call.ask(requests.CreateContainer('train'), requests.Contained)")
-    assert bob.do("call.ask(requests.Containers(), requests.ContainerRows).rows") == []
+        bob.do("call.ask(protocol.CreateContainer('train'), protocol.Contained)")
+    assert bob.do("call.ask(protocol.Containers(), protocol.ContainerRows).rows") == []
     with pytest.raises(Raised, match="PermissionError"):
         alice.do("open(row.folder + '/workload.json.new', 'w')")
 
@@ -319,14 +319,14 @@ def test_no_share_for_containers_takes_a_programs_name(agent: AgentProcess, user
     alice.do(CREATE.format(share="Share()"))
     name = alice.do("made.id")
     with pytest.raises(Raised, match="known by"):
-        bob.do(f"call.ask(requests.CreateContainer({name!r}), requests.Contained)")
+        bob.do(f"call.ask(protocol.CreateContainer({name!r}), protocol.Contained)")
     alice.do("shim.hello('secret.py')")
     assert [row.workload for row in agent.ps()] == [name]
 
 
 def test_nobody_makes_shares_without_end(agent: AgentProcess, users: Users) -> None:
     alice = users(ALICE)
-    make = "[call.ask(requests.CreateContainer(f's{i}'), requests.Contained) for i in range(5000)]"
+    make = "[call.ask(protocol.CreateContainer(f's{i}'), protocol.Contained) for i in range(5000)]"
     with pytest.raises(Raised, match="nobody may have more"):
         alice.do(make)
     assert agent.status().workloads < 5000

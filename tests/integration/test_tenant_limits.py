@@ -21,7 +21,7 @@ MIB = 1 << 20
 ARGUMENTS = ["--linger", "0", "--arena", "1GiB", "--arena-ready", "128MiB"]
 CREATE = (
     "call = Call(Directory(Path({path!r}), shared=True)); shim = Shim(call.ask("
-    "requests.CreateWorkload('x', ['x'], '/', Share()), requests.Created).socket); shim.hello();"
+    "protocol.CreateWorkload('x', ['x'], '/', Share()), protocol.Created).socket); shim.hello();"
     " shim.attach(uuid_of(0))"
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.cli.tools import REFUSED, preloaded
+from moiety.cli.debugger_check import REFUSED, preloaded
 from moiety.testing.node import Node, finish
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,7 +152,7 @@ def test_what_only_watches_calls_is_let_in(node: Node, programs: Path, work: lis
 
 
 def test_the_list_of_the_shim_is_that_of_the_command() -> None:
-    from moiety.cli.tools import MARKS
+    from moiety.cli.debugger_check import MARKS
 
     source = (ROOT / "native" / "shim" / "tools.c").read_text()
     found = re.findall(r'\{"(\w+)", "([^"]*)", "([\w-]+)"\}', source)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.requests import Recorded, Span, Timeline
+from moiety.agent.control.protocol import Recorded, Span, Timeline
 from moiety.testing.chrome_trace import check, load
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
+from moiety.agent.control import protocol
 from moiety.model.share import Share
 from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
@@ -38,7 +38,7 @@ workloads = 2
 workloads = 0
 """
 CREATE = (
-    "call.ask(requests.CreateWorkload('train', ['train'], '/', Share({share})), requests.Created)"
+    "call.ask(protocol.CreateWorkload('train', ['train'], '/', Share({share})), protocol.Created)"
     ".socket"
 )
 
@@ -122,7 +122,7 @@ def test_nobody_holds_a_gpu_for_as_long_as_it_likes(
     for rules, most in ((RULES, "10 s"), (RULES + 'quantum = "2s"\n', "2 s"), ("", "10 s")):
         file.write_text(rules)
         with agent.call() as call:
-            call.ask(requests.Reload(), requests.Reloaded)
+            call.ask(protocol.Reload(), protocol.Reloaded)
         with pytest.raises(Raised, match=f"turns of {most} at most, not 1 h") as refused:
             alice.do(CREATE.format(share="quantum_s=3600.0"))
         assert refused.value.kind == "UserLimit"
@@ -130,7 +130,7 @@ def test_nobody_holds_a_gpu_for_as_long_as_it_likes(
     # Root may, as it may end the agent.
     with agent.call() as call:
         share = Share(quantum_s=3600.0)
-        call.ask(requests.CreateWorkload("train", ["train"], "/", share), requests.Created)
+        call.ask(protocol.CreateWorkload("train", ["train"], "/", share), protocol.Created)
 
 
 def test_whoever_has_no_rule_has_the_default(users: Users, file: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_user_raises_its_own_share_within_the_file_only(
 ) -> None:
     alice = users(ALICE)
     start(alice, "a")
-    change = "str(call.ask(requests.SetShare('1', {}), requests.Shared).share)"
+    change = "str(call.ask(protocol.SetShare('1', {}), protocol.Shared).share)"
     for more in ("gpu=0.6", "memory_limit_bytes=7 << 30", "priority=2", "latency=True"):
         with pytest.raises(Raised) as refused:
             alice.do(change.format(more))
@@ -183,9 +183,9 @@ def test_the_file_is_read_again_without_losing_anybody(
     start(alice, "a", 2 * GIB)
     file.write_text(RULES.replace("gpu = 0.5", "gpu = 0.25").replace("6GiB", "3GiB"))
     with pytest.raises(Raised, match="only root"):
-        alice.do("call.ask(requests.Reload(), requests.Reloaded)")
+        alice.do("call.ask(protocol.Reload(), protocol.Reloaded)")
     with agent.call() as call:
-        call.ask(requests.Reload(), requests.Reloaded)
+        call.ask(protocol.Reload(), protocol.Reloaded)
     (row,) = agent.ps()
     assert (row.share.gpu_limit, row.limit_bytes) == (0.25, 3 * GIB)
     assert row.allocated_bytes == 2 * GIB
@@ -206,14 +206,14 @@ def test_a_broken_file_is_refused_and_the_old_one_stays(
     ):
         file.write_text(wrong)
         with agent.call() as call, pytest.raises(Exception, match=says):
-            call.ask(requests.Reload(), requests.Reloaded)
+            call.ask(protocol.Reload(), protocol.Reloaded)
     assert agent.process
     agent.process.send_signal(signal.SIGHUP)
     with agent.call() as call:
         until(
             lambda: (
                 "ReloadRefused"
-                in [e.reason for e in call.ask(requests.Events(), requests.Happened).events]
+                in [e.reason for e in call.ask(protocol.Events(), protocol.Happened).events]
             )
         )
     (row,) = agent.ps()

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
 from moiety.testing.node import Lines, Node, finish, kill
 from moiety.testing.waiting import DEADLINE_S
@@ -24,26 +24,26 @@ OFTEN = ("--watch-every", "200ms")
 MakeNode = Callable[[str], Node]
 
 
-Answer = TypeVar("Answer", bound=requests.Answer)
+Answer = TypeVar("Answer", bound=protocol.Answer)
 
 
-def ask(node: Node, request: requests.Request, answer: type[Answer]) -> Answer:
+def ask(node: Node, request: protocol.Request, answer: type[Answer]) -> Answer:
     """As commands do, in this process: tests look often."""
     with Call(Directory(node.directory), DEADLINE_S) as call:
         return call.ask(request, answer)
 
 
-def told(node: Node, *reasons: str) -> list[requests.Event]:
-    found = ask(node, requests.Events(), requests.Happened).events
+def told(node: Node, *reasons: str) -> list[protocol.Event]:
+    found = ask(node, protocol.Events(), protocol.Happened).events
     return [event for event in found if event.reason in reasons]
 
 
-def seen(node: Node) -> requests.Watched:
-    return ask(node, requests.Watch(), requests.Watched)
+def seen(node: Node) -> protocol.Watched:
+    return ask(node, protocol.Watch(), protocol.Watched)
 
 
-def rows(node: Node) -> list[requests.ProcessRow]:
-    return ask(node, requests.Ps(), requests.Processes).rows
+def rows(node: Node) -> list[protocol.ProcessRow]:
+    return ask(node, protocol.Ps(), protocol.Processes).rows
 
 
 Command = Callable[[int], list[object]]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import requests
+from moiety.agent.control import protocol
 from moiety.testing.users import ALICE, BOB, OtherUser, open_folder
 from moiety.testing.waiting import until
 
@@ -36,9 +36,9 @@ def stray(setting: Setting, user: OtherUser) -> int:
     return int(user.do("pid"))
 
 
-def reasons(setting: Setting) -> dict[str, requests.Event]:
+def reasons(setting: Setting) -> dict[str, protocol.Event]:
     with setting.agent.call() as call:
-        return {e.reason: e for e in call.ask(requests.Events(), requests.Happened).events}
+        return {e.reason: e for e in call.ask(protocol.Events(), protocol.Happened).events}
 
 
 def test_root_ends_anybodys_and_tells_whose_it_was(native: Path, programs: Path) -> None:

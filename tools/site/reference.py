@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from moiety.cli.examples import EXAMPLES
-from moiety.cli.main import COMMANDS
+from moiety.cli.main import COMMANDS, module_of
 from moiety.model.errors import MoietyError
 
 HEADER: Final = Path(__file__).resolve().parents[2] / "native" / "wire" / "wire.h"
@@ -34,7 +34,7 @@ def commands() -> str:
     """Every command with its options, as `--help` has them."""
     parts: list[str] = []
     for name in COMMANDS:
-        found = getattr(importlib.import_module(f"moiety.cli.{name}"), name)
+        found = getattr(importlib.import_module(module_of(name)), name)
         parts += _command(found, ["moiety", name], 2)
     return "\n".join(parts)
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.agent.bounds import MESSAGES
-from moiety.agent.host import available_bytes
+from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.control.rate_limits import MESSAGES
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind, read_all
 from moiety.config.load import Config, Source, load
 from moiety.config.table import of_section
 from moiety.config.values import Address, LogFormat, Visible
-from moiety.watch.policy import Policy
+from moiety.enforcement.policy import Policy
 
 ARENA_SHARE: Final = 0.8
 """of the memory that is available when the agent starts"""

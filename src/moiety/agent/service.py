@@ -12,28 +12,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from moiety.agent import kept, requests, reserve, workloads
-from moiety.agent.arena import Arena, Extent
-from moiety.agent.bounds import Bounds
-from moiety.agent.configured import Read, configured
-from moiety.agent.control import Control, failed
-from moiety.agent.directory import Directory, find, must_be_usable, prepare
-from moiety.agent.entitlements import Entitlements, Warden
-from moiety.agent.gpu_errors import GpuErrors
-from moiety.agent.host import available_bytes
-from moiety.agent.journal import Journal
-from moiety.agent.locks import FileLock, LockHeld
-from moiety.agent.logs import open_log
-from moiety.agent.node import Node
-from moiety.agent.notify import Manager
+from moiety.agent.arena.arena import Arena, Extent
+from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.configuration import Read, configured
+from moiety.agent.control import protocol, saved_settings, workloads
+from moiety.agent.control.limits import Entitlements, Warden
+from moiety.agent.control.rate_limits import Bounds
+from moiety.agent.control.server import Control, failed
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Node
+from moiety.agent.monitor.usage_monitor import Watching
+from moiety.agent.monitor.xid_errors import GpuErrors
 from moiety.agent.options import ARENA_MOST, Options
-from moiety.agent.ownership import own
-from moiety.agent.users import USERS, User
-from moiety.agent.watching import Watching
+from moiety.agent.system import heap_warmup
+from moiety.agent.system.file_lock import FileLock, LockHeld
+from moiety.agent.system.gpu_locks import own
+from moiety.agent.system.logs import open_log
+from moiety.agent.system.paths import Directory, find, must_be_usable, prepare
+from moiety.agent.system.sd_notify import Manager
+from moiety.agent.system.users import USERS, User
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
+from moiety.devices.interface import Device, Devices
 from moiety.devices.nvml import Nvml, NvmlUnavailable
-from moiety.devices.seam import Device, Devices
 from moiety.model.errors import (
     AgentAlreadyRunning,
     ArenaAboveHost,
@@ -87,7 +88,7 @@ class Service:
         gpus = self._own_gpus(devices)
         records, survivors = workloads.survivors(self._directory)
         outlived = any(not record.container for record in records) or bool(survivors)
-        changed = kept.read(self._directory, self._options, log)
+        changed = saved_settings.read(self._directory, self._options, log)
         self._node = node = Node(
             loop,
             devices,
@@ -150,13 +151,13 @@ class Service:
             survivors=len(survivors),
         )
         node.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
-        tell_ready(self._options.ready_fd, requests.Done())
+        tell_ready(self._options.ready_fd, protocol.Done())
         self._manager.ready(self._status())
         self._manager.keep_told(loop, self._status)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        reserve.touch()
+        heap_warmup.touch()
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(node.clients))
@@ -164,7 +165,7 @@ class Service:
         # While programs are there, nobody is to start an agent of their own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
-            kept.write(self._directory, control.changed, self._options, ends=True)
+            saved_settings.write(self._directory, control.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         watching.stop()
         errors.stop()
@@ -276,12 +277,12 @@ class Service:
             self._stop("nobody needs it")
 
 
-def tell_ready(fd: int | None, answer: requests.Answer) -> None:
+def tell_ready(fd: int | None, answer: protocol.Answer) -> None:
     """Tell whoever started this agent, once."""
     if fd is None:
         return
     try:
-        os.write(fd, requests.encode(answer) + b"\n")
+        os.write(fd, protocol.encode(answer) + b"\n")
         os.close(fd)
     except OSError:
         pass  # whoever started it did not wait for the answer

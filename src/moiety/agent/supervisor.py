@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from moiety.agent import locks
+from moiety.agent.system import file_lock
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 BACKOFF_FIRST_S = 0.05
@@ -77,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     if os.fork():
         os._exit(0)  # whoever started this waits for no more, and has no child left over
     try:
-        lock = locks.take(Path(arguments[0]), str(os.getpid()), PREDECESSOR_S)
-    except locks.LockHeld:
+        lock = file_lock.take(Path(arguments[0]), str(os.getpid()), PREDECESSOR_S)
+    except file_lock.LockHeld:
         return 0  # the other supervisor brings an agent
     ready_fd = int(arguments[1])
     command = [sys.executable, "-m", "moiety.agent"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from moiety.arbiter.gangs import Gang
+from moiety.arbiter.schedule.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
+from moiety.arbiter.state.tenant import OnGpu, Tenant
 from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
-from moiety.arbiter.tenant import OnGpu, Tenant
 
 Change = Callable[[Tenant, Iterable[int], float], None]
 """A tenant is about to end its stay in a state, on these GPUs, at this time."""

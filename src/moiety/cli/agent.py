@@ -10,13 +10,18 @@ from typing import Any
 
 import click
 
-from moiety.agent import requests
-from moiety.agent.caller import Call, arguments_from_environment, call, environment_of_agents
-from moiety.agent.caller import start as start_agent
-from moiety.agent.directory import find
+from moiety.agent.control import protocol
+from moiety.agent.control.client import (
+    Call,
+    arguments_from_environment,
+    call,
+    environment_of_agents,
+)
+from moiety.agent.control.client import start as start_agent
 from moiety.agent.options import FLAGS, parse
-from moiety.cli.lazily import completed_as
-from moiety.cli.show import emit_json, fold, output_option
+from moiety.agent.system.paths import find
+from moiety.cli.lazy_completion import completed_as
+from moiety.cli.output import emit_json, fold, output_option
 from moiety.cli.status import agent_line
 from moiety.model import errors
 
@@ -95,7 +100,7 @@ def start(foreground: bool, system: bool, output: str, **given: str | None) -> N
 @agent_options
 def unit(user: str | None, **given: str | None) -> None:
     """Print a systemd unit for an agent that serves all users of this machine."""
-    from moiety.agent.unit import unit as text_of
+    from moiety.agent.system.systemd_unit import unit as text_of
 
     arguments = [
         part for flag in FLAGS if (text := given[flag.field]) for part in (str(flag.flag), text)
@@ -136,7 +141,7 @@ def stop(force: bool, system: bool, output: str) -> None:
     try:
         with call(directory) as running:
             pid = running.agent.pid
-            running.ask(requests.Stop(force=force), requests.Done)
+            running.ask(protocol.Stop(force=force), protocol.Done)
     except errors.NoAgent:
         if output == "json":
             emit_json({"pid": None})
@@ -160,7 +165,7 @@ def stop(force: bool, system: bool, output: str) -> None:
 def reload(system: bool, output: str) -> None:
     """Have the agent read its configuration again, while all runs on."""
     with call(find("system" if system else None)) as running:
-        done = running.ask(requests.Reload(), requests.Reloaded)
+        done = running.ask(protocol.Reload(), protocol.Reloaded)
     if output == "json":
         emit_json({"pid": running.agent.pid, "later": done.later})
         return
@@ -176,7 +181,7 @@ def status(output: str, system: bool) -> None:
     """Tell whether an agent runs; exit code 3 if not."""
     try:
         with call(find("system" if system else None)) as running:
-            found = running.ask(requests.Status(), requests.NodeStatus)
+            found = running.ask(protocol.Status(), protocol.NodeStatus)
     except errors.NoAgent:
         if output == "json":
             emit_json(None)

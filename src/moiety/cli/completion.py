@@ -85,14 +85,14 @@ def commands(ctx: click.Context, param: click.Parameter, word: str) -> list[Comp
 
 def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
     """Completes programs that share the GPUs now: their numbers, and names that only one has."""
-    from moiety.agent import requests
-    from moiety.agent.caller import Call
-    from moiety.agent.directory import find
+    from moiety.agent.control import protocol
+    from moiety.agent.control.client import Call
+    from moiety.agent.system.paths import find
 
     del ctx, param
     try:
         with Call(find(), timeout_s=PATIENCE_S) as agent:
-            rows = agent.ask(requests.Ps(), requests.Processes).rows
+            rows = agent.ask(protocol.Ps(), protocol.Processes).rows
     except MoietyError:
         return []
     by_number = {str(row.tenant): row for row in rows}

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from moiety.agent.caller import arguments_from_environment
+from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.options import FLAGS, typed
-from moiety.cli.lazily import completed
-from moiety.cli.show import emit_json, output_option, table
+from moiety.cli.lazy_completion import completed
+from moiety.cli.output import emit_json, output_option, table
 from moiety.config import files
 from moiety.config.load import Config, Source, Value, closest, load, problems
 from moiety.config.table import SECTIONS, SETTINGS, Setting, of_section

@@ -12,13 +12,14 @@ from typing import Final
 
 import click
 
-from moiety.agent import cdi, requests
-from moiety.agent.caller import arguments_from_environment, call, call_or_start
-from moiety.agent.directory import find
-from moiety.agent.workloads import write_whole
-from moiety.cli.fit import check_bundle
+from moiety.agent.control import protocol
+from moiety.agent.control.client import arguments_from_environment, call, call_or_start
+from moiety.agent.control.workloads import write_whole
+from moiety.agent.system import cdi
+from moiety.agent.system.paths import find
 from moiety.cli.image import Image, check
-from moiety.cli.show import (
+from moiety.cli.image_hook import check_bundle
+from moiety.cli.output import (
     Duration,
     Fraction,
     PriorityName,
@@ -90,11 +91,11 @@ def spec(
     arguments = arguments_from_environment()
     if capacity is not None:
         arguments += ["--capacity", str(capacity)]  # the last one counts
-    asked = requests.CreateContainer(
+    asked = protocol.CreateContainer(
         name=name, share=share, spec=str(file or ""), capacity_bytes=capacity
     )
     with call_or_start(find(), arguments) as agent:
-        row = agent.ask(asked, requests.Contained).row
+        row = agent.ask(asked, protocol.Contained).row
     found = cdi.edits(Path(row.folder), shim, driver)
     text = json.dumps(cdi.specification(name, found), indent=2) + "\n"
     if file is None:
@@ -150,7 +151,7 @@ def list_shares(output: str) -> None:
     """List the shares that containers can have, and who has them."""
     try:
         with call(find()) as agent:
-            rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
+            rows = agent.ask(protocol.Containers(), protocol.ContainerRows).rows
     except errors.NoAgent:
         if output == "json":
             emit_json([])
@@ -174,7 +175,7 @@ def list_shares(output: str) -> None:
     click.echo(table(["NAME", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
 
 
-def _spec_of(row: requests.ContainerRow) -> str:
+def _spec_of(row: protocol.ContainerRow) -> str:
     if not row.spec:
         return "-"
     return row.spec if Path(row.spec).exists() else f"{row.spec} (gone)"
@@ -187,8 +188,8 @@ def _spec_of(row: requests.ContainerRow) -> str:
 def rm(name: str, force: bool, output: str) -> None:
     """Remove a share, and its specification."""
     with call_or_start(find(), arguments_from_environment()) as agent:
-        asked = requests.RemoveContainer(name=name, force=force)
-        row = agent.ask(asked, requests.Contained).row
+        asked = protocol.RemoveContainer(name=name, force=force)
+        row = agent.ask(asked, protocol.Contained).row
     ours = row.uid == os.getuid()  # others could have named any file
     if row.spec and ours:
         try:
@@ -226,6 +227,6 @@ def hook(name: str) -> None:
     """What a runtime runs before a container with the share NAME starts (OCI: createRuntime)."""
     check_bundle(sys.stdin)
     with call(find()) as agent:
-        rows = agent.ask(requests.Containers(), requests.ContainerRows).rows
+        rows = agent.ask(protocol.Containers(), protocol.ContainerRows).rows
     if name not in (row.name for row in rows):
         raise errors.ContainerShareUnknown(name)

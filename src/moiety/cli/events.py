@@ -10,12 +10,12 @@ from datetime import datetime
 import click
 import msgspec
 
-from moiety.agent import requests
-from moiety.agent.caller import Call, call
-from moiety.agent.directory import Directory, find
-from moiety.agent.journal import REASONS, read
-from moiety.cli.lazily import completed
-from moiety.cli.show import Duration, colour_wanted
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call, call
+from moiety.agent.core.journal import REASONS, read
+from moiety.agent.system.paths import Directory, find
+from moiety.cli.lazy_completion import completed
+from moiety.cli.output import Duration, colour_wanted
 from moiety.model import errors
 
 WAIT_S = 5.0
@@ -63,7 +63,7 @@ def events(
     """
     since_s = time.time() - since if since else 0.0
 
-    def wanted(event: requests.Event) -> bool:
+    def wanted(event: protocol.Event) -> bool:
         return (
             event.at_s >= since_s
             and (not warnings or event.severity == "warning")
@@ -82,7 +82,7 @@ def events(
         pass
 
 
-def known(directory: Directory) -> Iterator[requests.Event]:
+def known(directory: Directory) -> Iterator[protocol.Event]:
     """What the agent remembers; without one, what the last ones wrote down."""
     try:
         with call(directory) as agent:
@@ -91,7 +91,7 @@ def known(directory: Directory) -> Iterator[requests.Event]:
         yield from read(directory.events)
 
 
-def _follow(directory: Directory) -> Iterator[requests.Event]:
+def _follow(directory: Directory) -> Iterator[protocol.Event]:
     """Events of this agent and of those that come after it, once each; ends with the last agent."""
     after = 0
     while True:
@@ -112,22 +112,22 @@ class Pages:
         self._agent = agent
         self.after = after
 
-    def read(self, wait_s: float) -> Iterator[requests.Event]:
+    def read(self, wait_s: float) -> Iterator[protocol.Event]:
         """Up to the last page that there is now; waits so long for a first event."""
         more = True
         while more:
-            asked = requests.Events(after=self.after, wait_s=wait_s)
-            page = self._agent.ask(asked, requests.Happened)
+            asked = protocol.Events(after=self.after, wait_s=wait_s)
+            page = self._agent.ask(asked, protocol.Happened)
             yield from page.events
             self.after = max(self.after, page.read_to)
             more = page.more
 
 
-def _as_json(event: requests.Event) -> str:
+def _as_json(event: protocol.Event) -> str:
     return msgspec.json.encode(event).decode()
 
 
-def _as_text(event: requests.Event) -> str:
+def _as_text(event: protocol.Event) -> str:
     at = datetime.fromtimestamp(event.at_s).astimezone()
     labels = event.labels
     pod = f"pod {labels.get('namespace', '')}/{labels['pod']}" if "pod" in labels else ""

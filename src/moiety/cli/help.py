@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from moiety.cli.lazily import completed
+from moiety.cli.lazy_completion import completed
 
 
 @click.command()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.cli.beneath import is_file_beneath, open_beneath
+from moiety.cli.safe_paths import is_file_beneath, open_beneath
 from moiety.devices.elf import Elf, elf_of
 from moiety.model import errors
 

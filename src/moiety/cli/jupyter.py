@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import click
 
-from moiety.cli.lazily import completed
-from moiety.cli.show import emit_json, output_option
+from moiety.cli.lazy_completion import completed
+from moiety.cli.output import emit_json, output_option
 from moiety.config import files
 from moiety.model import errors
 
@@ -134,7 +134,7 @@ def _read(kernel: str) -> dict[str, Any]:
 def _check_options(options: tuple[str, ...]) -> None:
     """Raise what `moiety run` would, now and not in the log of a server."""
     from moiety.cli.run import run
-    from moiety.cli.settings import settled
+    from moiety.cli.setting_options import settled
 
     made = run.make_context("moiety run", [*options, "--", "true"])
     settled("run", {key: made.params.get(key) for key in made.params})

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from moiety.cli.settings import setting_options, settled
+from moiety.cli.setting_options import setting_options, settled
 from moiety.model.errors import ClusterRefusal
 
 NEEDED: Final = ("aiohttp", "google.protobuf", "grpc")
@@ -27,7 +27,7 @@ def node(**given: Any) -> None:
     stays theirs.
     """
     must_have(NEEDED)
-    from moiety.kube.ledger import Mode
+    from moiety.kube.device_accounting import Mode
     from moiety.kube.node import main
     from moiety.kube.options import Options
 

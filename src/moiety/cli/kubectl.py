@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moiety.cli.show import emit_json, output_option, size, table
+from moiety.cli.output import emit_json, output_option, size, table
 from moiety.model.errors import PodRefusal
 
 if TYPE_CHECKING:
     from moiety.kube.client import Client
-    from moiety.kube.view import Seen
+    from moiety.kube.cluster_report import Seen
 
 EXEC_S: Final = 15.0
 LOOK_S: Final = 0.5
@@ -157,8 +157,8 @@ def _run(kubeconfig: str | None, work: Callable[[Client], Awaitable[Any]]) -> An
 
 async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
     from moiety.kube.client import CLAIMS, PODS, SLICES, ApiError
+    from moiety.kube.cluster_report import Seen
     from moiety.kube.share_config import DRIVER
-    from moiety.kube.view import Seen
 
     pods, _ = await client.list(PODS)
     try:
@@ -174,10 +174,10 @@ async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
         if each["metadata"].get("namespace") == system
         and (each["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "moiety-node"
     ]
-    told = await asyncio.gather(*(_processes(name, system, kubeconfig) for name, _ in agents))
-    nodes = zip((node for _, node in agents), told, strict=True)
+    answers = await asyncio.gather(*(_processes(name, system, kubeconfig) for name, _ in agents))
+    nodes = zip((node for _, node in agents), answers, strict=True)
     silent = {node: answer for node, answer in nodes if isinstance(answer, str)}
-    rows = [row for answer in told if not isinstance(answer, str) for row in answer]
+    rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
     return Seen(slices, claims, pods, rows, silent)
 
 
@@ -204,10 +204,16 @@ async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict
 
 def _show(seen: Seen, output: str) -> None:
     """What was seen; of agents that said nothing, that they did not."""
-    from moiety.kube import view
+    from moiety.kube import cluster_report
 
     if output == "json":
-        emit_json({"gpus": view.gpus(seen), "pods": view.pods(seen), "silent": seen.silent})
+        emit_json(
+            {
+                "gpus": cluster_report.gpus(seen),
+                "pods": cluster_report.pods(seen),
+                "silent": seen.silent,
+            }
+        )
         return
     click.echo(_text(seen))
     for node, why in sorted(seen.silent.items()):
@@ -215,9 +221,9 @@ def _show(seen: Seen, output: str) -> None:
 
 
 def _text(seen: Seen) -> str:
-    from moiety.kube import view
+    from moiety.kube import cluster_report
 
-    rows = view.gpus(seen)
+    rows = cluster_report.gpus(seen)
     found = [
         table(
             GPU_TITLES,
@@ -232,7 +238,7 @@ def _text(seen: Seen) -> str:
         if rows
         else "no node offers GPUs by claims"
     ]  # fmt: skip
-    pods = view.pods(seen)
+    pods = cluster_report.pods(seen)
     if not pods:
         return "\n".join([*found, "no pod has a share, or waits for one"])
     cells = [
@@ -249,13 +255,13 @@ def _text(seen: Seen) -> str:
 async def _resize(
     client: Client, pod: str, namespace: str | None, text: str, wait_s: float
 ) -> str | None:
-    from moiety.kube import names, view
+    from moiety.kube import cluster_report, names
     from moiety.kube.client import PODS
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
     shared = (found["metadata"].get("labels") or {}).get(names.SHARED)
-    if not shared and not view.claim_keys(found) and not view.units_of(found):
+    if not shared and not cluster_report.claim_keys(found) and not cluster_report.units_of(found):
         raise PodRefusal(pod, "it has no share of a GPU", f"kubectl moiety explain {pod}")
     before = (found["metadata"].get("annotations") or {}).get(names.RESIZE)
     wish = f"{before} " if before is not None and before.split() == text.split() else text
@@ -289,9 +295,9 @@ async def _explain(
     from moiety.kube import explain as explaining
     from moiety.kube import names
     from moiety.kube.client import EVENTS, ApiError
-    from moiety.kube.fleet import of
-    from moiety.kube.webhook import told
-    from moiety.kube.webhook.knowledge import CONFIG_MAPS
+    from moiety.kube.cluster_gpus import of
+    from moiety.kube.webhook import webhook_config
+    from moiety.kube.webhook.cluster_cache import CONFIG_MAPS
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
@@ -308,14 +314,14 @@ async def _explain(
             maps.append((await client.get(CONFIG_MAPS, name, system)).get("data") or {})
         except ApiError:
             maps.append({})
-    cluster = told.read(maps[0], maps[1], of(dict(each) for each in seen.slices)).cluster
+    cluster = webhook_config.read(maps[0], maps[1], of(dict(each) for each in seen.slices)).cluster
     return explaining.explain(found, seen, events, cluster.told)
 
 
 async def _uninstall(client: Client) -> dict[str, int]:
     from moiety.kube.client import SLICES, ApiError
     from moiety.kube.share_config import DRIVER
-    from moiety.kube.webhook import registration, sweeper
+    from moiety.kube.webhook import registration, template_gc
 
     gone = {"registrations": 0, "templates": 0, "slices": 0}
     for resource in (registration.MUTATING, registration.VALIDATING):
@@ -328,7 +334,7 @@ async def _uninstall(client: Client) -> dict[str, int]:
         await client.delete(resource, registration.NAME)
         gone["registrations"] += 1
     try:
-        gone["templates"] = await sweeper.remove_all(client)
+        gone["templates"] = await template_gc.remove_all(client)
         slices, _ = await client.list(SLICES, field_selector=f"spec.driver={DRIVER}")
     except ApiError as no:
         if not no.is_missing:

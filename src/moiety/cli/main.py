@@ -40,6 +40,14 @@ COMMANDS: Final = {
 }
 """each is a module of this package with a command of the same name"""
 
+PACKAGES: Final = ("doctor", "sim")
+"""commands that are a folder: their module is `command` in it"""
+
+
+def module_of(name: str) -> str:
+    """The module in which a command of this name is defined."""
+    return f"moiety.cli.{name}.command" if name in PACKAGES else f"moiety.cli.{name}"
+
 
 class Commands(click.Group):
     """Imports a command when it is used; the list of commands needs none of them."""
@@ -52,7 +60,7 @@ class Commands(click.Group):
         """The command of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"moiety.cli.{cmd_name}")
+        module = importlib.import_module(module_of(cmd_name))
         found: click.Command = getattr(module, cmd_name)
         show_examples(found, cmd_name)
         return found

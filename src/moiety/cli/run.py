@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
-from moiety.agent import requests
-from moiety.agent.caller import Call, arguments_from_environment, call_or_start
-from moiety.agent.directory import find as find_directory
-from moiety.cli.lazily import completed
-from moiety.cli.program import check, find
-from moiety.cli.settings import setting_options, settled
-from moiety.cli.show import Size
-from moiety.cli.tools import preloaded, refuse
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call, arguments_from_environment, call_or_start
+from moiety.agent.system.paths import find as find_directory
+from moiety.cli.debugger_check import preloaded, refuse
+from moiety.cli.executable import check, find
+from moiety.cli.lazy_completion import completed
+from moiety.cli.output import Size
+from moiety.cli.setting_options import setting_options, settled
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
 from moiety.model import errors
@@ -104,16 +104,16 @@ def run(
         if exclusive:
             share = all_of_it(share, call)
         created = call.ask(
-            requests.CreateWorkload(
+            protocol.CreateWorkload(
                 program=Path(program).name,
                 name=name,
-                argv=requests.shortened(argv),
+                argv=protocol.shortened(argv),
                 cwd=os.getcwd(),
                 share=share,
                 gang=together,
                 capacity_bytes=capacity,
             ),
-            requests.Created,
+            protocol.Created,
         )
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
@@ -136,7 +136,7 @@ def _is_disabled(environment: Mapping[str, str]) -> bool:
 
 def all_of_it(share: Share, call: Call) -> Share:
     """The same with all of a GPU's time, and all of its memory kept there."""
-    gpus = call.ask(requests.Status(), requests.NodeStatus).gpus
+    gpus = call.ask(protocol.Status(), protocol.NodeStatus).gpus
     capacity = min(gpu.capacity_bytes for gpu in gpus)
     kept = min(capacity, share.memory_limit_bytes or capacity)
     return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)

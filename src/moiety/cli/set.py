@@ -8,12 +8,12 @@ from typing import Any
 import click
 import msgspec
 
-from moiety.agent import requests
-from moiety.agent.caller import call
-from moiety.agent.directory import find
+from moiety.agent.control import protocol
+from moiety.agent.control.client import call
 from moiety.agent.options import FLAGS
-from moiety.cli.lazily import completed, completed_as
-from moiety.cli.show import (
+from moiety.agent.system.paths import find
+from moiety.cli.lazy_completion import completed, completed_as
+from moiety.cli.output import (
     Duration,
     Fraction,
     ModeName,
@@ -100,9 +100,9 @@ def set(  # noqa: A001 - the command's own name
                 "--agent takes settings of the agent, at least one", "--turn-min 200ms, say"
             )
         with call(find()) as agent:
-            agent.ask(requests.SetAgent(settings, defaults), requests.Done)
+            agent.ask(protocol.SetAgent(settings, defaults), protocol.Done)
             if output == "json":
-                emit_json(agent.ask(requests.Status(), requests.NodeStatus).settings)
+                emit_json(agent.ask(protocol.Status(), protocol.NodeStatus).settings)
         return
     if settings or defaults or not share:
         raise errors.BadArgument(
@@ -116,7 +116,7 @@ def set(  # noqa: A001 - the command's own name
         if (value := share.get(name, msgspec.UNSET)) is not msgspec.UNSET
     }
     with call(find()) as agent:
-        done = agent.ask(requests.SetShare(str(target), **changes), requests.Shared)
+        done = agent.ask(protocol.SetShare(str(target), **changes), protocol.Shared)
     if output == "json":
         emit_json(done)
         return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from moiety.agent import requests
-from moiety.agent.caller import call
-from moiety.agent.directory import find
-from moiety.cli.show import count, emit_json, fold, output_option, seconds, size, table
+from moiety.agent.control import protocol
+from moiety.agent.control.client import call
+from moiety.agent.system.paths import find
+from moiety.cli.output import count, emit_json, fold, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
 from moiety.model.format import plain
 
@@ -33,7 +33,7 @@ def status(output: str) -> None:
     """Show the GPUs, their memory and their holders."""
     try:
         with call(find()) as agent:
-            found = agent.ask(requests.Status(), requests.NodeStatus)
+            found = agent.ask(protocol.Status(), protocol.NodeStatus)
     except NoAgent:
         if output == "json":
             emit_json(None)
@@ -49,7 +49,7 @@ def status(output: str) -> None:
         click.echo(fold(plain(note), 2))
 
 
-def agent_line(found: requests.NodeStatus) -> str:
+def agent_line(found: protocol.NodeStatus) -> str:
     """The agent in one line."""
     simulated = " (simulated GPUs)" if found.simulated else ""
     metrics = f"; metrics at {found.metrics}" if found.metrics else ""
@@ -65,7 +65,7 @@ def agent_line(found: requests.NodeStatus) -> str:
     )
 
 
-def _cells(row: requests.GpuRow) -> list[str]:
+def _cells(row: protocol.GpuRow) -> list[str]:
     return [
         str(row.gpu),
         row.name,

@@ -7,14 +7,22 @@ import sys
 
 import click
 
-from moiety.agent.directory import find
+from moiety.agent.system.paths import find
+from moiety.cli.output import (
+    Duration,
+    builtins,
+    colour_wanted,
+    emit_json,
+    fold,
+    output_option,
+    table,
+)
 from moiety.cli.ps import LESS
-from moiety.cli.show import Duration, builtins, colour_wanted, emit_json, fold, output_option, table
 from moiety.cli.status import agent_line
 from moiety.model.errors import BadArgument, NoAgent, ScreenMissing
 from moiety.model.format import format_duration
-from moiety.top.look import Look, Rates, look
 from moiety.top.rows import TITLES, bar, cells, gpu_words, ordered, plain_bar
+from moiety.top.sample import Look, Rates, look
 
 INTERVAL_MIN_S = 0.1
 INTERVAL_MAX_S = 3600.0

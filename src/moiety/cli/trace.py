@@ -13,10 +13,10 @@ from typing import IO, Self
 
 import click
 
-from moiety.agent import requests
-from moiety.agent.caller import call
-from moiety.agent.directory import Directory, find
-from moiety.cli.show import Duration, count
+from moiety.agent.control import protocol
+from moiety.agent.control.client import call
+from moiety.agent.system.paths import Directory, find
+from moiety.cli.output import Duration, count
 from moiety.model import errors
 
 
@@ -67,14 +67,14 @@ class Line:
         self._directory = directory
         self._call = call(directory)
 
-    def ask(self, request: requests.Timeline) -> requests.Recorded:
+    def ask(self, request: protocol.Timeline) -> protocol.Recorded:
         """One page; raises NoAgent if the agent ended and none follows."""
         try:
-            return self._call.ask(request, requests.Recorded)
+            return self._call.ask(request, protocol.Recorded)
         except errors.AgentSilent:
             self._call.close()
             self._call = call(self._directory)
-            return self._call.ask(request, requests.Recorded)
+            return self._call.ask(request, protocol.Recorded)
 
     def __enter__(self) -> Self:
         return self

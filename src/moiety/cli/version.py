@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from moiety.cli.show import emit_json, output_option
+from moiety.cli.output import emit_json, output_option
 from moiety.version import __version__
 from moiety.wire.layout import VERSION
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from moiety.agent import requests
-from moiety.agent.caller import call
-from moiety.agent.directory import find
-from moiety.cli.show import emit_json, output_option, part, seconds, size, table
+from moiety.agent.control import protocol
+from moiety.agent.control.client import call
+from moiety.agent.system.paths import find
+from moiety.cli.output import emit_json, output_option, part, seconds, size, table
 from moiety.config.table import of_section
 from moiety.model.errors import BadArgument, NoAgent
 
@@ -46,7 +46,7 @@ def watch(dry_run: bool, output: str, **said: str | None) -> None:
         raise BadArgument(f"--{named} is only tried here", f"--dry-run --{named} {policy[named]}")
     try:
         with call(find()) as agent:
-            seen = agent.ask(requests.Watch(policy, plan=dry_run), requests.Watched)
+            seen = agent.ask(protocol.Watch(policy, plan=dry_run), protocol.Watched)
     except NoAgent:
         if output == "json":
             emit_json(None)
@@ -60,7 +60,7 @@ def watch(dry_run: bool, output: str, **said: str | None) -> None:
         click.echo(line)
 
 
-def _told(seen: requests.Watched, *, dry_run: bool) -> list[str]:
+def _told(seen: protocol.Watched, *, dry_run: bool) -> list[str]:
     lines = []
     if seen.is_blind:
         lines.append(
@@ -82,7 +82,7 @@ def _told(seen: requests.Watched, *, dry_run: bool) -> list[str]:
     return lines
 
 
-def _stranger(row: requests.StrangerRow) -> list[str]:
+def _stranger(row: protocol.StrangerRow) -> list[str]:
     where = f"{row.runtime} {row.container[:12]}".strip()
     return [
         str(row.pid),
@@ -97,7 +97,7 @@ def _stranger(row: requests.StrangerRow) -> list[str]:
     ]
 
 
-def _offence(row: requests.OffenceRow) -> list[str]:
+def _offence(row: protocol.OffenceRow) -> list[str]:
     after = f"{row.next} in {seconds(row.next_s)}" if row.next else "-"
     return [
         str(row.pid),

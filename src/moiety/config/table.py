@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.config import values
+from moiety.enforcement.policy import USUAL, parse_exemptions, parse_ladder
 from moiety.model.share import parse_mode, parse_priority
 from moiety.model.units import parse_bytes, parse_duration, parse_fraction
-from moiety.watch.policy import USUAL, parse_exemptions, parse_ladder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moiety.devices.cards import Card, card_of
+from moiety.devices.gpu_models import Card, card_of
+from moiety.devices.interface import Device, Usage, User
 from moiety.devices.native import is_simulated, simgpu_dir
-from moiety.devices.seam import Device, Usage, User
 
 LIBRARY = "libnvidia-ml.so.1"
 SENTENCE_MAX = 500

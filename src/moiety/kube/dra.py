@@ -12,16 +12,16 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from moiety.kube.allocation_result import Granted, Unprepared, consumers, granted, whole_claims
+from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import CLAIM, Given, Slot
-from moiety.kube.claims import Granted, Unprepared, consumers, granted, whole_claims
 from moiety.kube.client import CLAIMS, PODS, ApiError, Client, Object
 from moiety.kube.inventory import Inventory
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
 from moiety.kube.share_config import DRIVER
-from moiety.kube.shares import Shares
-from moiety.kube.specs import PREFIX
+from moiety.kube.share_manager import Shares
 from moiety.model.errors import MoietyError
 
 DRA: Final = dra_pb.DESCRIPTOR.services_by_name["DRAPlugin"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube import view
-from moiety.kube.spellings import join
-from moiety.kube.spellings.ask import Refused, Told
+from moiety.kube import cluster_report
+from moiety.kube.dialects import resolve
+from moiety.kube.dialects.request import Refused, Told
 from moiety.model.format import format_bytes, format_fraction
 
 Object = Mapping[str, Any]
@@ -34,7 +34,7 @@ class Explanation:
 
 def explain(
     pod: Object,
-    seen: view.Seen,
+    seen: cluster_report.Seen,
     events: Sequence[Object] = (),
     told: Told | None = None,
 ) -> Explanation:
@@ -48,20 +48,27 @@ def explain(
 
 
 def _said(
-    pod: Object, seen: view.Seen, events: Sequence[Object], told: Told, phase: str, scheduler: str
+    pod: Object,
+    seen: cluster_report.Seen,
+    events: Sequence[Object],
+    told: Told,
+    phase: str,
+    scheduler: str,
 ) -> tuple[str, str]:
     claims = {
         (each["metadata"].get("namespace", "default"), each["metadata"]["name"]): each
         for each in seen.claims
     }
-    row = view.pod_row(pod, claims, seen.processes)
-    lacking = [name for space, name in view.claim_keys(pod) if (space, name) not in claims]
-    if lacking and phase not in view.ENDED:
+    row = cluster_report.pod_row(pod, claims, seen.processes)
+    lacking = [
+        name for space, name in cluster_report.claim_keys(pod) if (space, name) not in claims
+    ]
+    if lacking and phase not in cluster_report.ENDED:
         return f"waits for claim {lacking[0]}, which does not exist", "kubectl get resourceclaims"
     if row is None:
         return _without(pod, told)
     asked = "; ".join(f"{who}: {what}" for who, what in row.asked.items())
-    if phase in view.ENDED:
+    if phase in cluster_report.ENDED:
         return f"has ended ({phase})", ""
     if phase == "Running":
         on = f" of {', '.join(row.gpus)}" if row.gpus else ""
@@ -72,10 +79,12 @@ def _said(
         return _starting(pod, events, row)
     if failed := _last(events, CREATING):
         return f"has no claim yet: {failed}", "kubectl get resourceclaimtemplates"
-    ours = [claims[key] for key in view.claim_keys(pod) if key in claims]
-    room = _room(ours, view.gpus(seen), is_whole=not ours and bool(view.units_of(pod)))
+    ours = [claims[key] for key in cluster_report.claim_keys(pod) if key in claims]
+    room = _room(
+        ours, cluster_report.gpus(seen), is_whole=not ours and bool(cluster_report.units_of(pod))
+    )
     theirs = f"; the scheduler says: {scheduler}" if scheduler else ""
-    if not ours and not row.claims and not view.units_of(pod):
+    if not ours and not row.claims and not cluster_report.units_of(pod):
         return f"waits for its claim to be made ({asked}){theirs}", "kubectl get resourceclaims"
     return f"waits for a GPU ({asked}): {room}{theirs}", "kubectl moiety status"
 
@@ -83,7 +92,7 @@ def _said(
 def _without(pod: Object, told: Told) -> tuple[str, str]:
     """Nothing was made of it: because it asks for nothing, or because nobody was asked."""
     try:
-        asks = join.read(pod, told)
+        asks = resolve.read(pod, told)
     except Refused as no:
         return f"has no share: it asks for one that makes no sense: {no.what}", no.hint
     if asks is None:
@@ -96,7 +105,7 @@ def _without(pod: Object, told: Told) -> tuple[str, str]:
     )
 
 
-def _starting(pod: Object, events: Sequence[Object], row: view.PodRow) -> tuple[str, str]:
+def _starting(pod: Object, events: Sequence[Object], row: cluster_report.PodRow) -> tuple[str, str]:
     if failed := _last(events, PREPARING):
         return f"cannot start on {row.node}: {failed}", "kubectl describe pod"
     waiting = _container(pod)
@@ -117,14 +126,16 @@ def _container(pod: Object) -> str:
     return ""
 
 
-def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bool = False) -> str:
+def _room(
+    claims: Sequence[Object], rows: Sequence[cluster_report.GpuRow], *, is_whole: bool = False
+) -> str:
     """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
     if not rows:
         return "no node offers GPUs (does moiety-node run on one?)"
-    asked = [request for claim in claims for request in view.requests(claim)]
-    wanted = [view.wants(request) for request in asked]
+    asked = [request for claim in claims for request in cluster_report.requests(claim)]
+    wanted = [cluster_report.wants(request) for request in asked]
     if is_whole:  # a resource, which the scheduler makes a claim of when there is room
-        wanted = [(view.WHOLE, 0)]
+        wanted = [(cluster_report.WHOLE, 0)]
     if not wanted:
         return "no claim of it is known"
     percent, memory = max(wanted)
@@ -132,7 +143,7 @@ def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bo
     if not well:
         return f"all {len(rows)} GPUs are unwell ({rows[0].trouble})"
     need = f"{percent} %" + (f" and {format_bytes(memory)}" if memory else "")
-    if percent > view.WHOLE or memory > max(row.memory_bytes for row in well):
+    if percent > cluster_report.WHOLE or memory > max(row.memory_bytes for row in well):
         return f"{need} of one GPU are wanted, which no GPU has, so it would wait for ever"
     fits = [row for row in well if row.free_percent >= percent and row.free_bytes >= memory]
     if fits:
@@ -144,7 +155,7 @@ def _room(claims: Sequence[Object], rows: Sequence[view.GpuRow], *, is_whole: bo
     )
 
 
-def _though_it_fits(asked: Sequence[Object], fits: Sequence[view.GpuRow]) -> str:
+def _though_it_fits(asked: Sequence[Object], fits: Sequence[cluster_report.GpuRow]) -> str:
     """Why a pod waits although a GPU has room for the largest of its requests."""
     count = max((int(request.get("count") or 1) for request in asked), default=1)
     on_node = Counter(row.node for row in fits)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from moiety.agent import requests
-from moiety.devices.cards import Card
-from moiety.kube.slices import Gpu
+from moiety.agent.control import protocol
+from moiety.devices.gpu_models import Card
+from moiety.kube.resource_slices import Gpu
 
 SERIOUS: Final = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
 """errors (XID) after which a GPU gets nobody new; of others a program is to blame, not the card"""
@@ -23,7 +23,7 @@ class Inventory:
         self.gpus: dict[str, Gpu] = {}
         self.on_change: list[Callable[[], None]] = []
 
-    def saw(self, rows: list[requests.GpuRow]) -> bool:
+    def saw(self, rows: list[protocol.GpuRow]) -> bool:
         """This is what the agent says; True if anything is not as it was."""
         found = {}
         for row in rows:
@@ -37,7 +37,7 @@ class Inventory:
             tell()
         return True
 
-    def _trouble(self, row: requests.GpuRow) -> str:
+    def _trouble(self, row: protocol.GpuRow) -> str:
         if row.lost:
             return row.lost
         if row.used_bytes is None:

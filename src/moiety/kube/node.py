@@ -16,30 +16,30 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.agent import requests
-from moiety.agent.directory import find
-from moiety.devices.cards import Card
+from moiety.agent.control import protocol
+from moiety.agent.system.paths import find
 from moiety.devices.driver import require_driver, require_shim
+from moiety.devices.gpu_models import Card
 from moiety.devices.native import is_simulated
-from moiety.kube import access, slices, units
-from moiety.kube.agent_line import AgentLine
+from moiety.kube import access, resource_slices, units
+from moiety.kube.agent_client import AgentLine
+from moiety.kube.cdi_specs import Specs, install
 from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint
 from moiety.kube.client import CLAIMS, ApiError, Client
+from moiety.kube.device_accounting import Ledger, Mode
+from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN, Plugin
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
+from moiety.kube.events import Notices
 from moiety.kube.inventory import Inventory
-from moiety.kube.ledger import Ledger, Mode
 from moiety.kube.logs import open_log
-from moiety.kube.notices import Notices
 from moiety.kube.options import Options
-from moiety.kube.owners import Owners
-from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN, Plugin
+from moiety.kube.pod_reconciler import Owners
 from moiety.kube.podresources import held
 from moiety.kube.pods import Pods
 from moiety.kube.readiness import Readiness
 from moiety.kube.rpc import Server
 from moiety.kube.share_config import DRIVER
-from moiety.kube.shares import Shares
-from moiety.kube.specs import Specs, install
+from moiety.kube.share_manager import Shares
 from moiety.model.errors import AgentError, MoietyError
 
 LISTEN_S: Final = 30.0
@@ -230,7 +230,7 @@ class Node:
         """Have the agent know pods by their names: what it sees of a process is a UID."""
         known = self._agent_pid, self.pods.names()
         if known != self._named:
-            await self.line.ask(requests.NamePods(names=known[1]), requests.Done)
+            await self.line.ask(protocol.NamePods(names=known[1]), protocol.Done)
             self._named = known
 
     async def _follow_pods(self) -> None:
@@ -271,7 +271,7 @@ class Node:
             wait_s = PUBLISH_S
             try:
                 gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
-                if await slices.publish(self.client, self.options.name, gpus):
+                if await resource_slices.publish(self.client, self.options.name, gpus):
                     self.log.info("slices published", gpus=len(gpus))
                 self.published = True
             except ApiError as no:
@@ -281,7 +281,7 @@ class Node:
                 async with asyncio.timeout(wait_s):  # wait_for may swallow that it was cancelled
                     await self._stale.wait()
 
-    def _offered(self, gpu: slices.Gpu) -> slices.Gpu:
+    def _offered(self, gpu: resource_slices.Gpu) -> resource_slices.Gpu:
         """A GPU as claims see it: not theirs where pods have units of it, or one has it whole.
 
         The scheduler would not place a promise beside all of it, but a pod that wants memory only.
@@ -289,7 +289,7 @@ class Node:
         booked = self.shares.ledger.booked(gpu.card.uuid)
         if UNITS in booked.kinds:
             return dataclasses.replace(gpu, taken=UNITS)
-        return dataclasses.replace(gpu, taken=slices.ALL) if booked.is_whole else gpu
+        return dataclasses.replace(gpu, taken=resource_slices.ALL) if booked.is_whole else gpu
 
     async def _sweep(self) -> None:
         """Take back what belongs to claims that are gone without the kubelet having said so."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.config.values import Address, LogFormat
-from moiety.kube.ledger import Mode
-from moiety.kube.specs import USUAL_DIR
+from moiety.kube.cdi_specs import USUAL_DIR
+from moiety.kube.device_accounting import Mode
 
 KUBELET: Final = Path("/var/lib/kubelet")
 STATE: Final = Path("/var/lib/moiety/kube")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moiety.agent.scrape import Scrapes, response
+from moiety.agent.control.metrics_server import Scrapes, response
 from moiety.config.values import Address
 
 TEXT: Final = "text/plain; charset=utf-8"

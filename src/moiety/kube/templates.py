@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import fleet, names, quantity, share_config
-from moiety.kube.fleet import Fleet
-from moiety.kube.spellings.ask import Ask, Refused
+from moiety.kube import cluster_gpus, names, quantity, share_config
+from moiety.kube.cluster_gpus import Fleet
+from moiety.kube.dialects.request import Ask, Refused
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
@@ -116,7 +116,7 @@ def _spec(ask: Ask, cluster: Fleet) -> dict[str, Any]:
 def _exactly(ask: Ask, share: Share, cluster: Fleet, size: int = 0) -> dict[str, Any]:
     selectors = []
     if ask.models:
-        known = fleet.models(ask, cluster)
+        known = cluster_gpus.models(ask, cluster)
         selectors.append(_cel_models(known) if known else _cel_words(ask.models))
     if size:
         selectors.append(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.kube.slices import Gpu
+from moiety.kube.resource_slices import Gpu
 from moiety.model.errors import MoietyError
 
 RESOURCE: Final = "moiety.dev/gpu"

@@ -11,25 +11,25 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from moiety.policy import room
-from moiety.policy.budget import Budget
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
-from moiety.policy.defragment import defragment
-from moiety.policy.growth import Scaled, could_hold, scale
-from moiety.policy.pending import Line, Piece, next_piece, waiting
-from moiety.policy.pools import Masks, both
-from moiety.policy.reasons import Reasons, stands
-from moiety.policy.reserve import Reservation, reserve
-from moiety.policy.runtimes import Runtimes, takes_at_most, unknown
-from moiety.policy.snapshot import Snapshot, Task
-from moiety.policy.standing import GPU_MILLI
-from moiety.policy.state import State
-from moiety.policy.together import start_piece
-from moiety.policy.trial import Ended
-from moiety.policy.typical import Typical, typical_of
-from moiety.policy.victims import Leavers, Unit
-from moiety.policy.workloads import Shape, Workload
+from moiety.policy.autoscaler import Scaled, could_hold, scale
+from moiety.policy.backfill import Reservation, reserve
+from moiety.policy.estimate.remaining_time import Runtimes, takes_at_most, unknown
+from moiety.policy.explain.pending_reasons import Reasons, stands
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.snapshot import Snapshot, Task
+from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.place.pools import Masks, both
+from moiety.policy.place.workload_mix import Typical, typical_of
+from moiety.policy.preempt import reclaim
+from moiety.policy.preempt.defragment import defragment
+from moiety.policy.preempt.preemption_trial import Ended
+from moiety.policy.preempt.victims import Leavers, Unit
+from moiety.policy.queue.queue_usage import GPU_MILLI
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.queue_order import Line, Piece, next_piece, waiting
 
 Attempt = Callable[[Piece], Piece | None]
 Plan = list[Ended]
@@ -111,11 +111,11 @@ class Cycle:
         self._fill()
         everybody = self.state.workloads.values()
         opportunists = any(workload.is_opportunistic for workload in everybody)
-        made = opportunists and self._make(room.displace, "displaced")
-        made = self._make(room.consolidate, "moved") or made
-        made = self._make(room.reclaim, "reclaimed") or made
+        made = opportunists and self._make(reclaim.displace, "displaced")
+        made = self._make(reclaim.consolidate, "moved") or made
+        made = self._make(reclaim.reclaim, "reclaimed") or made
         if len({workload.priority for workload in everybody}) > 1:
-            made = self._make(room.preempt, "preempted") or made
+            made = self._make(reclaim.preempt, "preempted") or made
         if made:
             self._fill()
         if opportunists:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.sim.gangs import GangTrace
 from moiety.sim.runs import Pool, Run
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.queues import Queue
+from moiety.policy.model.queues import Queue
 from moiety.sim.gangs import Gang, GangTrace, cluster
 from moiety.sim.outcome import GangOutcome, count, order_of, run_gangs
 from moiety.sim.runs import Cost, Run, Timeline, replay

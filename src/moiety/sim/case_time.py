@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.past import Ran
-from moiety.policy.queues import Amounts, Window
+from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Amounts, Window
 from moiety.sim import schedule
 from moiety.sim.case_values import BadCase, amount, as_object, number, text
 

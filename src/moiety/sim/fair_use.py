@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Queue
-from moiety.policy.standing import GPU_MILLI, NOTHING, Standing
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Queue
+from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, Standing
 from moiety.sim.runs import Pool
 
 

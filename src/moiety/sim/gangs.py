@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.past import Ran
+from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, columns_of, read_table
 from moiety.sim.seats import Nodes
 

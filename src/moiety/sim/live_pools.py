@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from moiety.policy.arrays import Bools, Mask, Seat
-from moiety.policy.cluster import Node, Pool
-from moiety.policy.decisions import Growth
-from moiety.policy.growth import scale
-from moiety.policy.snapshot import Running, Snapshot, Spot, Starting, Task
-from moiety.policy.state import State
-from moiety.policy.workloads import single
+from moiety.policy.autoscaler import scale
+from moiety.policy.model.cluster import Node, Pool
+from moiety.policy.model.decisions import Growth
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Starting, Task
+from moiety.policy.model.workloads import single
+from moiety.policy.place.arrays import Bools, Mask, Seat
+from moiety.policy.state.cluster_state import State
 from moiety.sim.replay import LiveRun, Progress, Setting, placer_of
 from moiety.sim.results import PoolUse, Result
 from moiety.sim.trace import Trace

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import TraceInvalid, TraceMissing
-from moiety.policy.cluster import Node, gpus
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Node, gpus
+from moiety.policy.model.workloads import Shape
 from moiety.sim.reading import Complaints, Row, parse_index, read_lines, read_table
 from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
 

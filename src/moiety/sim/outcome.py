@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Queue
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Queue
 from moiety.sim.baselines import KNOWS, baseline
 from moiety.sim.baselines import NAMES as BASELINES
 from moiety.sim.by_queue import QuotaWatch, jain, satisfied

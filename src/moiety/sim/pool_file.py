@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid
-from moiety.policy.cluster import Node, Pool
+from moiety.policy.model.cluster import Node, Pool
 from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
 
 COLUMNS: Final = ("name",)

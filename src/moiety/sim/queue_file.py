@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import Amounts, Queue, QueueTree
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.sim import schedule
 from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
 

@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.arrays import Cluster, Mask, Seat
-from moiety.policy.cluster import Choosing, Placing
-from moiety.policy.placer import Placer
-from moiety.policy.refusals import refuse
-from moiety.policy.snapshot import Task
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Choosing, Placing
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.placement_refusals import refuse
+from moiety.policy.place.placer import Placer
 from moiety.sim.clock import Clock
 from moiety.sim.results import Bucket, Live, Result, compare
 from moiety.sim.trace import Trace

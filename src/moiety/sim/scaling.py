@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from moiety.policy.decisions import Decision, Growth, Release
-from moiety.policy.snapshot import Snapshot, Starting
+from moiety.policy.model.decisions import Decision, Growth, Release
+from moiety.policy.model.snapshot import Snapshot, Starting
 
 
 def scaled(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.credit import credit_after
 from moiety.policy.cycle import Terms, decide
-from moiety.policy.decisions import (
+from moiety.policy.model.decisions import (
     Decision,
     Eviction,
     Growth,
@@ -18,9 +17,10 @@ from moiety.policy.decisions import (
     Refusal,
     Release,
 )
-from moiety.policy.refusals import WORDS
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.usage import used_after
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.place.placement_refusals import WORDS
+from moiety.policy.queue.decayed_usage import used_after
+from moiety.policy.queue.deficit import credit_after
 from moiety.sim.scaling import scaled
 from moiety.sim.scenario_file import Expected, Refused, Scenario
 

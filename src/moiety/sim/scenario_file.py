@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
-from moiety.policy.past import Ran
-from moiety.policy.queues import Amounts, Queue, QueueTree
-from moiety.policy.snapshot import Snapshot, Task
-from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.model.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
+from moiety.policy.model.queues import Amounts, Queue, QueueTree
+from moiety.policy.model.snapshot import Snapshot, Task
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.sim import case_time
 from moiety.sim.case_values import BadCase, amount, as_object, number, text
 from moiety.sim.scenario_places import Own, Seating

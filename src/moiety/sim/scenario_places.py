@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moiety.policy.cluster import WHOLE_GPU, Node
-from moiety.policy.snapshot import Running, Spot, Task
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import WHOLE_GPU, Node
+from moiety.policy.model.snapshot import Running, Spot, Task
+from moiety.policy.model.workloads import Shape
 from moiety.sim.case_values import BadCase
 
 Own = tuple[Task, Shape, str, tuple[str, ...]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.queues import DAY_S, Amounts, Window
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import DAY_S, Amounts, Window
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 WEEK: Final = frozenset(range(len(DAYS)))

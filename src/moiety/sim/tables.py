@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import TraceMissing
-from moiety.policy.cluster import WHOLE_GPU, Node, gpus
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import WHOLE_GPU, Node, gpus
+from moiety.policy.model.workloads import Shape
 from moiety.sim import openb
 from moiety.sim.reading import Complaints, Row, read_table
 from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy import attained
-from moiety.policy.cluster import WHOLE_GPU
-from moiety.policy.credit import parts_of, passed
-from moiety.policy.queues import WEEK_S, Queue
-from moiety.policy.standing import GPU_MILLI, Standing, Vector
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import WEEK_S, Queue
+from moiety.policy.queue import gittins_order
+from moiety.policy.queue.deficit import parts_of, passed
+from moiety.policy.queue.queue_usage import GPU_MILLI, Standing, Vector
 from moiety.sim.repack import repack
 from moiety.sim.runs import Pool, Run
 from moiety.sim.worth import Worth, clear
@@ -293,7 +293,7 @@ class _Round:
         for other in ranked:
             queue, gpus = other.gang.queue, other.gang.gpus
             if queue == run.gang.queue:
-                if attained.yields(values[other.number], mine):
+                if gittins_order.yields(values[other.number], mine):
                     found.append((values[other.number], other))
                 continue
             spare = left.get(queue, 0)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.arrays import Cluster
-from moiety.policy.cluster import GPUS_MAX, Node
-from moiety.policy.typical import Typical, typical
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import GPUS_MAX, Node
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.workload_mix import Typical, typical
 from moiety.sim.reading import Complaints, Row
 
 Numbered = tuple[int, "Job"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from moiety.policy import attained
-from moiety.policy.durations import History, next_edge, span_of
+from moiety.policy.estimate.runtime_estimator import History, next_edge, span_of
+from moiety.policy.queue import gittins_order
 from moiety.sim.runs import Pool, Run
 
 ANY = 1 << 60
@@ -78,7 +78,7 @@ class Worth:
         stale = [self._active[number] for number in sorted(self._stale & self._active.keys())]
         self._stale.clear()
         if stale:
-            values = attained.worth(
+            values = gittins_order.worth(
                 self._history.chances([run.number for run in stale]),
                 [span_of(run.attained(now)) for run in stale],
                 [run.gang.gpus for run in stale],
@@ -87,12 +87,12 @@ class Worth:
             self._value.update(zip((run.number for run in stale), values.tolist(), strict=True))
         value = self._value
         found = {
-            number: attained.aged(value[number], now - run.gang.submitted_s - run.attained_s)
+            number: gittins_order.aged(value[number], now - run.gang.submitted_s - run.attained_s)
             for number, run in pool.waiting.items()
         }
         for number, run in pool.running.items():
             waited_s = now - run.gang.submitted_s - run.attained(now)
-            found[number] = attained.aged(value[number], waited_s)
+            found[number] = gittins_order.aged(value[number], waited_s)
         return found
 
     def looks(self, pool: Pool) -> float | None:
@@ -122,7 +122,7 @@ class Worth:
     def _is_moved(self, pool: Pool, values: dict[int, float]) -> bool:
         most = max(values[number] for number in pool.waiting)
         least = min((values[number] for number in pool.running), default=0.0)
-        return attained.yields(least, most)
+        return gittins_order.yields(least, most)
 
     def serve(self, pool: Pool, ranked: Sequence[int], values: dict[int, float]) -> None:
         """Start who waits, the first first, if need be in the place of those who yield."""
@@ -175,7 +175,9 @@ def who_yields(pool: Pool, run: Run, values: dict[int, float]) -> list[Run] | No
     """Those in whose place it would run, with the least worth lost; None: nobody has to."""
     mine = values[run.number]
     below = [
-        (values[number], number) for number in pool.running if attained.yields(values[number], mine)
+        (values[number], number)
+        for number in pool.running
+        if gittins_order.yields(values[number], mine)
     ]
     if not below:
         return None

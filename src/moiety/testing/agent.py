@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from moiety.agent.lease_page import LeasePage
+from moiety.agent.shim.lease_page import LeasePage
 from moiety.wire.layout import Type
 from moiety.wire.messages import (
     Alloc,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moiety.devices.seam import Device, Usage, User
+from moiety.devices.interface import Device, Usage, User
 
 
 @dataclass

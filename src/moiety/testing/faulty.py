@@ -22,8 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.agent import conversation, hands
+from moiety.agent.core import executor
 from moiety.agent.service import main
+from moiety.agent.shim import session
 from moiety.arbiter import instructions as do
 from moiety.wire.layout import Type
 
@@ -112,9 +113,9 @@ def install(fault: Fault) -> None:
         return both
 
     for step, kind in HEARD.items():
-        conversation._SAYS[kind] = before(step, conversation._SAYS[kind])
+        session._SAYS[kind] = before(step, session._SAYS[kind])
     for step, cls in SAID.items():
-        hands._CARRY[cls] = after(step, hands._CARRY[cls])
+        executor._CARRY[cls] = after(step, executor._CARRY[cls])
 
 
 if __name__ == "__main__":

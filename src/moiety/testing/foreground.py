@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
-from moiety.devices.seam import uuid_bytes
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
+from moiety.devices.interface import uuid_bytes
 from moiety.model import errors
 from moiety.model.share import Share
 from moiety.testing.waiting import DEADLINE_S, until
@@ -124,23 +124,23 @@ class AgentProcess:
         """A conversation with it."""
         return Call(self.directory)
 
-    def ps(self) -> list[requests.ProcessRow]:
+    def ps(self) -> list[protocol.ProcessRow]:
         """Its rows now."""
         with self.call() as call:
-            return call.ask(requests.Ps(), requests.Processes).rows
+            return call.ask(protocol.Ps(), protocol.Processes).rows
 
-    def status(self) -> requests.NodeStatus:
+    def status(self) -> protocol.NodeStatus:
         """Its state now."""
         with self.call() as call:
-            return call.ask(requests.Status(), requests.NodeStatus)
+            return call.ask(protocol.Status(), protocol.NodeStatus)
 
     def workload(self, limit_bytes: int | None = None) -> str:
         """A workload whose first process is this one; returns the path of its socket."""
         with self.call() as call:
-            request = requests.CreateWorkload(
+            request = protocol.CreateWorkload(
                 "test", ["test"], "/", Share(memory_limit_bytes=limit_bytes)
             )
-            return call.ask(request, requests.Created).socket
+            return call.ask(request, protocol.Created).socket
 
     def kill(self) -> None:
         """As kill -9 does."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 from grpc.aio import AioRpcError
 
 from moiety.kube import podresources, rpc
+from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN
+from moiety.kube.device_plugin import REGISTRATION as PLUGINS
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION
-from moiety.kube.plugin import FOLDER, KUBELET, PLUGIN
-from moiety.kube.plugin import REGISTRATION as PLUGINS
 from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb

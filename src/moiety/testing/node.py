@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
 from moiety.model.errors import AgentError
 from moiety.testing.waiting import DEADLINE_S, until

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.testing.tenants import SimulatedTenant
+from moiety.testing.simulated_tenants import SimulatedTenant
 from moiety.wire import messages as wire
 from moiety.wire.layout import LEASE_OPEN, PIECES_MAX, AllocFlag, EvictedFlag, HelloFlag, Type
 

@@ -33,9 +33,9 @@ _NAMES: Final = """
 import ctypes, errno, fcntl, mmap, os, signal, socket, sys, traceback
 import moiety.agent.service, moiety.cli.main
 from pathlib import Path
-from moiety.agent import requests
-from moiety.agent.caller import Call
-from moiety.agent.directory import Directory
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call
+from moiety.agent.system.paths import Directory
 from moiety.model import errors
 from moiety.model.share import Share
 from moiety.testing.foreground import uuid_of

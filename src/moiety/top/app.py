@@ -12,9 +12,9 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Static
 
-from moiety.agent.requests import NodeStatus
-from moiety.top.look import Look, Rates
+from moiety.agent.control.protocol import NodeStatus
 from moiety.top.rows import AMOUNTS, FREE, ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar
+from moiety.top.sample import Look, Rates
 
 COLOURS: Final = ("dark_orange", "dodger_blue2", "green3", "gold1", "orchid", "cyan3", "red3")
 NEWS_S: Final = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.control.protocol import GpuRow, ProcessRow
 from moiety.model.format import format_bytes, format_duration, format_fraction
-from moiety.top.look import Rates
+from moiety.top.sample import Rates
 
 TITLES: Final = (
     "TENANT",

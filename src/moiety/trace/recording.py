@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moiety.agent.requests import GpuName, Named, Recorded, Sample, Span, Timeline
+from moiety.agent.control.protocol import GpuName, Named, Recorded, Sample, Span, Timeline
 from moiety.model.errors import AgentError
 
 STRIDE: Final = 1_000_000

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from moiety.agent import prefault
-from moiety.agent.arena import RESERVE_BYTES, Arena, Extent
-from moiety.agent.journal import Journal
-from moiety.agent.node import Node
+from moiety.agent.arena import prefault
+from moiety.agent.arena.arena import RESERVE_BYTES, Arena, Extent
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Node
 from moiety.arbiter import events as ev
-from moiety.arbiter.core import Arbiter
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import budget
 from moiety.wire.layout import Type

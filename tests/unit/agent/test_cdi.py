@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent import cdi
+from moiety.agent.system import cdi
 from moiety.cli.container import _must_be_ours
 from moiety.model.errors import BadArgument, FileExists
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moiety.agent.client import Client
-from moiety.agent.journal import REASONS, Journal, read
+from moiety.agent.core.clients import Client
+from moiety.agent.core.journal import REASONS, Journal, read
 from moiety.testing.clocks import FakeClock
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.journald import fields
-from moiety.agent.logs import open_log
+from moiety.agent.system.journald import fields
+from moiety.agent.system.logs import open_log
 from moiety.config.values import LogFormat, parse_log_format
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.logs import BoundedFile, open_log
+from moiety.agent.system.logs import BoundedFile, open_log
 from moiety.config.values import LogFormat
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moiety.agent.journal import REASONS
-from moiety.agent.metrics import METRICS, Snapshot, exposition
-from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.control.metrics import METRICS, Snapshot, exposition
+from moiety.agent.control.protocol import GpuRow, ProcessRow
+from moiety.agent.core.journal import REASONS
 from moiety.config.values import Address, parse_address
 from moiety.model.share import Share
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from moiety.agent import requests
-from moiety.agent.hands import carry_out
-from moiety.agent.journal import Journal
-from moiety.agent.sharing import Sharing
+from moiety.agent.control import protocol
+from moiety.agent.control.shares import Sharing
+from moiety.agent.core.executor import carry_out
+from moiety.agent.core.journal import Journal
 from moiety.arbiter import instructions as do
 from moiety.model.share import Share
 
@@ -55,7 +55,7 @@ def test_changes_of_one_share_are_merged() -> None:
     sharing = Sharing(node, workloads)
     node.gpus = {0: SimpleNamespace(budget=SimpleNamespace(capacity_bytes=1))}
     for _ in range(TIMES):
-        sharing.change(requests.SetShare(target="7", latency=True))
+        sharing.change(protocol.SetShare(target="7", latency=True))
     assert len(node.told("ShareChanged")) == 3
     assert node.lines == ["share"] * 3
     node.now_s += 10

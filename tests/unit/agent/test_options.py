@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from moiety.agent import kept
-from moiety.agent.caller import arguments_from_environment
-from moiety.agent.directory import Directory
+from moiety.agent.control import saved_settings
+from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.options import FLAGS, Options, parse
+from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind
 from moiety.config.load import Config
+from moiety.enforcement.policy import Policy
 from moiety.model.errors import BadArgument
-from moiety.watch.policy import Policy
 
 
 def test_nothing_said_means_the_defaults() -> None:
@@ -137,13 +137,15 @@ def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) ->
         file = File(Path("/f"), Kind.SYSTEM, {"agent": {"turn-min": turn_min}}, {})
         return parse(flags, Config({}, {}, [file]))
 
-    was_set = kept.Kept({"turn_min_s": "9s"})
+    was_set = saved_settings.Kept({"turn_min_s": "9s"})
     for ends in (False, True):
-        kept.write(directory, was_set, options("1s"), ends=ends)
-        assert kept.read(directory, options("1s"), None).settings == {"turn_min_s": "9s"}
-        assert kept.read(directory, options("2s"), None).settings == {}
-        assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
-    kept.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=False)
-    assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings != {}
-    kept.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=True)
-    assert kept.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
+        saved_settings.write(directory, was_set, options("1s"), ends=ends)
+        assert saved_settings.read(directory, options("1s"), None).settings == {"turn_min_s": "9s"}
+        assert saved_settings.read(directory, options("2s"), None).settings == {}
+        assert (
+            saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
+        )
+    saved_settings.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=False)
+    assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings != {}
+    saved_settings.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=True)
+    assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moiety.agent import prefault
+from moiety.agent.arena import prefault
 
 SIZE = 8 << 20
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moiety.agent import processes
+from moiety.agent.system import processes
 
 NAMED_BADLY = r"""
 import ctypes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from moiety.agent.rings import SpanRecord
-from moiety.agent.timeline import (
+from moiety.agent.core.ring_buffer import SpanRecord
+from moiety.agent.core.timeline import (
     AGE_MAX_S,
     SAMPLES_MAX,
     SPANS_MAX,
@@ -15,7 +15,7 @@ from moiety.agent.timeline import (
 )
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.core import Arbiter
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.states import State
 

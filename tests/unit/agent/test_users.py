@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from moiety.agent.entitlements import Entitlements, Warden
-from moiety.agent.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside
+from moiety.agent.control.limits import Entitlements, Warden
+from moiety.agent.system.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside
 from moiety.config.files import Kind, read
 from moiety.config.load import load
 from moiety.model.errors import NotAllowed, UserLimit

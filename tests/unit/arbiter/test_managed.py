@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.core import Arbiter
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 
 MIB = 1 << 20

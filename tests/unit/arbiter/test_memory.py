@@ -5,7 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
-from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
 
 
 def said(node: SimulatedNode, kind: type[do.Evict | do.Room]) -> list[tuple[int, int]]:

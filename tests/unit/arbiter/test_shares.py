@@ -6,11 +6,11 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.accounts import LEFT_OVER, parts
+from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
 from moiety.testing.backlog import GPU_BYTES, Backlog
-from moiety.testing.tenants import SimulatedNode, SimulatedTenant
+from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
 
 FITS, FITS_NOT = 1 << 30, 60 << 30
 

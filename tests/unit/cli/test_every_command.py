@@ -11,7 +11,8 @@ from typing import NoReturn
 import click
 import pytest
 
-from moiety.agent import caller, service
+from moiety.agent import service
+from moiety.agent.control import client
 from moiety.agent.options import FLAGS
 from moiety.cli import agent as agent_command
 from moiety.cli import container, jupyter, kube
@@ -74,7 +75,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOIETY_CONFIG", "")
     monkeypatch.setenv("MOIETY_SIMGPU", "T4")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(caller, "start", start)
+    monkeypatch.setattr(client, "start", start)
     monkeypatch.setattr(agent_command, "start_agent", start)
     monkeypatch.setattr(service, "main", become)
     monkeypatch.setattr(os, "execve", become)

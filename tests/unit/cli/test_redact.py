@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.cli.redact import GONE, Redactor
+from moiety.cli.doctor.redact import GONE, Redactor
 
 SECRET = "wJalrXUtnFEMI-K7MDENG"
 ENVIRONMENT = {

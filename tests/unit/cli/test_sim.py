@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.cli import sim
 from moiety.cli.main import main
-from moiety.policy.cluster import Choosing, Placing
+from moiety.cli.sim import command
+from moiety.policy.model.cluster import Choosing, Placing
 
 
 def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -19,8 +19,8 @@ def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 
 def test_the_names_of_rules_are_those_of_the_engine() -> None:
-    assert set(sim.RULES) == {rule.value for rule in Placing}
-    assert set(sim.CHOICES) == {choice.value for choice in Choosing}
+    assert set(command.RULES) == {rule.value for rule in Placing}
+    assert set(command.CHOICES) == {choice.value for choice in Choosing}
 
 
 def test_it_works_at_once(capsys: pytest.CaptureFixture[str]) -> None:

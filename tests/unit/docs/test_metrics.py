@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from moiety.agent.metrics import METRICS
+from moiety.agent.control.metrics import METRICS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 

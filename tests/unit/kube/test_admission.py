@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.kube import names, share_config
-from moiety.kube.fleet import Fleet, Kind
-from moiety.kube.spellings.ask import Told
-from moiety.kube.webhook import admission, review, told
+from moiety.kube.cluster_gpus import Fleet, Kind
+from moiety.kube.dialects.request import Told
+from moiety.kube.webhook import admission, review, webhook_config
 from moiety.kube.webhook.admission import By, Cluster, Verdict
 from moiety.kube.webhook.review import NoReview
 from moiety.model.share import Share
@@ -224,7 +224,7 @@ def test_any_object_is_answered_or_said_to_be_none(kind: str, body: Any) -> None
 
 
 def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> None:
-    found = told.read(
+    found = webhook_config.read(
         {
             "shares": "units",
             "units": "10",
@@ -249,4 +249,4 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
 
 
 def test_without_settings_all_is_as_usual() -> None:
-    assert told.read({}, {}, Fleet()).cluster == Cluster(told=Told())
+    assert webhook_config.read({}, {}, Fleet()).cluster == Cluster(told=Told())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moiety.devices.cards import Card
+from moiety.devices.gpu_models import Card
 from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint, CheckpointUnreadable, Given, Slot
-from moiety.kube.ledger import Ledger, Mode, ModeTaken
-from moiety.kube.slices import Gpu
+from moiety.kube.device_accounting import Ledger, Mode, ModeTaken
+from moiety.kube.resource_slices import Gpu
 from moiety.model.errors import FileNotWritable
 from moiety.model.share import Priority, Share
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from moiety.kube import names
-from moiety.kube.fleet import Fleet
+from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.share_config import DRIVER
-from moiety.kube.webhook import told
+from moiety.kube.webhook import webhook_config
 from moiety.kube.webhook.admission import By
-from moiety.kube.webhook.keeper import SECRET
+from moiety.kube.webhook.certificate_controller import SECRET
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 KUBECTL = shutil.which("kubectl")
@@ -48,7 +48,7 @@ def test_settings_and_sizes_make_sense(overlay: str) -> None:
     found = made(overlay)
     settings = one(found, "ConfigMap", names.SETTINGS)["data"]
     sizes = one(found, "ConfigMap", names.SIZES)["data"]
-    read = told.read(settings, sizes, Fleet())
+    read = webhook_config.read(settings, sizes, Fleet())
     assert read.problems == ()
     assert read.cluster.by is (By.UNITS if overlay == "plugin" else By.CLAIMS)
     assert read.cluster.told.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from moiety.kube import fleet, share_config, templates
-from moiety.kube.fleet import Fleet, Kind
-from moiety.kube.spellings.ask import Ask, Refused
+from moiety.kube import cluster_gpus, share_config, templates
+from moiety.kube.cluster_gpus import Fleet, Kind
+from moiety.kube.dialects.request import Ask, Refused
 from moiety.model.share import Share
 
 GIB = 1 << 30
@@ -103,8 +103,8 @@ def test_slices_of_our_driver_say_what_there_is() -> None:
     }
     ours = {"spec": {"driver": "gpu.moiety.dev", "devices": [device, {"name": "odd"}]}}
     theirs = {"spec": {"driver": "gpu.nvidia.com", "devices": [device]}}
-    assert fleet.of([ours, theirs, {}]) == Fleet(frozenset({T4}))
-    assert fleet.of([theirs]) == Fleet()
+    assert cluster_gpus.of([ours, theirs, {}]) == Fleet(frozenset({T4}))
+    assert cluster_gpus.of([theirs]) == Fleet()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.devices.cards import Card
-from moiety.kube.slices import Gpu
+from moiety.devices.gpu_models import Card
+from moiety.kube.resource_slices import Gpu
 from moiety.kube.units import BadUnits, Named, divide, parts, prefer, unit, uuid_of
 
 A, B, C = "GPU-a", "GPU-b", "GPU-c"

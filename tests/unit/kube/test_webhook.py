@@ -15,12 +15,12 @@ import structlog
 
 from moiety.kube import names
 from moiety.kube.client import PODS, SLICES, Client
-from moiety.kube.spellings.ask import Told
-from moiety.kube.webhook import registration, sweeper
-from moiety.kube.webhook.keeper import NAMESPACES, SECRET, SECRETS, Keeper
-from moiety.kube.webhook.knowledge import CONFIG_MAPS, Knowledge
+from moiety.kube.dialects.request import Told
+from moiety.kube.webhook import registration, template_gc
+from moiety.kube.webhook.certificate_controller import NAMESPACES, SECRET, SECRETS, Keeper
+from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, Knowledge
 from moiety.kube.webhook.server import Options, Webhook, serving
-from moiety.kube.webhook.sweeper import TEMPLATES
+from moiety.kube.webhook.template_gc import TEMPLATES
 from moiety.testing.apiserver import ApiServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -290,7 +290,7 @@ def test_templates_of_nobody_go_and_those_that_pods_need_stay() -> None:
                     },
                     "team",
                 )
-            assert await sweeper.sweep(client, LOG, settle_s=0) == 2
+            assert await template_gc.sweep(client, LOG, settle_s=0) == 2
             left = [each["metadata"]["name"] for each in server.all(TEMPLATES, "team")]
             assert sorted(left) == ["moiety-a", "moiety-d", "own"]
 
@@ -301,7 +301,7 @@ def test_a_template_that_is_named_in_the_moment_in_which_it_goes_is_made_again()
     async def body() -> None:
         async with cluster() as (server, client):
             server.put(TEMPLATES, template("moiety-a"), "team")
-            sweeping = asyncio.create_task(sweeper.sweep(client, LOG, settle_s=0.5))
+            sweeping = asyncio.create_task(template_gc.sweep(client, LOG, settle_s=0.5))
             while server.get(TEMPLATES, "moiety-a", "team"):
                 await asyncio.sleep(0.01)
             claims = [{"name": "g", "resourceClaimTemplateName": "moiety-a"}]

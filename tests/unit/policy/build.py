@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from moiety.policy.cluster import Gpu, Link, Node, gpus
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Refusal
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Running, Spot, Task
-from moiety.policy.workloads import Company, Domain, Shape, Subgroup, Workload
+from moiety.policy.model.cluster import Gpu, Link, Node, gpus
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Spot, Task
+from moiety.policy.model.workloads import Company, Domain, Shape, Subgroup, Workload
 
 A = Queue("a", quota=Amounts(gpu_milli=2000), created_s=0)
 B = Queue("b", quota=Amounts(gpu_milli=2000), created_s=1)

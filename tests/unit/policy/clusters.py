@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from moiety.policy.cluster import Gpu, Link, Node
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Snapshot
-from moiety.policy.workloads import Company, Domain, Must, Shape, Subgroup, Workload
+from moiety.policy.model.cluster import Gpu, Link, Node
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Company, Domain, Must, Shape, Subgroup, Workload
 
 LEAVES = ("a", "b", "c", "d")
 LEVELS = ("rack", "node", "nvlink")

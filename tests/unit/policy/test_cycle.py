@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cluster import Node, gpus
 from moiety.policy.cycle import Terms, decide
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.policy.model.cluster import Node, gpus
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
 
 A = Queue("a", quota=Amounts(gpu_milli=2000), created_s=0)
 B = Queue("b", quota=Amounts(gpu_milli=2000), created_s=1)

@@ -9,13 +9,13 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.policy.cluster import Node, gpus
 from moiety.policy.cycle import decide
-from moiety.policy.decisions import Eviction, Move, Placement
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Snapshot
-from moiety.policy.standing import Standing
-from moiety.policy.workloads import Shape, Subgroup, Workload
+from moiety.policy.model.cluster import Node, gpus
+from moiety.policy.model.decisions import Eviction, Move, Placement
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
+from moiety.policy.queue.queue_usage import Standing
 from moiety.sim.scenario import after
 
 T = TypeVar("T")

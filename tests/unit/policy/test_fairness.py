@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.policy.fairness import Claim, decayed, divide, weights_by_use
-from moiety.policy.queues import DAY_S, Amounts, Queue, Window
-from moiety.policy.standing import Standing
+from moiety.policy.model.queues import DAY_S, Amounts, Queue, Window
+from moiety.policy.queue.fairness import Claim, decayed, divide, weights_by_use
+from moiety.policy.queue.queue_usage import Standing
 
 claims = st.lists(
     st.builds(

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.model.errors import InternalError, InvalidValue
-from moiety.policy.cluster import Node, Placing, Pool, gpus
 from moiety.policy.cycle import decide
-from moiety.policy.decisions import Decision, Placement, Reason, Refusal
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.workloads import Shape, Subgroup, Workload, single
+from moiety.policy.model.cluster import Node, Placing, Pool, gpus
+from moiety.policy.model.decisions import Decision, Placement, Reason, Refusal
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Shape, Subgroup, Workload, single
 
 WHOLE = Shape(1000, 0, 1, 1000)
 HALF = Shape(1000, 0, 1, 500)

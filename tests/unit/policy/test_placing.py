@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from moiety.model.errors import InternalError, InvalidValue
-from moiety.policy.arrays import Cluster, Mask, Seat
-from moiety.policy.cluster import Choosing, Gpu, Node, Placing, gpus
-from moiety.policy.placer import ROWS_MIN, Placer
-from moiety.policy.typical import Typical, typical
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Choosing, Gpu, Node, Placing, gpus
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.placer import ROWS_MIN, Placer
+from moiety.policy.place.workload_mix import Typical, typical
 
 HALF = Shape(1000, 1024, 1, 500)
 WHOLE = Shape(1000, 1024, 1, 1000)
@@ -195,7 +195,7 @@ def test_among_equals_the_order_that_was_given_decides_and_else_the_name() -> No
 def test_more_shapes_than_scores_are_kept_for_are_still_placed_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("moiety.policy.placer.KEPT_SCORES", 1)
+    monkeypatch.setattr("moiety.policy.place.placer.KEPT_SCORES", 1)
     one = placer([node("a", 1), node("b", 1)], Placing.BIN_PACK)
     shapes = [Shape(cpu, 0, 1, 1000) for cpu in range(ROWS_MIN + 5)]
     for shape in shapes * 2:

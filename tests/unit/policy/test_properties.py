@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.policy.arrays import Cluster, Seat
-from moiety.policy.cluster import Choosing, Node, Placing, gpus
-from moiety.policy.placer import Placer
-from moiety.policy.refusals import refuse
-from moiety.policy.snapshot import Task
-from moiety.policy.typical import typical
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Choosing, Node, Placing, gpus
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Cluster, Seat
+from moiety.policy.place.placement_refusals import refuse
+from moiety.policy.place.placer import Placer
+from moiety.policy.place.workload_mix import typical
 
 MODELS = ("A10", "T4", "V100")
 

@@ -11,18 +11,18 @@ from random import Random
 
 import pytest
 
-from moiety.policy.budget import Budget
-from moiety.policy.cluster import Node
 from moiety.policy.cycle import Terms, decide
-from moiety.policy.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
-from moiety.policy.domains import Domains
-from moiety.policy.explain import explain
-from moiety.policy.pools import Pools
-from moiety.policy.queues import Amounts, Queue
-from moiety.policy.snapshot import Running, Snapshot
-from moiety.policy.standing import Standing
-from moiety.policy.typical import typical
-from moiety.policy.workloads import Must, Workload
+from moiety.policy.explain.explanation import explain
+from moiety.policy.model.cluster import Node
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot
+from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.workloads import Must, Workload
+from moiety.policy.place.pools import Pools
+from moiety.policy.place.topology import Domains
+from moiety.policy.place.workload_mix import typical
+from moiety.policy.queue.queue_usage import Standing
 from moiety.sim.scenario import after
 from tests.unit.policy.clusters import NOW_S, cluster
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from moiety.policy import room
-from moiety.policy.cluster import Node
 from moiety.policy.cycle import Cycle, Terms, decide
-from moiety.policy.decisions import Eviction, Move, Placement, Reason, Refusal
-from moiety.policy.pending import Piece
-from moiety.policy.queues import RESOURCES, Amounts, Queue
-from moiety.policy.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.state import State
-from moiety.policy.trial import Ended
-from moiety.policy.victims import Leavers
-from moiety.policy.workloads import Workload
+from moiety.policy.model.cluster import Node
+from moiety.policy.model.decisions import Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.queues import RESOURCES, Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Workload
+from moiety.policy.preempt import reclaim
+from moiety.policy.preempt.preemption_trial import Ended
+from moiety.policy.preempt.victims import Leavers
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.queue_order import Piece
 from moiety.sim.scenario import after
 from tests.unit.policy.clusters import cluster
 from tests.unit.policy.test_cycle_properties import node_lists, queue_trees, waves, workloads
@@ -91,18 +91,18 @@ def check_plan(state: State, piece: Piece, plan: list[Ended], before: Has) -> in
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """For each plan of taking back that was made, how many queues yielded. Each is checked."""
     found: list[int] = []
-    reclaim = room.reclaim
+    original = reclaim.reclaim
 
     def checked(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> Any:
         before = count(state)
-        plan = reclaim(state, piece, leavers, moves_max)
+        plan = original(state, piece, leavers, moves_max)
         if plan is None:
             assert count(state) == before
         else:
             found.append(check_plan(state, piece, plan, before))
         return plan
 
-    monkeypatch.setattr(room, "reclaim", checked)
+    monkeypatch.setattr(reclaim, "reclaim", checked)
     return found
 
 

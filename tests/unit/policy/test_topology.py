@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moiety.policy.cycle import Terms, decide
-from moiety.policy.decisions import Reason
-from moiety.policy.snapshot import Snapshot
-from moiety.policy.workloads import Domain, Must, Shape, Subgroup, Workload
+from moiety.policy.model.decisions import Reason
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Domain, Must, Shape, Subgroup, Workload
 from tests.unit.policy.build import A, B, evicted, node, pairs, placed, refused, runs, work
 
 RACK = Domain("rack")

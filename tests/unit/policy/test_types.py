@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cluster import Gpu, Node, gpus
-from moiety.policy.queues import Amounts, Queue, QueueTree
-from moiety.policy.snapshot import Snapshot
-from moiety.policy.workloads import Shape, Subgroup, Workload, single
+from moiety.policy.model.cluster import Gpu, Node, gpus
+from moiety.policy.model.queues import Amounts, Queue, QueueTree
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Shape, Subgroup, Workload, single
 
 
 @pytest.mark.parametrize(

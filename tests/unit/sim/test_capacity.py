@@ -9,8 +9,8 @@ import pytest
 
 from moiety.cli.main import main
 from moiety.model.errors import InvalidValue
-from moiety.policy.cluster import Node, gpus
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Node, gpus
+from moiety.policy.model.workloads import Shape
 from moiety.sim.capacity import Part, parse_split, split
 from moiety.sim.capacity_nodes import needed_nodes, sized
 from moiety.sim.gangs import Gang, GangTrace

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.cli.gangs import ORDERS as SHOWN_ORDERS
+from moiety.cli.sim.gangs import ORDERS as SHOWN_ORDERS
 from moiety.model.errors import InvalidValue, TraceInvalid
-from moiety.policy.queues import Amounts, Queue
+from moiety.policy.model.queues import Amounts, Queue
 from moiety.sim import gang_plot
 from moiety.sim.by_queue import QuotaWatch, jain, queues_by_use, satisfied
 from moiety.sim.capacity import Part, needed, parse_split, split

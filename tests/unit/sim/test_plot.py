@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moiety.model.errors import BadArgument, PlotMissing
-from moiety.policy.cluster import Placing
+from moiety.policy.model.cluster import Placing
 from moiety.sim import plot
 from moiety.sim.replay import Setting, fill, live
 from moiety.sim.tables import open_trace

@@ -11,8 +11,8 @@ import pytest
 
 from moiety.cli.main import main
 from moiety.model.errors import TraceInvalid, TraceMissing
-from moiety.policy.cluster import Node, Pool, gpus
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Node, Pool, gpus
+from moiety.policy.model.workloads import Shape
 from moiety.sim.live_pools import live_on_pools
 from moiety.sim.pool_file import read_pools
 from moiety.sim.reading import Complaints

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.policy.workloads import Shape
+from moiety.policy.model.workloads import Shape
 from moiety.sim.replay import Setting, fill
 from moiety.sim.tables import PACKAGED, open_trace
 

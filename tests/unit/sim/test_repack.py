@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.policy.queues import Amounts, Queue
+from moiety.policy.model.queues import Amounts, Queue
 from moiety.sim.by_queue import QuotaWatch, queues_by_use
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import Gang, GangTrace

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cluster import Node, Placing, gpus
-from moiety.policy.workloads import Shape
+from moiety.policy.model.cluster import Node, Placing, gpus
+from moiety.policy.model.workloads import Shape
 from moiety.sim.replay import Setting, arrivals, fill, live
 from moiety.sim.results import Bucket, compare
 from moiety.sim.tables import open_trace

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from moiety.cli.scenario import scenario
+from moiety.cli.sim.scenario import scenario
 from moiety.model.errors import ScenarioInvalid
 from moiety.sim.scenario import run_all
 from moiety.sim.scenario_file import Refused, read_scenarios

@@ -12,8 +12,8 @@ import pytest
 
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.cycle import decide
-from moiety.policy.queues import DAY_S, Amounts, Queue, Window
-from moiety.policy.snapshot import Snapshot
+from moiety.policy.model.queues import DAY_S, Amounts, Queue, Window
+from moiety.policy.model.snapshot import Snapshot
 from moiety.sim.by_queue import QuotaWatch
 from moiety.sim.gangs import Gang, GangTrace
 from moiety.sim.outcome import run_gangs

@@ -11,9 +11,9 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from moiety.agent.requests import GpuRow, NodeStatus, ProcessRow
+from moiety.agent.control.protocol import GpuRow, NodeStatus, ProcessRow
 from moiety.top.app import Top
-from moiety.top.look import Look
+from moiety.top.sample import Look
 
 MIB = 1 << 20
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.requests import GpuRow, ProcessRow
+from moiety.agent.control.protocol import GpuRow, ProcessRow
 from moiety.model.share import Share
-from moiety.top.look import Look, Rates
 from moiety.top.rows import ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar, why
+from moiety.top.sample import Look, Rates
 
 MIB = 1 << 20
 

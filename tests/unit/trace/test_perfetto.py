@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.requests import GpuName, Named, Sample, Span
+from moiety.agent.control.protocol import GpuName, Named, Sample, Span
 from moiety.testing.chrome_trace import check, load
 from moiety.trace.perfetto import gaps, nested, trace
 from moiety.trace.recording import Recording

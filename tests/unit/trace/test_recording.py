@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moiety.agent.requests import GpuName, Named, Recorded, Sample, Span, Timeline
+from moiety.agent.control.protocol import GpuName, Named, Recorded, Sample, Span, Timeline
 from moiety.model.errors import NoAgent
 from moiety.trace.recording import STRIDE, Recording
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.requests import GpuName, Named, Span
+from moiety.agent.control.protocol import GpuName, Named, Span
 from moiety.trace.recording import Recording
 from moiety.trace.summary import gpu_times, sentences, waits
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
-from moiety.testing.schedules import lie
+from moiety.testing.chaos import lie
 from moiety.wire.layout import Type
 from moiety.wire.messages import MESSAGES, PACKERS, decode, decode_counters, decode_work
 

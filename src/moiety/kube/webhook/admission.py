@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from moiety.kube import names, share_config, templates
-from moiety.kube.fleet import Fleet
+from moiety.kube.cluster_gpus import Fleet
+from moiety.kube.dialects import resolve
+from moiety.kube.dialects.request import Ask, Pod, Refused, Told, containers, labels, notes
 from moiety.kube.resize import InvalidResize
 from moiety.kube.resize import parse as parse_resize
-from moiety.kube.spellings import join
-from moiety.kube.spellings.ask import Ask, Pod, Refused, Told, containers, labels, notes
 
 USUAL_SCHEDULER: Final = "default-scheduler"
 
@@ -91,7 +91,7 @@ def check_claim(spec: Mapping[str, Any]) -> Verdict:
 
 
 def _admit(pod: Pod, cluster: Cluster) -> Verdict:
-    asks = join.read(pod, cluster.told)
+    asks = resolve.read(pod, cluster.told)
     forged = [key for key in names.OURS if key in notes(pod)]
     if forged:
         raise Refused(
@@ -133,7 +133,7 @@ def _admit(pod: Pod, cluster: Cluster) -> Verdict:
     )
 
 
-def _groups(asks: join.Asks) -> list[tuple[list[str], Ask]]:
+def _groups(asks: resolve.Asks) -> list[tuple[list[str], Ask]]:
     """Who has one share: each container by itself, but for those that are together."""
     found: list[tuple[list[str], Ask]] = []
     for name, ask in asks.by_container.items():
@@ -149,7 +149,7 @@ def _groups(asks: join.Asks) -> list[tuple[list[str], Ask]]:
     return found
 
 
-def _one_user_each(asks: join.Asks) -> None:
+def _one_user_each(asks: resolve.Asks) -> None:
     if "moiety" in asks.spellings and len(asks.together) > 1:
         raise Refused(
             f"this cluster gives GPUs in units, which containers do not share: "
@@ -179,7 +179,7 @@ def _free_name(wanted: str, spec: Mapping[str, Any], ours: list[dict[str, str]])
 
 def _patch(
     pod: Pod,
-    asks: join.Asks,
+    asks: resolve.Asks,
     changed: Mapping[str, list[dict[str, Any]]],
     claims: list[dict[str, str]],
     cluster: Cluster,
@@ -198,7 +198,7 @@ def _patch(
                 found.append(_add(f"/spec/{where}/{number}/resources", new["resources"]))
     if claims:
         found.append(_add("/spec/resourceClaims", [*(spec.get("resourceClaims") or []), *claims]))
-    if spec.get("schedulerName") in join.SCHEDULERS:
+    if spec.get("schedulerName") in resolve.SCHEDULERS:
         found.append(_add("/spec/schedulerName", USUAL_SCHEDULER))
     return found
 
@@ -207,7 +207,7 @@ def _add(path: str, value: Any) -> Mapping[str, Any]:
     return {"op": "add", "path": path, "value": value}
 
 
-def _warnings(pod: Pod, asks: join.Asks) -> list[str]:
+def _warnings(pod: Pod, asks: resolve.Asks) -> list[str]:
     found = []
     spec = pod["spec"]
     regular = [each["name"] for each in spec.get("containers") or []]
@@ -222,6 +222,6 @@ def _warnings(pod: Pod, asks: join.Asks) -> list[str]:
             found.append(
                 f"moiety: init container {name} has a share of its own, held as long as the pod"
             )
-    if spec.get("schedulerName") in join.SCHEDULERS:
+    if spec.get("schedulerName") in resolve.SCHEDULERS:
         found.append(f"moiety: {spec['schedulerName']} is not waited for: {USUAL_SCHEDULER}")
     return found

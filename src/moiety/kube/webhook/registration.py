@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from moiety.kube import names, share_config
 from moiety.kube.client import Resource
-from moiety.kube.spellings import hami, kai, kubeshare, nvshare
-from moiety.kube.spellings.ask import Told
+from moiety.kube.dialects import hami, kai, kubeshare, nvshare
+from moiety.kube.dialects.request import Told
 
 MUTATING: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations",

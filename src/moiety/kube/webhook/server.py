@@ -14,10 +14,10 @@ from aiohttp import web
 
 from moiety.kube import access, names
 from moiety.kube.client import ApiError, Client
-from moiety.kube.webhook import review, sweeper
+from moiety.kube.webhook import review, template_gc
 from moiety.kube.webhook.admission import Verdict
-from moiety.kube.webhook.keeper import Keeper
-from moiety.kube.webhook.knowledge import Knowledge
+from moiety.kube.webhook.certificate_controller import Keeper
+from moiety.kube.webhook.cluster_cache import Knowledge
 from moiety.kube.webhook.review import NoReview
 
 BODY_MOST: Final = 8 << 20
@@ -98,7 +98,7 @@ class Webhook:
         key, now = (namespace, template["metadata"]["name"]), time.monotonic()
         if self._there.get(key, 0.0) > now:
             return
-        await sweeper.make(self.client, template, namespace)
+        await template_gc.make(self.client, template, namespace)
         if len(self._there) > 10_000:
             self._there.clear()
         self._there[key] = now + KEPT_S
@@ -125,7 +125,7 @@ class Webhook:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             try:
-                await sweeper.sweep(self.client, self.log)
+                await template_gc.sweep(self.client, self.log)
             except ApiError as no:
                 self.log.warning("templates not swept", problem=no.what)
 

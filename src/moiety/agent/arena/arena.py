@@ -1,0 +1,288 @@
+"""The host arena: memory for evicted data, made ahead of need and lent to processes in segments.
+
+The ledger (plan.py) says what should be; here it is done. Pages are made in a thread of
+their own (prefault.py), so no command and no hand-off waits for that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from moiety.agent.arena import plan as do
+from moiety.agent.arena import prefault
+from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.arena.plan import Segments
+from moiety.arbiter import events as ev
+from moiety.devices.budget import Budget
+from moiety.model.units import format_bytes
+from moiety.wire.layout import Type
+from moiety.wire.messages import ArenaNote
+
+if TYPE_CHECKING:
+    from moiety.agent.core.clients import Client
+    from moiety.agent.core.runtime import Node, Timer
+
+SMALLEST_BYTES: Final = 16 << 20
+LARGEST_BYTES: Final = 1 << 30
+PAUSE_S: Final = 0.02
+"""between two looks at what is needed"""
+LOOK_S: Final = 1.0
+"""how often the host's memory is looked at while somebody is there"""
+RESERVE_BYTES: Final = 256 << 20
+"""of the host's memory that stays free"""
+STEPS: Final = 16
+"""the size is lowered and raised in so many steps"""
+DESCRIPTORS: Final = 1 << 16
+
+_MATTERS: Final = (ev.Asked, ev.Freed, ev.Attached, ev.Detached, ev.Left, ev.Pinned, ev.ShareSet)
+
+
+class Memory(Protocol):
+    """What makes segments: prefault.py, or a stand-in."""
+
+    def make(self, size: int, node: int | None, stopped: Callable[[], bool], /) -> int:
+        """A descriptor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How large an arena may become: `ready_bytes` of `size_bytes` are prepared at most.
+
+    `moving_bytes` of it take what moves at one time, and are not promised to anybody.
+    """
+
+    size_bytes: int
+    ready_bytes: int
+    segment_bytes: int
+    moving_bytes: int
+
+    @classmethod
+    def of(cls, size: int, ready: int | None, budgets: Iterable[Budget]) -> Extent:
+        """The extent for GPUs of these sizes."""
+        each = list(budgets)
+        near = max((b.capacity_bytes for b in each), default=0) // 8
+        segment = 1 << max(0, near.bit_length() - 1)
+        segment = max(SMALLEST_BYTES, min(LARGEST_BYTES, segment), *(b.chunk_bytes for b in each))
+        limit = size if ready is None else min(size, ready)
+        return cls(size, limit, segment, sum(b.moving_bytes for b in each))
+
+
+class Arena:
+    """All host memory that one agent prepares, and whom it has lent it to."""
+
+    def __init__(
+        self,
+        node: Node,
+        extent: Extent,
+        *,
+        memory: Memory = prefault,
+        available: Callable[[], int] = available_bytes,
+    ) -> None:
+        """Begin empty; listens to what the node is told."""
+        self.extent = extent
+        self.size_bytes = extent.size_bytes
+        """what it can be now: less than wanted while the host is short of memory"""
+        # Numbers of different agents differ: a client may have some of each.
+        self.segments = Segments(
+            extent.segment_bytes, extent.ready_bytes, next_number=(os.getpid() << 32) + 1
+        )
+        self._node = node
+        self._memory = memory
+        self._available = available
+        self._fds: dict[int, int] = {}
+        self._due: Timer | None = None
+        self._due_s = math.inf
+        self._looked_s = -math.inf
+        self._free_bytes = 0
+        self._stopped = False
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="arena")
+        node.on_fed.append(self._fed)
+        node.on_left.append(self._left)
+        _raise_descriptor_limit()
+
+    @property
+    def prepares(self) -> bool:
+        """Whether programs may ask for segments here."""
+        return self.extent.ready_bytes >= self.extent.segment_bytes
+
+    @property
+    def ready_bytes(self) -> int:
+        """Whose pages are there, lent or not."""
+        return self.segments.made_bytes
+
+    def used_bytes(self) -> int:
+        """What is evicted now."""
+        views = (on for view in self._node.arbiter.tenants() for on in view.gpus.values())
+        return sum(max(0, on.allocated_bytes - on.resident_bytes) for on in views)
+
+    # What processes say
+
+    def need(self, client: Client, size: int) -> None:
+        """A process waits for so much more."""
+        self.segments.asked(client.number, size)
+        self._update()
+
+    def back(self, client: Client, number: int) -> None:
+        """A process has unmapped a segment; 0: it has no more that is empty."""
+        if number:
+            self.segments.returned(client.number, number)
+        else:
+            self.segments.gave_all(client.number)
+        self._update()
+
+    def adopt(self, client: Client, number: int, size: int) -> None:
+        """A process that outlived the last agent has this segment of it."""
+        self.segments.adopted(client.number, number, size)
+
+    def stop(self) -> None:
+        """Make no more and let go of all; whoever has mapped some keeps it."""
+        self._stopped = True
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        if self._due:
+            self._due.cancel()
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+    # When to look
+
+    def _fed(self, event: ev.Event) -> None:
+        if isinstance(event, _MATTERS):
+            self._look_at(self._node.loop.time() + PAUSE_S)
+
+    def _left(self, client: Client) -> None:
+        self.segments.left(client.number)
+        self._look_at(self._node.loop.time())
+
+    def _look_at(self, when_s: float) -> None:
+        if self._stopped or when_s >= self._due_s:
+            return
+        if self._due:
+            self._due.cancel()
+        self._due_s = when_s
+        self._due = self._node.loop.call_at(when_s, self._update)
+
+    def _update(self) -> None:
+        if self._stopped:
+            return
+        now_s = self._node.loop.time()
+        if self._due:
+            self._due.cancel()
+        self._due, self._due_s = None, math.inf
+        if now_s - self._looked_s >= LOOK_S:
+            self._look(now_s)
+        if self.prepares:
+            self.segments.needs = self._node.arbiter.host_needs()
+            may_make = self._free_bytes >= self.segments.segment_bytes
+            for action in self.segments.plan(now_s, may_make=may_make):
+                _DO[type(action)](self, action)
+        if self._node.clients or self.segments.segments:
+            self._look_at(now_s + LOOK_S)
+
+    def _look(self, now_s: float) -> None:
+        """See what memory the host has left; if that is too little, promise less from now on."""
+        self._looked_s = now_s
+        self._free_bytes = self._available() - RESERVE_BYTES
+        wanted = self.extent.size_bytes
+        had = max(self.segments.made_bytes, self.used_bytes())
+        possible = had + max(0, self._free_bytes)
+        step = max(1, wanted // STEPS)
+        size = wanted if possible >= wanted else possible // step * step
+        if size == self.size_bytes:
+            return
+        self.size_bytes = size
+        reason = ""
+        if size < wanted:
+            reason = f"of {format_bytes(wanted)}, because the host is short of memory"
+        self._node.log.warning("arena", size_bytes=size, wanted_bytes=wanted)
+        what = "HostMemoryShort" if reason else "HostMemoryEnough"
+        told = f"{format_bytes(size)} for evicted data"
+        self._node.journal.often("arena", what, f"{told} {reason}" if reason else told)
+        self._node.feed(ev.ArenaSet(max(0, size - self.extent.moving_bytes), reason))
+
+    # What the ledger decided
+
+    def _make(self, action: do.Make) -> None:
+        size = self.segments.segment_bytes
+        numa_node = self._numa_node(action.tenant)
+        self._free_bytes -= size
+        self._run(action.number, lambda: self._memory.make(size, numa_node, self._is_stopped))
+
+    def _run(self, number: int, work: Callable[[], int]) -> None:
+        """Have a segment made ready beside the loop, and be told its descriptor."""
+
+        def run() -> None:
+            fd = -1
+            try:
+                fd = work()
+            except InterruptedError:
+                return
+            except Exception as error:  # whatever the system says: the segment does not exist
+                self._node.log.warning("no host memory", problem=str(error))
+            try:
+                self._node.loop.call_soon_threadsafe(self._made, number, fd)
+            except RuntimeError:  # the loop has ended
+                if fd >= 0:
+                    os.close(fd)
+
+        self._worker.submit(run)
+
+    def _made(self, number: int, fd: int) -> None:
+        if self._stopped:
+            if fd >= 0:
+                os.close(fd)
+            return
+        if fd >= 0:
+            self._fds[number] = fd
+        else:
+            self._free_bytes = 0  # until the next look
+        self.segments.made(number, well=fd >= 0)
+        self._update()
+
+    def _give(self, action: do.Give) -> None:
+        note = ArenaNote(Type.ARENA, 0, action.number, self.segments.segment_bytes)
+        client = self._node.clients[action.tenant]
+        client.connection.send(note.encode(), self._fds[action.number])
+
+    def _drop(self, action: do.Drop) -> None:
+        """Free its pages, also if whoever had it has it mapped yet: it is not theirs any more."""
+        self._worker.submit(prefault.free, self._fds.pop(action.number))
+
+    def _ask_back(self, action: do.AskBack) -> None:
+        if client := self._node.clients.get(action.tenant):
+            client.connection.send(ArenaNote(Type.ARENA_BACK, 0, 0, action.bytes).encode())
+
+    def _deny(self, action: do.Deny) -> None:
+        if client := self._node.clients.get(action.tenant):
+            client.connection.send(ArenaNote(Type.ARENA).encode())
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
+
+    def _numa_node(self, tenant: int) -> int | None:
+        client = self._node.clients.get(tenant)
+        gpus = sorted(client.gpus) if client else []
+        return self._node.gpus[gpus[0]].device.numa_node if gpus else None
+
+
+_DO: dict[type, Callable[[Arena, Any], None]] = {
+    do.Make: Arena._make,
+    do.Give: Arena._give,
+    do.Drop: Arena._drop,
+    do.AskBack: Arena._ask_back,
+    do.Deny: Arena._deny,
+}
+
+
+def _raise_descriptor_limit() -> None:
+    """Each segment is a descriptor, and so are a process' socket and pages."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

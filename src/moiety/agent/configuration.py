@@ -1,0 +1,40 @@
+"""What an agent goes by: its command line and the files, read at its start and on demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from moiety.agent.control.limits import Entitlements
+from moiety.agent.options import Options, files_of_system, parse, typed
+from moiety.agent.system.users import USERS
+from moiety.config.load import load
+
+Read = Callable[[], tuple[Options, Entitlements]]
+LIVE: Final = frozenset({"settings", "watch", "visible", "filed", "ready_fd"})
+"""of Options: what can change while the agent runs"""
+
+
+def configured(arguments: Sequence[str]) -> tuple[Options, Entitlements]:
+    """Options and rules as they are written now.
+
+    Raises ValueError with a sentence for the command line, ConfigError for all else.
+    """
+    system = typed(arguments)[2]
+    config = load(files=files_of_system() if system else None)
+    options = parse(arguments, config)
+    if not system:  # who could change the agent itself needs no rules
+        return options, Entitlements()
+    USERS.forget()
+    return options, Entitlements(config, exempt=frozenset({0, os.getuid()}))
+
+
+def later(before: Options, after: Options) -> list[str]:
+    """The keys of what is written otherwise now and counts for the next agent only."""
+    return [
+        field.name.removesuffix("_bytes").removesuffix("_s").replace("_", "-")
+        for field in dataclasses.fields(Options)
+        if field.name not in LIVE and getattr(before, field.name) != getattr(after, field.name)
+    ]

@@ -1,0 +1,278 @@
+"""How a command talks to the agent, and starts one. Blocking, small, quick to import."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import msgspec
+
+from moiety.agent.control import protocol
+from moiety.agent.system import file_lock, processes
+from moiety.agent.system.paths import Directory, must_be_usable, prepare
+from moiety.model import errors
+from moiety.version import __version__
+from moiety.wire.layout import VERSION
+
+START_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 10.0
+RESTART_TIMEOUT_S = 20.0
+"""how long a killed agent may take to be back"""
+SAY_AFTER_S = 2.0
+"""whoever waits longer for an agent that does not answer is told so"""
+
+PATHS: Final = (
+    "MOIETY_CONFIG",
+    "MOIETY_DIR",
+    "MOIETY_LOCK_DIR",
+    "MOIETY_NATIVE",
+    "MOIETY_SIMGPU_STATE",
+    "MOIETY_SYSTEM_DIR",
+)
+"""variables that may name a file from where the command is"""
+
+A = TypeVar("A", bound=protocol.Answer)
+
+
+class HungUp(errors.AgentSilent):
+    """The agent ended in the middle of a conversation."""
+
+
+class Call:
+    """A conversation with the agent; use it as a context manager."""
+
+    def __init__(self, directory: Directory, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Connect and greet; raises NoAgent, AgentNotYours, AgentVersion or AgentSilent."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.settimeout(timeout_s)
+        try:
+            sock.connect(str(directory.control))
+        except OSError as error:
+            sock.close()
+            if error.errno in (errno.EACCES, errno.EPERM):
+                if directory.shared:
+                    raise errors.NotAllowed(*_not_let_in(directory)) from None
+                raise errors.AgentNotYours(directory=str(directory.path)) from None
+            raise errors.NoAgent(directory=str(directory.path), shared=directory.shared) from None
+        if not _is_trusted(directory, processes.peer_of(sock)):
+            sock.close()  # anybody can make a directory in /tmp that is named after us
+            raise errors.AgentNotYours(directory=str(directory.path))
+        self._sock = sock
+        self._file = sock.makefile("rb")
+        self.directory = directory
+        try:
+            self.agent = self.ask(protocol.Hello(product=__version__), protocol.Here)
+            if (self.agent.product, self.agent.wire) != (__version__, VERSION):
+                raise errors.AgentVersion(agent=self.agent.product, own=__version__)
+        except HungUp:
+            self.close()  # it ended between connect and now
+            raise errors.NoAgent(directory=str(directory.path), shared=directory.shared) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: protocol.Request, answer: type[A]) -> A:
+        """One question, one answer; raises what the agent raised."""
+        try:
+            self._sock.sendall(protocol.encode(request) + b"\n")
+            line = self._file.readline()
+        except TimeoutError:
+            problem = f"nothing came in {self._sock.gettimeout():.0f} s; is it stopped?"
+            raise errors.AgentSilent(problem=problem) from None
+        except OSError as error:
+            raise HungUp(problem=error.strerror or str(error)) from None
+        if not line:
+            raise HungUp(problem="it closed the connection")
+        return read_answer(line, answer)
+
+    def interrupt(self) -> None:
+        """Have a question that another thread waits with fail; that thread hangs up."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._file.close()
+        self._sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _not_let_in(directory: Directory) -> tuple[str, str]:
+    return (
+        f"the agent of this machine, in {directory.path}, does not let you in",
+        "its administrator (--socket-mode, --socket-group); an agent of your own for GPUs that it "
+        "does not have: MOIETY_AGENT=own",
+    )
+
+
+def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
+    """Whether that agent may tell us what to do: it is ours, root's, or the machine's.
+
+    Only root can make /run/moiety, so whoever has it was given it.
+    """
+    if processes.may_use(agent, os.getuid()):
+        return True
+    try:
+        return directory.shared and os.stat(directory.path).st_uid == agent.uid
+    except OSError:
+        return False
+
+
+def read_answer(line: bytes, answer: type[A]) -> A:
+    """The answer of this type in one line; raises the error that is there instead."""
+    try:
+        found = protocol.decode_answer(line)
+    except msgspec.MsgspecError as error:
+        raise errors.AgentSilent(problem=f"it answered in an unknown way: {error}") from None
+    if isinstance(found, protocol.Failed):
+        raise errors.from_parts(found.kind, found.what, found.hint, found.exit_code)
+    if not isinstance(found, answer):
+        raise errors.AgentSilent(problem=f"it answered {type(found).__name__}")
+    return found
+
+
+def call(directory: Directory) -> Call:
+    """The agent of this directory, also if it was killed just now and is coming back."""
+    try:
+        return Call(directory)
+    except errors.NoAgent:
+        if not _comes_back(directory):
+            raise
+    return _wait_for(directory, RESTART_TIMEOUT_S)
+
+
+def _comes_back(directory: Directory) -> bool:
+    """Whether an agent that does not answer was killed, and somebody starts it again.
+
+    The system's service manager is asked nothing: an agent that ends in order leaves no socket.
+    """
+    return file_lock.is_held(directory.supervisor_lock) or (
+        directory.shared and os.path.lexists(directory.control)
+    )
+
+
+def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
+    """The agent of this directory; one is started, with these arguments, if there is none.
+
+    An agent for all users is started by an administrator, and waited for at most.
+    """
+    if directory.shared:
+        return call(directory)
+    try:
+        return Call(directory)
+    except errors.NoAgent:
+        pass
+    prepare(directory)
+    try:
+        with must_be_usable(directory):
+            lock = file_lock.take(directory.start_lock, f"pid {os.getpid()}", START_TIMEOUT_S)
+    except file_lock.LockHeld as held:
+        raise errors.AgentSilent(problem=f"{held}, which does not get it started") from None
+    try:
+        return _call_or_start(directory, arguments)
+    finally:
+        lock.release()
+
+
+def _call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
+    try:
+        return call(directory)
+    except errors.NoAgent:
+        pass
+    start(directory, arguments)
+    return _wait_for(directory, RESTART_TIMEOUT_S)
+
+
+def arguments_from_environment() -> list[str]:
+    """What $MOIETY_AGENT_ARGS says to agents that are started; raises BadArgument."""
+    try:
+        return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
+    except ValueError as error:
+        problem = f"MOIETY_AGENT_ARGS: {error}"
+        raise errors.BadArgument(problem, "what a shell would take apart") from None
+
+
+def start(directory: Directory, arguments: Sequence[str]) -> None:
+    """Start an agent in the background and wait until it is ready; raises what stopped it."""
+    prepare(directory)
+    if directory.shared and "--system" not in arguments:
+        arguments = ["--system", *arguments]
+    with must_be_usable(directory):
+        log = os.open(directory.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    ready, theirs = os.pipe()
+    command = [sys.executable, "-m", "moiety.agent.supervisor"]
+    command += [str(directory.supervisor_lock), str(theirs), *arguments]
+    subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[theirs],
+        start_new_session=True,
+        cwd="/",
+        env=environment_of_agents(),
+        check=False,
+    )
+    os.close(theirs)
+    os.close(log)
+    with os.fdopen(ready, "rb") as pipe:
+        if not select.select([pipe], [], [], START_TIMEOUT_S)[0]:
+            raise errors.AgentSilent(problem=f"it was not ready after {START_TIMEOUT_S:.0f} s")
+        line = pipe.readline()
+    if not line:
+        with must_be_usable(directory):  # on a full disk the log says nothing
+            directory.start_lock.write_text("is there room?\n")
+        raise errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
+    read_answer(line, protocol.Done)
+
+
+def environment_of_agents() -> dict[str, str]:
+    """An agent's environment: it lives in another directory and must not be preloaded itself."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "MOIETY_SOCKET")}
+    source = str(Path(__file__).resolve().parents[2])
+    known = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
+    environment["PYTHONPATH"] = ":".join([source, *(p for p in known if p != source)])
+    for name in PATHS:
+        if environment.get(name):
+            environment[name] = os.path.abspath(environment[name])
+    return environment
+
+
+def _wait_for(directory: Directory, timeout_s: float) -> Call:
+    began_s = time.monotonic()
+    said = os.environ.get("MOIETY_QUIET", "0") not in ("", "0")
+    while True:
+        try:
+            return Call(directory)
+        except errors.NoAgent:
+            waited_s = time.monotonic() - began_s
+            if waited_s >= timeout_s:
+                raise
+            if waited_s >= SAY_AFTER_S and not said:
+                said = True
+                _say(
+                    f"no agent answers in {directory.path}; waiting for the next one, "
+                    f"{timeout_s:.0f} s at most"
+                )
+            time.sleep(0.02)
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # nobody reads that
+        sys.stderr.write(f"moiety: {sentence}\n")
+        sys.stderr.flush()

@@ -1,0 +1,123 @@
+"""Shares that containers get: made, listed and removed at a command's word."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from moiety.agent.control import protocol
+from moiety.agent.control.shares import Sharing
+from moiety.agent.control.workloads import Record, Workload, Workloads
+from moiety.agent.core.runtime import Node
+from moiety.agent.system import container_files, processes
+from moiety.agent.system.users import USERS
+from moiety.model.errors import (
+    AgentNotYours,
+    BadRequest,
+    ContainerShareInUse,
+    ContainerShareUnknown,
+)
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""commands are stricter"""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerShares:
+    """The shares for containers of one node."""
+
+    node: Node
+    workloads: Workloads
+    sharing: Sharing
+
+    def create(self, asked: protocol.CreateContainer, peer: processes.Peer) -> protocol.Contained:
+        """Make a share, or let the one of that name be as it is asked for now.
+
+        Raises what `Sharing.check` raises, AgentNotYours for another user's, BadAgentDirectory.
+        """
+        if not NAME.fullmatch(asked.name):  # it becomes a path
+            raise BadRequest(problem=f"{asked.name!r} cannot name a share for containers")
+        own = self.workloads.by_id.get(asked.name)
+        if own is not None and not own.stays:  # else that one, maybe another user's, would be lost
+            raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
+        if own is not None:
+            self._must_own(own, peer)
+        self.sharing.check(asked.share, own.record.uid if own else peer.uid, own, asked.gpus)
+        if own is not None:
+            spec = asked.spec or own.record.spec
+            record = msgspec.structs.replace(
+                own.record,
+                share=asked.share,
+                spec=spec,
+                gpus=asked.gpus,
+                pods=asked.pods,
+                labels=asked.labels,
+            )
+            self.workloads.rewrite(own, record)
+        else:
+            user = USERS.of(peer.uid)
+            record = Record(
+                id=asked.name,
+                uid=peer.uid,
+                user=user.name if user.is_listed and user.is_known else "",
+                groups=sorted(user.groups),
+                root_pid=0,
+                root_started=0,
+                program=asked.name,
+                argv=[],
+                cwd="/",
+                share=asked.share,
+                container=asked.name,
+                spec=asked.spec,
+                gpus=asked.gpus,
+                pods=asked.pods,
+                labels=asked.labels,
+            )
+            own = self.workloads.create_container(record, peer)
+        self.node.log.info("share for containers", name=asked.name, share=str(asked.share))
+        return protocol.Contained(row=self._row(own))
+
+    def remove(self, asked: protocol.RemoveContainer, peer: processes.Peer) -> protocol.Contained:
+        """Remove one; raises ContainerShareUnknown, ContainerShareInUse or AgentNotYours."""
+        own = self.workloads.by_id.get(asked.name)
+        if own is None or not own.stays:
+            raise ContainerShareUnknown(asked.name)
+        self._must_own(own, peer)
+        row = self._row(own)
+        if own.clients and not asked.force:
+            raise ContainerShareInUse(asked.name, row.pids)
+        self.workloads.remove(own)
+        self.node.log.info("share for containers removed", name=asked.name)
+        return protocol.Contained(row=row)
+
+    def rows(self, only: int | None = None) -> protocol.ContainerRows:
+        """All of them, or those of one user."""
+        found = [
+            self._row(w)
+            for w in self.workloads.by_id.values()
+            if w.stays and only in (None, w.record.uid)
+        ]
+        return protocol.ContainerRows(rows=sorted(found, key=lambda row: row.name))
+
+    def _row(self, workload: Workload) -> protocol.ContainerRow:
+        clients = [self.node.clients[n] for n in workload.clients if n in self.node.clients]
+        inside = {container_files.container_of(client.pid) for client in clients}
+        return protocol.ContainerRow(
+            name=workload.record.container,
+            uid=workload.record.uid,
+            share=workload.record.share,
+            spec=workload.record.spec,
+            folder=str(workload.folder),
+            pids=sorted(client.pid for client in clients),
+            containers=sorted(inside - {""}),
+            gpus=workload.record.gpus,
+            pods=workload.record.pods,
+            labels=workload.record.labels,
+        )
+
+    def _must_own(self, workload: Workload, peer: processes.Peer) -> None:
+        if not processes.may_use(peer, workload.record.uid):
+            raise AgentNotYours(directory=str(workload.folder))

@@ -1,0 +1,169 @@
+"""What users may have, as the system's file says it: [users.NAME], [groups.NAME] and [defaults]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.core.runtime import Node
+from moiety.agent.system.users import USERS, User, Users
+from moiety.arbiter.admission.user_limits import (
+    FIELDS,
+    Entitlement,
+    Rule,
+    Rules,
+    divide,
+    entitle,
+    refuse,
+    within,
+)
+from moiety.config.load import Config, Source, Value
+from moiety.model.errors import NotAllowed, UserLimit
+from moiety.model.format import format_bytes
+from moiety.model.share import Share
+
+QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
+"""the longest turns that users may ask for where no file says it: others wait for their ends"""
+
+
+class Entitlements:
+    """The rules of one agent. Without any (an agent of one's own) everybody may have all."""
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        exempt: frozenset[int] = frozenset(),
+        users: Users = USERS,
+    ) -> None:
+        """`exempt` are users to whom defaults do not apply. Raises BadSetting."""
+        self._names = users
+        self._users: dict[str, Rules] = {}
+        self._groups: dict[str, Rules] = {}
+        self._defaults: Rules = {}
+        self._exempt = exempt
+        self._known: dict[int, Entitlement] = {}
+        self.are_none = config is None
+        """nobody is kept from anything"""
+        if config is not None:
+            self._users = {name: _rules(v) for name, v in config.named("users").items()}
+            self._groups = {name: _rules(v) for name, v in config.named("groups").items()}
+            self._defaults = {"quantum_s": QUANTUM} | _rules(config.section("defaults"))
+
+    def of(self, uid: int) -> Entitlement:
+        """What holds for one user: until it is found out who that is, what its number says."""
+        if known := self._known.get(uid):
+            return known
+        user = self._names.of(uid)
+        own = self._users.get(user.name, self._users.get(str(uid), {}))
+        groups = [self._groups[name] for name in sorted(user.groups) if name in self._groups]
+        defaults = {} if uid in self._exempt else self._defaults
+        found = entitle(user.name, own, groups, defaults)
+        if user.is_known:
+            self._known[uid] = found
+        return found
+
+    def is_certain(self, uid: int) -> bool:
+        """Whether nothing that may be found out about a user could change what holds for it."""
+        if not (self._users or self._groups) or uid in self._exempt:
+            return True
+        return self._names.of(uid).is_known
+
+    def found(self, user: User) -> None:
+        """Something about a user is known that was not."""
+        self._known.pop(user.uid, None)
+
+
+class Warden:
+    """Sees that nobody has more than they may: at the door, and when anything changes."""
+
+    def __init__(self, node: Node, workloads: Workloads, entitlements: Entitlements) -> None:
+        """Listens to processes that come and go."""
+        self._node = node
+        self._workloads = workloads
+        self._entitlements = entitlements
+        workloads.effective = self.effective
+        workloads.on_owner = self._apply
+
+    def check(self, uid: int, share: Share, own: Workload | None = None) -> None:
+        """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
+
+        NotAllowed while it has not been found out who that is.
+        """
+        if self._entitlements.are_none:
+            return
+        if not self._entitlements.is_certain(uid):
+            raise NotAllowed(
+                f"what user {uid} may have depends on its name and groups, and the system's tables "
+                "(a directory service?) do not say them",
+                f"again later; `getent passwd {uid}` asks the same tables",
+            )
+        others = [w.record.share for w in self._of(uid) if w is not own]
+        if no := refuse(self._entitlements.of(uid), share, others):
+            raise UserLimit(*no)
+
+    def effective(self, workload: Workload) -> Share:
+        """What a workload has of what it was promised, beside the others of its user."""
+        share = workload.record.share
+        if self._entitlements.are_none:
+            return share
+        may = self._entitlements.of(workload.record.uid)
+        if may.gpu is None:
+            return within(may, share)
+        parts = [1.0]
+        for gpu in self._gpus(workload):
+            beside = [w for w in self._of(workload.record.uid) if gpu in self._gpus(w)]
+            caps = divide(may.gpu.value, [w.record.share for w in beside])
+            parts.append(caps[beside.index(workload)])
+        return within(may, share, min(*parts, may.gpu.value))
+
+    def replace(self, entitlements: Entitlements) -> None:
+        """Go by other rules from now on."""
+        self._entitlements = entitlements
+        for uid in {w.record.uid for w in self._workloads.by_id.values()}:
+            self._limit(uid)
+            for workload in self._of(uid):
+                self._workloads.divide(workload)
+
+    def found(self, user: User) -> None:
+        """It was found out who a user is: its rules count from now on."""
+        self._entitlements.found(user)
+        if not self._entitlements.are_none and self._of(user.uid):
+            self._limit(user.uid)
+            for workload in self._of(user.uid):
+                self._workloads.divide(workload)
+
+    def _apply(self, uid: int) -> None:
+        """Somebody's programs are not what they were."""
+        if self._entitlements.are_none:
+            return
+        self._limit(uid)
+        if self._entitlements.of(uid).gpu:
+            for workload in self._of(uid):
+                self._workloads.divide(workload)
+
+    def _limit(self, uid: int) -> None:
+        limits: dict[int, tuple[int, str]] = {}
+        for owner in {client.uid for client in self._node.clients.values()} | {uid}:
+            may = self._entitlements.of(owner)
+            if may.memory_bytes:
+                most = may.memory_bytes.value
+                rule = f"{may.user} may have there, {format_bytes(most)}"
+                limits[owner] = (most, f"{rule} ({may.memory_bytes.where})")
+        self._node.limit_owners(limits)
+
+    def _of(self, uid: int) -> list[Workload]:
+        return [w for w in self._workloads.by_id.values() if w.record.uid == uid]
+
+    def _gpus(self, workload: Workload) -> set[int]:
+        clients = self._node.clients
+        return {gpu for n in workload.clients if n in clients for gpu in clients[n].gpus}
+
+
+def _rules(values: Mapping[str, Value]) -> dict[str, Rule[Any]]:
+    """The rules of one section: only what somebody wrote."""
+    return {
+        field: Rule(found.value, found.where)
+        for field, found in values.items()
+        if field in FIELDS and found.source is not Source.DEFAULT
+    }

@@ -1,0 +1,254 @@
+"""What Prometheus reads: the node's state as metrics, by the names that are documented here.
+
+Where NVIDIA's DCGM exporter has a name for something, it is used, with that exporter's labels, so
+that dashboards made for it show this node as well. Everything else begins with `moiety_`.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from moiety.agent.control.protocol import GpuRow, ProcessRow
+from moiety.agent.control.report import gpu_rows, process_rows
+from moiety.agent.core.journal import REASONS
+from moiety.agent.core.runtime import Node
+from moiety.devices.interface import Usage
+from moiety.enforcement.policy import Offence
+from moiety.version import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
+MIB: Final = 1 << 20
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+
+
+class Metric(NamedTuple):
+    """One name; a counter's ends in `_total`."""
+
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+CARD: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
+GPU: Final = ("gpu", "uuid")
+OF_POD: Final = ("namespace", "pod", "container")
+"""of Kubernetes, empty elsewhere; named as its own metrics name them"""
+PROGRAM: Final = ("tenant", "pid", "program", "workload", *OF_POD)
+ON_GPU: Final = (*PROGRAM, "gpu")
+
+METRICS: Final = {
+    "DCGM_FI_DEV_GPU_UTIL": Metric(GAUGE, CARD, "GPU utilization (in %)."),
+    "DCGM_FI_DEV_FB_USED": Metric(GAUGE, CARD, "Framebuffer memory used (in MiB)."),
+    "DCGM_FI_DEV_FB_FREE": Metric(GAUGE, CARD, "Framebuffer memory free (in MiB)."),
+    "moiety_gpu_capacity_bytes": Metric(GAUGE, GPU, "Memory of the GPU that is shared out."),
+    "moiety_gpu_resident_bytes": Metric(GAUGE, GPU, "Programs' memory that is on the GPU."),
+    "moiety_gpu_allocated_bytes": Metric(
+        GAUGE, GPU, "Memory that programs allocated, on the GPU or in host memory."
+    ),
+    "moiety_gpu_residue_bytes": Metric(GAUGE, GPU, "Memory that cannot leave: contexts, code."),
+    "moiety_gpu_holders": Metric(GAUGE, GPU, "Processes that may use the GPU now."),
+    "moiety_gpu_waiting": Metric(GAUGE, GPU, "Processes that wait for their turn."),
+    "moiety_process_allocated_bytes": Metric(GAUGE, ON_GPU, "Memory that it allocated."),
+    "moiety_process_resident_bytes": Metric(GAUGE, ON_GPU, "What of it is on the GPU."),
+    "moiety_process_limit_bytes": Metric(GAUGE, ON_GPU, "The most that it may allocate."),
+    "moiety_process_gpu_ratio": Metric(
+        GAUGE, PROGRAM, "Part of the GPU's time over the last seconds, hand-offs included."
+    ),
+    "moiety_process_gpu_request_ratio": Metric(GAUGE, PROGRAM, "Part that it is guaranteed."),
+    "moiety_process_gpu_limit_ratio": Metric(GAUGE, PROGRAM, "Part that it may have at most."),
+    "moiety_process_waiting_seconds": Metric(GAUGE, PROGRAM, "How long it has waited by now."),
+    "moiety_process_gpu_seconds_total": Metric(
+        COUNTER, PROGRAM, "GPU time in its life, hand-offs included."
+    ),
+    "moiety_process_handoff_seconds_total": Metric(
+        COUNTER, PROGRAM, "Time of the hand-offs that it caused."
+    ),
+    "moiety_process_handoffs_total": Metric(COUNTER, PROGRAM, "Turns that it had."),
+    "moiety_process_waited_seconds_total": Metric(
+        COUNTER, PROGRAM, "Time that its threads stood still for a turn, summed."
+    ),
+    "moiety_process_evicted_bytes_total": Metric(COUNTER, PROGRAM, "Bytes moved to the host."),
+    "moiety_process_restored_bytes_total": Metric(COUNTER, PROGRAM, "Bytes moved back."),
+    "moiety_process_idle_seconds": Metric(GAUGE, PROGRAM, "How long it has done nothing on a GPU."),
+    "moiety_process_cost_seconds": Metric(
+        GAUGE, PROGRAM, "Others' waiting within the last minute because it gave way late."
+    ),
+    "moiety_gpu_unregistered_processes": Metric(
+        GAUGE, GPU, "Processes that use the GPU without moiety."
+    ),
+    "moiety_gpu_unregistered_bytes": Metric(GAUGE, GPU, "Memory that they have there."),
+    "moiety_watch_offences": Metric(
+        GAUGE, ("offence",), "Processes that do now what the watch looks for (moiety watch)."
+    ),
+    "moiety_arena_bytes": Metric(GAUGE, (), "Host memory for what left the GPUs."),
+    "moiety_arena_used_bytes": Metric(GAUGE, (), "What of it is in use."),
+    "moiety_events_total": Metric(
+        COUNTER, ("reason", "severity"), "Events of this agent (moiety events)."
+    ),
+    "moiety_agent_info": Metric(GAUGE, ("version",), "1: an agent is there."),
+    "moiety_agent_start_time_seconds": Metric(GAUGE, (), "When it started, since 1970."),
+}
+"""in the order in which they are told"""
+
+Labels = tuple[str, ...]
+Values = Mapping[str, list[tuple[Labels, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a node at one moment, taken in the agent's own thread."""
+
+    gpus: list[GpuRow]
+    processes: list[ProcessRow]
+    events: dict[str, int]
+    arena_bytes: int
+    arena_used_bytes: int
+    began_s: float
+    host: str
+    strangers: list[tuple[int, int]] = field(default_factory=list)
+    """of each process that uses a GPU without moiety: the GPU and the bytes"""
+    offences: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Offence, 0))
+
+
+def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
+    """Of this node; `usages` are what NVML said just now, `began_s` when the agent started."""
+    return Snapshot(
+        gpus=gpu_rows(node, usages),
+        processes=process_rows(node),
+        events=dict(node.journal.counts),
+        strangers=[
+            (stranger.use.gpu, stranger.use.used_bytes or 0)
+            for stranger in (node.watching.strangers.values() if node.watching else ())
+        ],
+        offences=_offences(node),
+        arena_bytes=node.arena.size_bytes if node.arena else 0,
+        arena_used_bytes=node.arena.used_bytes() if node.arena else 0,
+        began_s=time.time() - (node.loop.time() - began_s),
+        host=socket.gethostname(),
+    )
+
+
+def _offences(node: Node) -> dict[str, int]:
+    """By kind, how many processes do it now."""
+    who: dict[str, set[int]] = {offence.value: set() for offence in Offence}
+    for case in node.watching.watch.cases() if node.watching else ():
+        who[case.offence.value].add(case.use.who.pid)
+    return {offence: len(pids) for offence, pids in who.items()}
+
+
+def values(seen: Snapshot) -> Values:
+    """By name, every labelled value."""
+    found: dict[str, list[tuple[Labels, float]]] = {name: [] for name in METRICS}
+    for row in seen.gpus:
+        _of_gpu(found, row, seen.host)
+        strangers = [amount for gpu, amount in seen.strangers if gpu == row.gpu]
+        labels = (str(row.gpu), row.uuid)
+        found["moiety_gpu_unregistered_processes"].append((labels, len(strangers)))
+        found["moiety_gpu_unregistered_bytes"].append((labels, sum(strangers)))
+    told = set()
+    for process in seen.processes:
+        _on_gpu(found, process)
+        if process.tenant not in told:
+            told.add(process.tenant)
+            _of_process(found, process)
+    for offence, number in seen.offences.items():
+        found["moiety_watch_offences"].append(((offence,), number))
+    found["moiety_arena_bytes"].append(((), seen.arena_bytes))
+    found["moiety_arena_used_bytes"].append(((), seen.arena_used_bytes))
+    for reason, (severity, _) in REASONS.items():
+        found["moiety_events_total"].append(((reason, severity), seen.events.get(reason, 0)))
+    found["moiety_agent_info"].append(((__version__,), 1))
+    found["moiety_agent_start_time_seconds"].append(((), seen.began_s))
+    return found
+
+
+def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str) -> None:
+    card = (str(row.gpu), row.uuid, f"nvidia{row.gpu}", row.name, host)
+    if row.utilisation is not None:
+        found["DCGM_FI_DEV_GPU_UTIL"].append((card, round(row.utilisation * 100)))
+    if row.used_bytes is not None:
+        free_bytes = max(0, row.total_bytes - row.used_bytes)
+        found["DCGM_FI_DEV_FB_USED"].append((card, row.used_bytes // MIB))
+        found["DCGM_FI_DEV_FB_FREE"].append((card, free_bytes // MIB))
+    labels = (str(row.gpu), row.uuid)
+    for name, value in (
+        ("capacity_bytes", row.capacity_bytes),
+        ("resident_bytes", row.resident_bytes),
+        ("allocated_bytes", row.allocated_bytes),
+        ("residue_bytes", row.residue_bytes),
+        ("holders", len(row.holders)),
+        ("waiting", len(row.waiting)),
+    ):
+        found[f"moiety_gpu_{name}"].append((labels, value))
+
+
+def _labels(row: ProcessRow) -> Labels:
+    of_pod = (row.labels.get(name, "") for name in OF_POD)
+    return (str(row.tenant), str(row.pid), row.program, row.workload, *of_pod)
+
+
+def _on_gpu(found: dict[str, list[tuple[Labels, float]]], row: ProcessRow) -> None:
+    if row.gpu is None:
+        return
+    labels = (*_labels(row), str(row.gpu))
+    found["moiety_process_allocated_bytes"].append((labels, row.allocated_bytes))
+    found["moiety_process_resident_bytes"].append((labels, row.resident_bytes))
+    if row.limit_bytes is not None:
+        found["moiety_process_limit_bytes"].append((labels, row.limit_bytes))
+
+
+OF_PROCESS: Final[dict[str, Callable[[ProcessRow], float | None]]] = {
+    "gpu_ratio": lambda row: row.received,
+    "gpu_request_ratio": lambda row: row.share.gpu,
+    "gpu_limit_ratio": lambda row: row.share.gpu_limit,
+    "waiting_seconds": lambda row: row.waiting_s or 0.0,
+    "gpu_seconds_total": lambda row: row.received_s,
+    "handoff_seconds_total": lambda row: row.handoffs_s,
+    "handoffs_total": lambda row: row.handoffs,
+    "waited_seconds_total": lambda row: row.waited_s,
+    "evicted_bytes_total": lambda row: row.evicted_bytes,
+    "restored_bytes_total": lambda row: row.restored_bytes,
+    "idle_seconds": lambda row: row.idle_s,
+    "cost_seconds": lambda row: row.cost_s,
+}
+
+
+def _of_process(found: dict[str, list[tuple[Labels, float]]], row: ProcessRow) -> None:
+    for name, value_of in OF_PROCESS.items():
+        value = value_of(row)
+        if value is not None:
+            found[f"moiety_process_{name}"].append((_labels(row), value))
+
+
+def exposition(seen: Snapshot) -> bytes:
+    """All of it in Prometheus' text format. May take milliseconds: call it beside the loop."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(values(seen)))
+    return generate_latest(registry)
+
+
+class _Collector:
+    """What prometheus_client asks once."""
+
+    def __init__(self, found: Values) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Family]:
+        """One family for each name."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for name, metric in METRICS.items():
+            kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
+            family = kind(name, metric.help, labels=metric.labels)
+            for labels, value in self._found[name]:
+                family.add_metric(labels, value)
+            yield family

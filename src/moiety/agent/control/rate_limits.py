@@ -1,0 +1,136 @@
+"""How much of the agent one user can take: every number here is there so that others are served.
+
+Nothing a program does in earnest comes near them. Who goes beyond is told so, waits, or is hung up
+on; nobody else notices.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from moiety.agent.shim.connection import PACKETS_A_TURN
+from moiety.agent.system.users import name_of
+
+MESSAGES: Final = 12_800.0
+RESERVE: Final = 16
+DESCRIPTORS_EACH: Final = 8
+"""of the agent, for one process that shares GPUs, with its workload"""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many of something each user has."""
+
+    each: int
+    together: int
+    what: str
+    counts: Counter[int] = field(default_factory=Counter)
+    whole: int = 0
+
+    def refuse(self, uid: int, *, is_admin: bool = False) -> str:
+        """Why this user may have no more; empty if it may.
+
+        Administrators may have all that there can be, and a few more when others have that.
+        """
+        if self.counts[uid] >= self.each and not is_admin:
+            return f"{name_of(uid)} has {self.each} {self.what}, and nobody may have more"
+        if self.whole >= self.together + RESERVE * is_admin:
+            return f"all users together have {self.together} {self.what}, which is all there can be"
+        return ""
+
+    def take(self, uid: int) -> None:
+        """One more."""
+        self.counts[uid] += 1
+        self.whole += 1
+
+    def give(self, uid: int) -> None:
+        """One less."""
+        self.whole -= 1
+        self.counts[uid] -= 1
+        if not self.counts[uid]:
+            del self.counts[uid]
+
+
+@dataclass(slots=True)
+class Purse:
+    """What one user may still send: it fills with time, up to `most`."""
+
+    left: float
+    since_s: float
+    dry_since_s: float | None = None
+    """since when it was never full enough"""
+
+
+@dataclass(slots=True)
+class Rate:
+    """So many of something a second for each user, after a burst of `burst_s` seconds' worth.
+
+    Who always wants more is made to wait, and for longer than `patience_s` is flooding.
+    """
+
+    per_s: float
+    burst_s: float = 10.0
+    patience_s: float = 10.0
+    purses: dict[int, Purse] = field(default_factory=dict)
+
+    def spend(self, uid: int, now_s: float, amount: float = 1.0) -> float:
+        """Take some; returns how long to wait before the next, in seconds."""
+        most = self.per_s * self.burst_s
+        purse = self.purses.get(uid)
+        if purse is None:
+            if len(self.purses) > 1024:
+                self._forget_full(now_s)
+            purse = self.purses[uid] = Purse(most, now_s)
+        purse.left = min(most, purse.left + (now_s - purse.since_s) * self.per_s) - amount
+        purse.since_s = now_s
+        if purse.left >= 0:
+            if purse.left > self.per_s * min(1.0, self.burst_s / 2):
+                purse.dry_since_s = None
+            return 0.0
+        if purse.dry_since_s is None:
+            purse.dry_since_s = now_s
+        return -purse.left / self.per_s
+
+    def is_flooding(self, uid: int, now_s: float) -> bool:
+        """Whether a user was made to wait for so long that it must mean it."""
+        purse = self.purses.get(uid)
+        return (
+            purse is not None
+            and purse.dry_since_s is not None
+            and now_s - purse.dry_since_s > self.patience_s
+        )
+
+    def _forget_full(self, now_s: float) -> None:
+        """Whoever came so long ago that it has all again is as good as new."""
+        for uid, purse in list(self.purses.items()):
+            if now_s - purse.since_s > self.burst_s:
+                del self.purses[uid]
+
+
+class Bounds:
+    """All of them, of one agent."""
+
+    GREETING_S: Final = 10.0
+    """who has said nothing by then is hung up on"""
+    SILENCE_S: Final = 300.0
+    """the same of a command that has greeted"""
+
+    def __init__(self, descriptors: int | None = None, messages_per_s: float = MESSAGES) -> None:
+        """`descriptors`: what the agent may have open. `messages_per_s`: of one user's programs."""
+        if descriptors is None:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            descriptors = 1 << 16 if soft == resource.RLIM_INFINITY else soft
+        together = max(64, min(8192, descriptors // DESCRIPTORS_EACH))
+        each = max(32, min(2048, together // 2))
+        self.processes = Tally(each, together, "processes that share GPUs")
+        self.connections = Tally(each + 64, together + 256, "connections")
+        """with those that have not said yet who they are"""
+        self.workloads = Tally(max(32, each // 2), together, "workloads")
+        self.conversations = Tally(64, 512, "conversations with the agent")
+        self.requests = Rate(200.0, burst_s=5.0)
+        self.turns = Rate(messages_per_s / PACKETS_A_TURN, patience_s=5.0)
+        """of reading as many messages of one process as are read at once: only who sends faster
+        than the agent reads has such turns"""

@@ -1,0 +1,73 @@
+"""What `moiety set --agent` changed, written down for the agents that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moiety.agent.control.workloads import write_whole
+from moiety.agent.options import Options, changed_settings
+from moiety.agent.system.paths import Directory
+from moiety.arbiter.settings import Settings
+
+
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """settings.json: what was typed, by field of the arbiter's settings."""
+
+    settings: dict[str, str] = {}
+    beside: dict[str, Any] = {}
+    """what the command line and files said of them then: an agent that was killed comes back with
+    the same ones, and was told otherwise since"""
+
+    def over(self, settings: Settings) -> Settings:
+        """These settings with the changes made to them; raises ValueError with a sentence."""
+        return changed_settings(settings, self.settings)
+
+    def and_then(self, settings: dict[str, str]) -> Kept:
+        """These changes, and then others."""
+        return Kept(self.settings | settings, self.beside)
+
+
+def write(directory: Directory, kept: Kept, options: Options, *, ends: bool = False) -> None:
+    """Write it down; nothing changed leaves no file. Raises OSError.
+
+    `options` are those of the agent that was told. If it `ends` in order, whatever the next command
+    line says is newer; what files say is as old as it was.
+    """
+    beside = {f: v for f, v in options.settings.items() if not ends or f in options.filed}
+    kept = msgspec.structs.replace(kept, beside=beside)
+    if not kept.settings:
+        directory.settings.unlink(missing_ok=True)
+    else:
+        write_whole(directory.settings, msgspec.json.encode(kept) + b"\n")
+
+
+def read(directory: Directory, options: Options, log: Any) -> Kept:
+    """What earlier agents were told, less what the command line and files say anew.
+
+    A file that cannot be understood is set aside, and the log says so: an agent with the defaults
+    is better than none.
+    """
+    path = directory.settings
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept.over(Settings(arena_bytes=0))
+    except FileNotFoundError:
+        return Kept()
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        log.warning("settings not understood", problem=str(error), set_aside=_set_aside(path))
+        return Kept()
+    newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
+    named = {field: text for field, text in kept.settings.items() if field not in newer}
+    return Kept(named, kept.beside)
+
+
+def _set_aside(path: Path) -> str:
+    aside = path.with_name(f"{path.name}.damaged")
+    try:
+        path.replace(aside)
+    except OSError as error:
+        return f"not even that: {error.strerror}"
+    return str(aside)

@@ -1,0 +1,215 @@
+"""What workloads are promised: checked before they start, and changed while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from moiety.agent.control import protocol
+from moiety.agent.control.limits import Warden
+from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.core.clients import Client
+from moiety.agent.core.runtime import Node
+from moiety.agent.system.users import name_of
+from moiety.arbiter.admission.guarantees import Promised
+from moiety.devices.budget import GRANULE_BYTES
+from moiety.devices.interface import uuid_bytes
+from moiety.model.errors import (
+    BadRequest,
+    LimitAboveCapacity,
+    LimitTooSmall,
+    NotAllowed,
+    ShareTaken,
+    WorkloadAmbiguous,
+    WorkloadUnknown,
+)
+from moiety.model.format import format_bytes
+from moiety.model.share import Share
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Promises of one node."""
+
+    node: Node
+    workloads: Workloads
+    warden: Warden | None = None
+
+    def check(
+        self,
+        share: Share,
+        uid: int,
+        own: Workload | None = None,
+        gpus: Collection[str] = (),
+    ) -> None:
+        """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
+
+        UserLimit if this user may not have it. `own` is the workload that has it instead of its
+        present one. Without a process on a GPU
+        yet, it is enough that some GPU here could take it; with `gpus` (UUIDs, of which BadRequest
+        is raised if they are not here) each of these must.
+        """
+        among = {self._gpu(uuid) for uuid in gpus}
+        if self.warden:
+            self.warden.check(uid, share, own)
+        sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.node.gpus.items()}
+        possible = min(sizes[gpu] for gpu in among) if among else max(sizes.values())
+        limit = share.memory_limit_bytes
+        if limit is not None and limit > possible:
+            raise LimitAboveCapacity(limit=limit, possible=possible)
+        if limit is not None and limit < GRANULE_BYTES:
+            raise LimitTooSmall(limit, GRANULE_BYTES)
+        if share.gpu is None and not share.memory_bytes:
+            return
+        clients = [self.node.clients[n] for n in own.clients] if own else []
+        used = {gpu for client in clients for gpu in client.gpus}
+        refusals = []
+        for gpu in sorted(used | among or self.node.gpus):
+            refusal = self.node.arbiter.refuse_share(
+                gpu, share, self._coming(own, gpu), [client.number for client in clients]
+            )
+            if refusal is None and not used and not among:
+                return
+            if refusal is not None:
+                refusals.append(refusal)
+        if refusals:
+            text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
+            raise ShareTaken(text, _typed(share, instead))
+
+    def change(self, request: protocol.SetShare, only: int | None = None) -> protocol.Shared:
+        """Change what one program is promised; raises what `check` raises, or whom it means.
+
+        `only`: it must belong to this user, or NotAllowed is raised.
+        """
+        workload, client = self._find(request.target, only)
+        owner = workload.record.uid
+        changes: dict[str, Any] = {
+            field.name: value
+            for field in dataclasses.fields(Share)
+            if (value := getattr(request, field.name)) is not msgspec.UNSET
+        }
+        share = dataclasses.replace(workload.record.share, **changes)
+        self.check(share, owner, workload)
+        self.workloads.promise(workload, share)
+        source = workload.record.id
+        if self.node.journal.often(source, "ShareChanged", _told(changes), client):
+            self.node.log.info("share", workload=source, share=str(share))
+        program = client.program if client else workload.record.name or workload.record.program
+        pid = client.pid if client else workload.record.root_pid
+        above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
+        if above:
+            text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
+            self.node.journal.often(source, "AboveLimit", text, client)
+        return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
+
+    def _above_limit(self, workload: Workload) -> int:
+        """The most that a process of a workload has on a GPU beyond its limit."""
+        return max(
+            (
+                on.allocated_bytes - on.limit_bytes
+                for view in self.node.arbiter.tenants()
+                if view.tenant in workload.clients
+                for on in view.gpus.values()
+                if on.allocated_bytes > on.limit_bytes
+            ),
+            default=0,
+        )
+
+    def _gpu(self, uuid: str) -> int:
+        with contextlib.suppress(ValueError):
+            if (found := self.node.by_uuid.get(uuid_bytes(uuid))) is not None:
+                return found
+        raise BadRequest(problem=f"{uuid} is no GPU of this agent")
+
+    def _coming(self, own: Workload | None, gpu: int) -> Promised:
+        """What was promised to workloads that use no GPU yet, and will use this one.
+
+        Where there are several GPUs it is not always known which one they will take: their
+        processes are asked again when they do.
+        """
+        uuid = self.node.gpus[gpu].device.uuid
+        alone = len(self.node.gpus) == 1
+        shares = [
+            workload.record.share
+            for workload in self.workloads.by_id.values()
+            if workload is not own
+            and (alone or uuid in workload.record.gpus)
+            and not any(self.node.clients[number].gpus for number in workload.clients)
+        ]
+        return Promised(
+            gpu=sum(share.gpu or 0.0 for share in shares),
+            memory_bytes=sum(share.memory_bytes for share in shares),
+        )
+
+    def _find(self, target: str, only: int | None) -> tuple[Workload, Client | None]:
+        """Whom a number or a name means; of other users' programs nobody means any by its name.
+
+        Raises WorkloadUnknown, WorkloadAmbiguous or NotAllowed.
+        """
+        may = [w for w in self.workloads.by_id.values() if only in (None, w.record.uid)]
+        try:
+            return self._find_among(target, may)
+        except WorkloadUnknown:
+            if only is None:
+                raise
+        workload, _ = self._find_among(target, self.workloads.by_id.values())
+        raise NotAllowed(
+            f"{target} is a program of {name_of(workload.record.uid)}",
+            "one of your own (`moiety ps`); root may change all",
+        )
+
+    def _find_among(
+        self, target: str, workloads: Collection[Workload]
+    ) -> tuple[Workload, Client | None]:
+        by_client = {number: workload for workload in workloads for number in workload.clients}
+        clients = [self.node.clients[n] for n in by_client if n in self.node.clients]
+        if target.isascii() and target.isdecimal() and len(target) < 20:
+            number = int(target)
+            for client in [c for c in clients if c.number == number] + clients:
+                if number in (client.number, client.pid):
+                    return by_client[client.number], client
+            for workload in workloads:
+                if workload.record.root_pid == number:
+                    return workload, None
+        for workload in workloads:
+            if target == workload.record.id:
+                return workload, None
+        named = [c for c in clients if c.program == target]
+        if named:
+            _only_one(target, named)
+            return by_client[named[0].number], named[0]
+        waiting = [w for w in workloads if target in (w.record.name, w.record.program)]
+        if len(waiting) != 1:
+            raise WorkloadUnknown(target)
+        return waiting[0], None
+
+
+def _told(changes: dict[str, Any]) -> str:
+    """What was changed, as one would say it."""
+    return ", ".join(
+        f"{name.removesuffix('_bytes').removesuffix('_s').replace('_', ' ')}: "
+        + (format_bytes(value) if value and name.endswith("_bytes") else str(value))
+        for name, value in changes.items()
+    )
+
+
+def _only_one(target: str, named: Iterable[Client]) -> None:
+    found = list(named)
+    if len({client.workload for client in found}) > 1:
+        raise WorkloadAmbiguous(target, [client.number for client in found])
+
+
+def _typed(share: Share, instead: Share) -> str:
+    """What could be asked for instead, as options."""
+    options = []
+    if share.gpu != instead.gpu:
+        options.append(f"--gpu {instead.gpu:g} or less" if instead.gpu else "no --gpu")
+    if share.memory_bytes != instead.memory_bytes:
+        mebibytes = instead.memory_bytes >> 20
+        options.append(f"--memory {mebibytes}MiB or less" if mebibytes else "no --memory")
+    return f"{' and '.join(options)}, or less for others (`moiety ps -o wide`, `moiety set`)"

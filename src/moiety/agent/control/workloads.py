@@ -1,0 +1,482 @@
+"""Workloads: what one `moiety run` started, each with its own socket and its record on disk.
+
+The socket is the identity: whoever connects to it belongs to that workload. The records let an
+agent that follows a killed one find out who is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moiety.agent.core import executor, refusals
+from moiety.agent.core.clients import Client
+from moiety.agent.core.runtime import SETTLE_S, Node
+from moiety.agent.shim.session import Conversation
+from moiety.agent.system import container_files, permissions, processes
+from moiety.agent.system.paths import Directory, check_socket_path, prepare
+from moiety.agent.system.users import USERS, User
+from moiety.devices.interface import uuid_bytes
+from moiety.model.errors import InvalidGang, TooMany
+from moiety.model.gang import Gang
+from moiety.model.share import NOTHING_ASKED, Share
+
+FENCED: Final = "fenced"
+"""a line in the file of a client that is"""
+SOCKET: Final = "shim.sock"
+
+
+ACCEPT_AGAIN_S: Final = 0.1
+
+
+class Record(msgspec.Struct, frozen=True):
+    """workload.json."""
+
+    id: str
+    uid: int
+    root_pid: int
+    root_started: int
+    program: str
+    argv: list[str]
+    cwd: str
+    share: Share = NOTHING_ASKED
+    name: str | None = None
+    """what to call its processes instead of what they call themselves"""
+    gang: Gang | None = None
+    """of which its processes are members"""
+    container: str = ""
+    """the name of its share in `moiety container ls`: it has no first process, and stays"""
+    spec: str = ""
+    """the CDI specification with which containers get it"""
+    gpus: list[str] = []
+    """UUIDs of those that it is of; empty: of any"""
+    pods: list[str] = []
+    """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
+    labels: dict[str, str] = {}
+    """said of its processes in metrics and events"""
+    user: str = ""
+    """what its user was called; the next agent need not wait for the system's tables"""
+    groups: list[str] = []
+    """of which that was a member"""
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process that was connected to the last agent and still lives."""
+
+    workload: str
+    pid: int
+    gpus: frozenset[int]
+    uid: int
+    """of the user whose workload it belongs to"""
+    fenced: bool = False
+    """it was late, and had not answered when that agent ended"""
+
+
+@dataclass(slots=True, eq=False)
+class Workload:
+    """One workload of this agent."""
+
+    record: Record
+    folder: str
+    """not a `Path`: that interns every name in it, and what Python interned takes room for long"""
+    listener: socket.socket
+    root_pidfd: int
+    """-1 once its first process is gone"""
+    clients: set[int] = field(default_factory=set)
+    """tenant numbers"""
+
+    @property
+    def socket(self) -> str:
+        """Where its processes find the agent."""
+        return socket_in(self.folder, self.record)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any process of it is there."""
+        return self.root_pidfd >= 0 or bool(self.clients)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is there without any process, until it is removed."""
+        return bool(self.record.container)
+
+
+def is_unbounded(record: Record, peer: processes.Peer, agent: int) -> bool:
+    """Whether a process may take more of the agent than one user may: an administrator's may.
+
+    What runs in a container may not, whoever gave it its share, and although its root may be root
+    here; nor may an administrator's process in the workload of a user.
+    """
+    is_admins = processes.may_use(peer, agent) and record.uid in (0, agent)
+    return is_admins and not record.container
+
+
+class Workloads:
+    """Every workload of one agent."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        linger_s: float,
+        on_empty: Any = None,
+    ) -> None:
+        """`linger_s` after its last process is gone, a workload is forgotten."""
+        self._directory = directory
+        self._node = node
+        self._loop = loop
+        self._linger_s = linger_s
+        self._on_empty = on_empty
+        self.by_id: dict[str, Workload] = {}
+        self.effective: Callable[[Workload], Share] = _as_promised
+        """what of its promise a workload has, beside the others of its user"""
+        self.on_owner: Callable[[int], None] = _nobody_cares
+        """a user's workloads are not what they were"""
+        node.on_changed.append(self._changed)
+        node.on_left.append(self._left)
+
+    def create(
+        self,
+        peer: processes.Peer,
+        *,
+        program: str,
+        argv: list[str],
+        cwd: str,
+        share: Share,
+        name: str | None = None,
+        gang: Gang | None = None,
+    ) -> Workload:
+        """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
+        self._must_be_few(peer)
+        started = processes.start_time(peer.pid)
+        if started is None:
+            raise ProcessLookupError(peer.pid)
+        identity = secrets.token_hex(4)
+        user = USERS.of(peer.uid)
+        record = Record(
+            id=identity,
+            uid=peer.uid,
+            user=user.name if user.is_listed and user.is_known else "",
+            groups=sorted(user.groups),
+            root_pid=peer.pid,
+            root_started=started,
+            program=program,
+            argv=argv,
+            cwd=cwd,
+            share=share,
+            name=name,
+            gang=gang,
+        )
+        folder = f"{self._directory.workloads}/{identity}"
+        check_socket_path(self._directory, f"{folder}/{SOCKET}")
+        prepare(self._directory)  # somebody may have tidied up
+        try:
+            os.mkdir(folder, 0o700)
+            os.mkdir(f"{folder}/clients", 0o700)
+            write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        try:
+            return self._open(record, folder)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _must_be_few(self, owner: processes.Peer) -> None:
+        is_admin = processes.may_use(owner, os.getuid())
+        if no := self._node.bounds.workloads.refuse(owner.uid, is_admin=is_admin):
+            raise TooMany(no)
+
+    def create_container(self, record: Record, owner: processes.Peer) -> Workload:
+        """A workload that containers join, now and after any restart, until it is removed.
+
+        Raises TooMany, BadAgentDirectory or OSError.
+        """
+        self._must_be_few(owner)
+        folder = str(container_files.make(self._directory, record.container, owner))
+        write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
+        return self._open(record, folder)
+
+    def rewrite(self, workload: Workload, record: Record) -> None:
+        """Change what is written down of a workload."""
+        workload.record = record
+        write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
+        self.divide(workload)
+        self.on_owner(record.uid)
+
+    def remove(self, workload: Workload) -> None:
+        """Forget one that stays; its processes lose their agent."""
+        del self.by_id[workload.record.id]
+        self._close(workload)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+        if not self.by_id and self._on_empty:
+            self._on_empty()
+
+    def check_gang(self, gang: Gang, uid: int) -> None:
+        """Raise InvalidGang if one more program of this user cannot be of a gang."""
+        own = [w for w in self.by_id.values() if w.record.gang and w.record.gang.name == gang.name]
+        if any(w.record.uid != uid for w in own):
+            raise InvalidGang(f"gang {gang.name} is another user's", "another --gang")
+        size = max((w.record.gang.size for w in own if w.record.gang), default=0)
+        gang.check_beside(size, sum(len(w.clients) for w in own))
+
+    def adopt(self, record: Record) -> Workload:
+        """A workload of the last agent: its processes find their socket where it was."""
+        if record.user:
+            USERS.learn(User(record.uid, record.user, frozenset(record.groups)))
+        workload = self._open(record, folder_of(self._directory, record))
+        if workload.root_pidfd < 0 and not workload.stays:
+            self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
+        return workload
+
+    def promise(self, workload: Workload, share: Share) -> None:
+        """Change what a workload is promised, also for agents that follow this one."""
+        self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
+
+    def divide(self, workload: Workload) -> None:
+        """Let every process of a workload have its part."""
+        share = self.effective(workload)
+        for number in list(workload.clients):
+            if client := self._node.clients.get(number):
+                client.share = share
+                self._node.promise(client)
+                executor.set_mode(client, client.share.mode)
+
+    @property
+    def are_alive(self) -> bool:
+        """Whether a program is there that the next agent will have."""
+        return any(each.is_alive for each in self.by_id.values())
+
+    def close(self) -> None:
+        """Stop listening; records of workloads that still live stay for the next agent."""
+        for workload in list(self.by_id.values()):
+            stays = workload.is_alive or workload.stays
+            self._close(workload)
+            if not stays:
+                shutil.rmtree(workload.folder, ignore_errors=True)
+
+    def _open(self, record: Record, folder: str) -> Workload:
+        path = socket_in(folder, record)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            listener.bind(path)
+            if record.container:
+                os.chmod(path, container_files.SOCKET_MODE)
+            else:
+                permissions.open_to(folder, path, record.uid)
+        except OSError:
+            listener.close()
+            raise
+        listener.listen(128)
+        listener.setblocking(False)
+        workload = Workload(record, folder, listener, root_pidfd=-1)
+        self.by_id[record.id] = workload
+        self._node.bounds.workloads.take(record.uid)
+        self._loop.add_reader(listener.fileno(), self._accept, workload)
+        if workload.stays:
+            return workload
+        try:
+            pidfd = os.pidfd_open(record.root_pid)
+        except OSError:
+            pidfd = -1
+        if pidfd >= 0 and processes.is_alive(record.root_pid, record.root_started):
+            workload.root_pidfd = pidfd
+            self._loop.add_reader(pidfd, self._root_ended, workload)
+        elif pidfd >= 0:
+            os.close(pidfd)
+        return workload
+
+    def _accept(self, workload: Workload) -> None:
+        try:
+            sock, _ = workload.listener.accept()
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):  # no descriptors are left, say
+                self._node.log.warning("accept failed", error=str(error))
+                self._loop.remove_reader(workload.listener.fileno())
+                self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, workload)
+            return
+        peer = processes.peer_of(sock)
+        if not workload.stays and not processes.may_use(peer, workload.record.uid):
+            self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            text = f"share {workload.record.id} is another user's"
+            refusals.turn_away(self._node.journal, peer, text)
+            sock.close()
+            return
+        if no := container_files.keeps_out(workload.record.pods, peer.pid):
+            text = f"share {workload.record.id}: {no}"
+            self._node.log.warning("stranger turned away", pid=peer.pid, reason=no)
+            pod = container_files.pod_of(peer.pid)
+            self._node.journal.often(workload.record.id, "Refused", text, pod=pod)
+            sock.close()
+            return
+        is_admin = is_unbounded(workload.record, peer, os.getuid())
+        if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
+            self._node.log.warning("turned away", pid=peer.pid, reason=no)
+            refusals.turn_away(self._node.journal, peer, no)
+            sock.close()
+            return
+        try:
+            Conversation(
+                self._node,
+                self._loop,
+                sock,
+                peer=peer,
+                workload=workload.record.id,
+                share=self.effective(workload),
+                name=workload.record.name,
+                gang=workload.record.gang,
+                owner=workload.record.uid,
+                gpus=frozenset(map(uuid_bytes, workload.record.gpus)),
+                labels=workload.record.labels,
+                is_admin=is_admin,
+            )
+        except OSError:  # it died between connect and now
+            sock.close()
+
+    def _accept_again(self, workload: Workload) -> None:
+        if self.by_id.get(workload.record.id) is workload:
+            self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
+
+    def _changed(self, client: Client) -> None:
+        workload = self.by_id.get(client.workload)
+        if workload is None:
+            return  # its share was removed, and it goes on without one
+        workload.clients.add(client.number)
+        gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
+        line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")
+        try:
+            write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
+        except OSError as error:  # a full disk: only the next agent would have read it
+            self._node.log.warning("client not written down", client=str(client), error=str(error))
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
+
+    def _left(self, client: Client) -> None:
+        workload = self.by_id.get(client.workload)
+        if workload is None:
+            return
+        workload.clients.discard(client.number)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{workload.folder}/clients/{client.pid}")
+        except OSError as error:
+            self._node.log.warning("client not struck off", client=str(client), error=str(error))
+        self.divide(workload)
+        self.on_owner(workload.record.uid)
+        self._linger(workload)
+
+    def _root_ended(self, workload: Workload) -> None:
+        self._loop.remove_reader(workload.root_pidfd)
+        os.close(workload.root_pidfd)
+        workload.root_pidfd = -1
+        self._linger(workload)
+
+    def _linger(self, workload: Workload) -> None:
+        if workload.root_pidfd < 0 and not workload.clients and not workload.stays:
+            self._loop.call_later(self._linger_s, self._remove_if_over, workload)
+
+    def _remove_if_over(self, workload: Workload) -> None:
+        current = self.by_id.get(workload.record.id)
+        if current is not workload or workload.root_pidfd >= 0 or workload.clients:
+            return
+        del self.by_id[workload.record.id]
+        self._close(workload)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+        self._node.log.info("workload over", workload=workload.record.id)
+        if not self.by_id and self._on_empty:
+            self._on_empty()
+
+    def _close(self, workload: Workload) -> None:
+        self._node.bounds.workloads.give(workload.record.uid)
+        self._loop.remove_reader(workload.listener.fileno())
+        workload.listener.close()
+        if workload.root_pidfd >= 0:
+            self._loop.remove_reader(workload.root_pidfd)
+            os.close(workload.root_pidfd)
+            workload.root_pidfd = -1
+
+
+def _as_promised(workload: Workload) -> Share:
+    return workload.record.share
+
+
+def _nobody_cares(uid: int) -> None:
+    del uid
+
+
+def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
+    """What the last agent left behind and still lives; the remains of the rest are removed."""
+    records: list[Record] = []
+    found: list[Survivor] = []
+    for folder in sorted([*directory.workloads.glob("*"), *container_files.folders(directory)]):
+        try:
+            record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
+        except (OSError, msgspec.MsgspecError):
+            if folder.parent == directory.workloads:  # of others, containers have parts mounted
+                shutil.rmtree(folder, ignore_errors=True)
+            continue
+        living = [s for file in folder.glob("clients/*") if (s := _survivor(record, file))]
+        if living or record.container or processes.is_alive(record.root_pid, record.root_started):
+            records.append(record)
+            found += living
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return records, found
+
+
+def _survivor(record: Record, file: Path) -> Survivor | None:
+    try:
+        pid = int(file.name)
+        line, *more = file.read_text().splitlines()
+        started, *gpus = map(int, line.split())
+    except (OSError, ValueError):
+        file.unlink(missing_ok=True)
+        return None
+    if not processes.is_alive(pid, started):
+        file.unlink(missing_ok=True)
+        return None
+    return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
+
+
+def folder_of(directory: Directory, record: Record) -> str:
+    """Where a workload's files lie."""
+    if record.container:
+        return str(container_files.folder(directory, record.container))
+    return f"{directory.workloads}/{record.id}"
+
+
+def socket_in(folder: str, record: Record) -> str:
+    """A workload's socket: in a folder of its own where that is put into containers."""
+    return (
+        f"{folder}/{container_files.SOCKETS}/{SOCKET}" if record.container else f"{folder}/{SOCKET}"
+    )
+
+
+def write_whole(path: Path | str, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or none; an OSError names it."""
+    partial = f"{path}.new"
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+        os.replace(partial, path)
+    except OSError as error:  # of a full disk the system says only that it is full
+        error.filename = os.fspath(path)
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise

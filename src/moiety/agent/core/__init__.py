@@ -1,0 +1,4 @@
+"""The centre of the agent: events go to the arbiter, and its instructions are carried out.
+
+It owns the runtime, the clients, the timeline and the journal. It never parses a message.
+"""

@@ -1,0 +1,127 @@
+"""What the agent knows of one process with the shim in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from moiety.agent.shim.connection import Connection
+from moiety.agent.shim.lease_page import LeasePage
+from moiety.agent.system.users import name_of
+from moiety.model.errors import ProtocolError
+from moiety.model.share import NOTHING_ASKED, Mode, Share
+from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
+from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_work
+
+SLOTS_AT = offsets("mw_counters")["slots"]
+SLOT_BYTES = packer("mw_slot").size
+SLOTS_A_LOOK = 16
+REQUESTS_MAX = 4096
+"""unanswered requests of one process; each thread can wait for one"""
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """One process, from its greeting until it is gone. `number` is the arbiter's tenant."""
+
+    number: int
+    workload: str
+    pid: int
+    started: int
+    pidfd: int
+    program: str
+    uid: int
+    """of the user whose workload it belongs to"""
+    connection: Connection
+    page: LeasePage
+    share: Share
+    """what its workload is promised"""
+    part: Share = NOTHING_ASKED
+    """what this process is promised of that"""
+    mode: Mode = Mode.SWAP
+    """in which it was told to allocate"""
+    labels: dict[str, str] = field(default_factory=dict)
+    """of its share, for metrics and events"""
+    may_use: frozenset[bytes] = frozenset()
+    """the GPUs that its share is of, by UUID; empty: of any"""
+    resumed: bool = False
+    fenced: bool = False
+    """it has not answered since it was"""
+    unspoken: set[int] = field(default_factory=set)
+    """where it had a context when its connection broke, of which it has not spoken since"""
+    talks: bool = False
+    """whether somebody sits before it who wants to know why it stands still (notices.py)"""
+    gang: str = ""
+    """with whom it holds GPUs (gang_detection.py); empty: it is in none"""
+    shares: int = 0
+    """SharedFlag: whether it uses memory together with others"""
+    pinned: str = ""
+    """the call that pinned it"""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """calls of what its shim does not know, by name"""
+    gpus: set[int] = field(default_factory=set)
+    attaching: dict[int, int] = field(default_factory=dict)
+    """GPU by the serial of the request that is not answered"""
+    allocating: dict[int, int] = field(default_factory=dict)
+    measured: set[int] = field(default_factory=set)
+    """the GPUs where it is known what its context alone takes"""
+    limits: dict[int, int] = field(default_factory=dict)
+    """by GPU: what it was told that it may allocate"""
+
+    def __str__(self) -> str:
+        return f"{self.program} (pid {self.pid})"
+
+    @property
+    def anonymous(self) -> str:
+        """What users may tell each other about it."""
+        return f"tenant {self.number} of {name_of(self.uid)}"
+
+    def name_for(self, viewer: Client | None) -> str:
+        """What a program of one user is told of one that may be another's."""
+        return str(self) if viewer and viewer.uid == self.uid else self.anonymous
+
+    def counters(self) -> Counters:
+        """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
+        fd = self.connection.counters_fd
+        try:
+            return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
+        except (OSError, ProtocolError):
+            return Counters()
+
+    def work(self) -> tuple[int, int, int]:
+        """Nanoseconds that it spent draining, evicting and restoring; zeros if it shows nothing."""
+        fd = self.connection.counters_fd
+        try:
+            return decode_work(os.pread(fd, WORK_BYTES, 0)) if fd >= 0 else (0, 0, 0)
+        except OSError:
+            return 0, 0, 0
+
+    def calls(self) -> tuple[int, bool]:
+        """How many calls passed its gate so far, and whether a thread is inside one now.
+
+        A thread that ended takes its calls along: what matters is whether the number changes.
+        """
+        fd = self.connection.counters_fd
+        passes, inside = 0, False
+        at = SLOTS_AT
+        while fd >= 0 and at < COUNTERS_BYTES:
+            try:
+                page = os.pread(fd, SLOTS_A_LOOK * SLOT_BYTES, at)
+            except OSError:
+                break
+            page = page[: len(page) - len(page) % SLOT_BYTES]
+            words = memoryview(page).cast("I")
+            passes += sum(memoryview(page).cast("Q")[1 :: SLOT_BYTES // 8])
+            inside = inside or any(words[0 :: SLOT_BYTES // 4]) or any(words[1 :: SLOT_BYTES // 4])
+            if not any(words[4 :: SLOT_BYTES // 4]):
+                break  # slots are taken from the first on
+            at += len(page)
+        return passes, inside
+
+    def dispose(self) -> None:
+        """Let go of everything that the kernel keeps for it here."""
+        self.connection.close()
+        self.page.dispose()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1

@@ -1,0 +1,374 @@
+"""What happened on this node that somebody may want to know later: events, in a ring and a file.
+
+An event is what an administrator would ask about: who was refused, moved out, overdue, ended, and
+why. The names of the reasons follow Kubernetes' style, so that they can be passed on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from moiety.agent.control.protocol import Event
+from moiety.agent.system.logs import BoundedFile
+from moiety.model.format import format_bytes, plain
+
+if TYPE_CHECKING:
+    from moiety.agent.core.clients import Client
+
+KEPT: Final = 1024
+"""events in memory; the files have some thousands more"""
+FILE_BYTES: Final = 1 << 20
+"""of the file, before it is moved aside; two of them at most"""
+MESSAGE_MAX: Final = 500
+EVICTIONS_S: Final = 10.0
+"""evictions of one process are told together, so often at most"""
+REPEATS_S: Final = 10.0
+REPEATS_ALONE: Final = 3
+"""events of one reason that one source has told one by one within that; the rest are one event"""
+SOURCES_MAX: Final = 256
+WARNING: Final = "warning"
+NORMAL: Final = "normal"
+
+REASONS: Final = {
+    "AgentStarted": (NORMAL, "an agent serves this node"),
+    "AgentStopped": (NORMAL, "it ended in order; without this line it was killed"),
+    "SettingsChanged": (NORMAL, "`moiety set --agent` changed how it decides"),
+    "Reloaded": (NORMAL, "the configuration was read again, and counts as it is written now"),
+    "ReloadRefused": (WARNING, "the configuration is wrong; what was read before still counts"),
+    "ShareChanged": (NORMAL, "`moiety set` changed what a program is promised"),
+    "Joined": (NORMAL, "a process shares the GPUs from now on"),
+    "Left": (NORMAL, "it does not any more, and why"),
+    "Evicted": (NORMAL, "memory of a process was moved to the host so that others have room"),
+    "AboveLimit": (WARNING, "a process has more memory than its limit, which was lowered"),
+    "Refused": (WARNING, "a program did not get memory, a GPU, or what a command asked, and why"),
+    "Gang": (WARNING, "processes that belong together do not hold the GPUs together yet, and why"),
+    "HostMemoryShort": (WARNING, "the host is short of memory: less can be evicted than was meant"),
+    "HostMemoryEnough": (NORMAL, "the host has enough again"),
+    "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
+    "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
+    "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
+    "Missing": (WARNING, "a process of the last agent has not found this one; its memory counts"),
+    "BadMessage": (WARNING, "a process said what makes no sense and was hung up on"),
+    "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
+    "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),
+    "Killed": (WARNING, "a process was ended, because the agent was told to, and for what"),
+    "GpuError": (WARNING, "the driver reports an error of a GPU (XID), and who uses it"),
+    "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
+    "WatchBlind": (WARNING, "the watch cannot know who uses the GPUs: the agent sees other pids"),
+    "Unregistered": (WARNING, "a process uses a GPU without moiety: whose it is, how much it uses"),
+    "OverLimit": (WARNING, "a process has more GPU memory than it may, as the driver counts"),
+    "WithoutLease": (WARNING, "a process' work ran on a GPU while it had no lease"),
+    "Spared": (WARNING, "the watch was to end a process, and may not"),
+    "WouldAct": (WARNING, "what the watch would have done, if it did more than say so"),
+    "OffenceOver": (NORMAL, "what the watch found wrong with a process is so no more"),
+    "SlowNeighbour": (WARNING, "a process cost others much time within a minute, in figures"),
+    "Idle": (NORMAL, "a process has done nothing on a GPU for long, and what it holds"),
+}
+"""how serious each is, and what it means"""
+
+
+class Loop(Protocol):
+    """The part of an event loop with which the journal keeps time."""
+
+    def time(self) -> float:
+        """Seconds."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Any:
+        """Call back then; what comes back has `cancel`."""
+
+
+@dataclass(slots=True)
+class _Moved:
+    """What one process moved out and nobody was told."""
+
+    client: Client
+    gpu: int
+    told_s: float = float("-inf")
+    bytes: int = 0
+    times: int = 0
+    goes_on: bool = False
+    """more of the same move is on its way"""
+
+    @property
+    def is_told_next(self) -> bool:
+        """Whether there is something to tell, all of it."""
+        return self.bytes > 0 and not self.goes_on
+
+
+@dataclass(slots=True)
+class _Repeats:
+    since_s: float
+    told: int = 0
+    merged: int = 0
+    """which were not told yet; the others are of the last of them"""
+    message: str = ""
+    client: Client | None = None
+    gpu: int | None = None
+    pid: int | None = None
+    program: str = ""
+    uid: int | None = None
+    pod: str = ""
+
+
+class Journal:
+    """The events of one node; `path` is where they outlive the agent (None: nowhere)."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        wall_s: Callable[[], float] = time.time,
+        kept: int = KEPT,
+    ) -> None:
+        """Begin with what earlier agents wrote down. Raises OSError if nothing can be written."""
+        self.ring: deque[Event] = deque(read(path) if path else (), maxlen=kept)
+        self.next = self.ring[-1].number + 1 if self.ring else 1
+        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
+        """of this agent, by reason"""
+        self._file = BoundedFile(path, FILE_BYTES) if path else None
+        if self._file and path and path.stat().st_size:
+            self._file.write("\n")  # the last line may have been cut off
+        self._wall_s = self._now_s = wall_s
+        self._loop: Loop | None = None
+        self._timer: Any = None
+        self._timer_s = 0.0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._moved: dict[tuple[int, int], _Moved] = {}
+        self._repeats: dict[tuple[str, int | str], _Repeats] = {}
+        """by reason and source, the oldest first"""
+        self.pods: dict[str, str] = {}
+        """by UID: namespace/name, where somebody has said so"""
+
+    def timed_by(self, loop: Loop) -> None:
+        """Tell what was merged as soon as it is due, by this loop's clock.
+
+        Without one it is told when something else happens, or somebody reads.
+        """
+        self._loop = loop
+        self._now_s = loop.time
+
+    def note(
+        self,
+        reason: str,
+        message: str,
+        client: Client | None = None,
+        gpu: int | None = None,
+        *,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
+        pod: str = "",
+    ) -> None:
+        """It happened just now; what follows `gpu` names a process that shares nothing."""
+        self._tell_due()
+        self.counts[reason] += 1
+        self._add(reason, message, client, gpu, pid, program, uid, pod)
+
+    def _add(
+        self,
+        reason: str,
+        message: str,
+        client: Client | None,
+        gpu: int | None,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
+        pod: str = "",
+    ) -> None:
+        event = Event(
+            number=self.next,
+            at_s=self._wall_s(),
+            severity=REASONS[reason][0],
+            reason=reason,
+            message=plain(message[:MESSAGE_MAX]),
+            tenant=client.number if client else None,
+            pid=client.pid if client else pid,
+            program=plain(client.program if client else program),
+            workload=client.workload if client else "",
+            gpu=gpu,
+            uid=client.uid if client else uid,
+            labels=client.labels if client else self._labels(pod),
+            pod=pod,
+        )
+        self.next += 1
+        self.ring.append(event)
+        if self._file:
+            self._file.write(msgspec.json.encode(event).decode() + "\n")
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    def _labels(self, pod: str) -> dict[str, str]:
+        namespace, slash, name = self.pods.get(pod, "").partition("/")
+        return {"namespace": namespace, "pod": name} if slash else {}
+
+    def often(
+        self,
+        source: int | str,
+        reason: str,
+        message: str,
+        client: Client | None = None,
+        gpu: int | None = None,
+        *,
+        pid: int | None = None,
+        program: str = "",
+        uid: int | None = None,
+        pod: str = "",
+    ) -> bool:
+        """As `note`, of what one process or workload can bring about as often as it likes.
+
+        A few within some seconds are told, and for these it is True; the others become one event.
+        """
+        self._tell_due()
+        key = reason, source
+        known = self._repeats.get(key)
+        if known is None:
+            if len(self._repeats) >= SOURCES_MAX:
+                self._tell_merged(next(iter(self._repeats)))
+            known = self._repeats[key] = _Repeats(self._now_s())
+            self._wake_at(known.since_s + REPEATS_S)
+        if known.told < REPEATS_ALONE:
+            known.told += 1
+            self.note(reason, message, client, gpu, pid=pid, program=program, uid=uid, pod=pod)
+            return True
+        self.counts[reason] += 1
+        known.merged += 1
+        known.message, known.client, known.gpu = message, client, gpu
+        known.pid, known.program, known.uid, known.pod = pid, program, uid, pod
+        return False
+
+    def _tell_due(self) -> None:
+        """Tell what was merged for long enough."""
+        while self._repeats:
+            key, oldest = next(iter(self._repeats.items()))
+            if self._is_recent(oldest.since_s, REPEATS_S):
+                break
+            self._tell_merged(key)
+        for moved in self._moved.values():
+            if moved.is_told_next and not self._is_recent(moved.told_s, EVICTIONS_S):
+                self._tell(moved)
+
+    def _is_recent(self, when_s: float, within_s: float) -> bool:
+        return when_s <= self._now_s() < when_s + within_s
+
+    def _wake_at(self, when_s: float) -> None:
+        """Whoever listens is told then, also if nothing else happens."""
+        if self._loop is None or (self._timer is not None and self._timer_s <= when_s):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = when_s
+        self._timer = self._loop.call_at(when_s, self._ticked)
+
+    def _ticked(self) -> None:
+        self._timer = None
+        self._tell_due()
+        due_s = [each.since_s + REPEATS_S for each in itertools.islice(self._repeats.values(), 1)]
+        due_s += [m.told_s + EVICTIONS_S for m in self._moved.values() if m.is_told_next]
+        if due_s:
+            self._wake_at(min(due_s))
+
+    def _tell_merged(self, key: tuple[str, int | str]) -> None:
+        known = self._repeats.pop(key)
+        if known.merged:
+            times = f" ({known.merged} times within {REPEATS_S:.0f} s)" if known.merged > 1 else ""
+            text = known.message[: MESSAGE_MAX - len(times)] + times
+            about = known.client, known.gpu, known.pid, known.program, known.uid, known.pod
+            self._add(key[0], text, *about)
+
+    def evicted(self, client: Client, gpu: int, amount: int, *, is_over: bool = True) -> None:
+        """Memory of a process left a GPU: told when the move is over, then a few times a minute.
+
+        `is_over`: this was the last of all that the process was told to move.
+        """
+        key = client.number, gpu
+        moved = self._moved.get(key)
+        if moved is None:
+            if not amount:
+                return
+            moved = self._moved[key] = _Moved(client, gpu)
+        if moved.goes_on or amount:
+            moved.times += not moved.goes_on
+            moved.bytes += amount
+            moved.goes_on = not is_over
+        if moved.is_told_next:
+            if self._is_recent(moved.told_s, EVICTIONS_S):
+                self._wake_at(moved.told_s + EVICTIONS_S)
+            else:
+                self._tell(moved)
+
+    def forget(self, client: Client) -> None:
+        """A process is gone: what is known of it and was not told yet is told now."""
+        for key in [key for key in self._moved if key[0] == client.number]:
+            moved = self._moved.pop(key)
+            if moved.bytes:
+                self._tell(moved)
+        for known in [key for key in self._repeats if key[1] == client.number]:
+            self._tell_merged(known)
+
+    def _tell(self, moved: _Moved) -> None:
+        times = "" if moved.times == 1 else f" in {moved.times} moves"
+        text = f"{format_bytes(moved.bytes)} moved out to the host{times}"
+        moved.told_s, moved.bytes, moved.times = self._now_s(), 0, 0
+        self.counts["Evicted"] += 1
+        self._add("Evicted", text, moved.client, moved.gpu)
+
+    def after(self, number: int, most: int) -> list[Event]:
+        """The oldest that are kept and newer than this one, so many at most."""
+        self._tell_due()
+        skip = max(0, number + 1 - (self.ring[0].number if self.ring else self.next))
+        return [self.ring[i] for i in range(skip, min(len(self.ring), skip + most))]
+
+    async def changed(self, timeout_s: float) -> None:
+        """Return with the next event, or after so long."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait_for(waiting, timeout_s)
+        except TimeoutError:
+            pass
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    def close(self) -> None:
+        """Tell what was not told yet, and write no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for key in list(self._repeats):
+            self._tell_merged(key)
+        for moved in self._moved.values():
+            if moved.bytes:
+                self._tell(moved)
+        if self._file:
+            self._file.close()
+            self._file = None
+
+
+def read(path: Path) -> Iterator[Event]:
+    """What is in the files, oldest first; a line that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Event)
+    last = 0
+    for file in (path.with_name(path.name + ".1"), path):
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            try:
+                event = decoder.decode(line)
+            except msgspec.MsgspecError:
+                continue
+            if event.number > last:
+                last = event.number
+                yield event

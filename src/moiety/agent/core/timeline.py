@@ -1,0 +1,308 @@
+"""The recent past of a node's GPUs: who held, drained, moved and waited, from when to when.
+
+A stay is written down when it ends, with its beginning, so that each record says all there is to
+it and the oldest can be dropped at any moment. What goes on now is known to the arbiter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from moiety.agent.core.ring_buffer import Samples, SpanRecord, Spans
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import State
+
+SPANS_MAX: Final = 32_768
+"""together with the samples 2 MiB, but for sentences of refusals"""
+SAMPLES_MAX: Final = 16_384
+TENANTS_MAX: Final = 512
+"""names that are kept of processes that are gone"""
+DETAIL_MAX: Final = 240
+AGE_MAX_S: Final = 3600.0
+
+KINDS: Final = {
+    State.WAITING: "waiting",
+    State.COMING: "restoring",
+    State.HOLDING: "held",
+    State.UNDRAINABLE: "held",
+    State.DRAINING: "draining",
+    State.STOPPED: "draining",
+    State.FENCED: "draining",
+}
+
+Work = Callable[[], tuple[int, int, int]]
+"""nanoseconds that a process has spent draining, evicting and restoring"""
+Name = tuple[int, str, str]
+"""process id, program, workload"""
+ROOM_IS_MADE: Final = "room is being made for it"
+MORE_IS_MADE: Final = "room is being made for more memory"
+MESSAGES: Final = "messages are on their way"
+WORK: Final = {"draining": 0, "evicting": 1, "restoring": 2}
+"""what a process counts of its own, by the place in what it shows"""
+
+
+class Timeline:
+    """What happened, in two rings: `now_s` is the time of whatever is told next."""
+
+    def __init__(self, spans_max: int = SPANS_MAX, samples_max: int = SAMPLES_MAX) -> None:
+        """Nothing has happened yet."""
+        self.now_s = 0.0
+        self.spans = Spans(spans_max)
+        self.samples = Samples(samples_max)
+        self.on_stay: list[Callable[[int, tuple[int, ...], State, float, float], None]] = []
+        """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end; a holder that
+        waits for more memory is told of as one that waits"""
+        self.names: dict[int, Name] = {}
+        self.owners: dict[int, int] = {}
+        """users by tenant, of those who have a name here"""
+        self.gangs: dict[int, str] = {}
+        self._gone: deque[int] = deque()
+        self._refused: dict[int, str] = {}
+        """the last sentence by tenant: who asks again and again is told the same"""
+        self._on: dict[tuple[int, int], float] = {}
+        """since when a tenant has a context on a GPU"""
+        self._growing: dict[tuple[int, int], float] = {}
+        self._looks: dict[int, Work] = {}
+        """how to find out what a process shows, which nobody has done since it said so"""
+        self._shown: dict[int, tuple[int, int, int]] = {}
+        self._counted: dict[int, tuple[int, int, int]] = {}
+        """of what was shown, what has been written down"""
+        self._ended: list[tuple[int, tuple[int, ...], State, float, float]] = []
+        """stays that are not written down yet: tenant, GPUs, state, begin, end"""
+        self._moving_out: dict[tuple[int, int], list[float]] = {}
+        """begin, bytes so far, orders that are not carried out"""
+        self._moving_in: dict[tuple[int, int], list[float]] = {}
+        """begin, bytes"""
+
+    def sample(self, tenant: int, gpu: int, resident_bytes: int) -> None:
+        """So much of a tenant is on a GPU: the one thing that messages of running programs add."""
+        self.samples.append(self.now_s, tenant, gpu, resident_bytes)
+
+    # Who is there
+
+    def name(self, tenant: int, pid: int, program: str, workload: str) -> None:
+        """A process introduced itself."""
+        self.names[tenant] = (pid, program, workload)
+
+    def forget(self, tenant: int) -> None:
+        """A process is gone; its name is kept for a while."""
+        self.catch_up()
+        for who, gpu in [key for key in self._on if key[0] == tenant]:
+            self.left(who, gpu)
+        for moves in (self._growing, self._moving_out, self._moving_in):
+            for key in [key for key in moves if key[0] == tenant]:  # where it had no context yet
+                del moves[key]
+        self._looks.pop(tenant, None)
+        self._shown.pop(tenant, None)
+        self._counted.pop(tenant, None)
+        self._refused.pop(tenant, None)
+        self._gone.append(tenant)
+        if len(self._gone) > TENANTS_MAX:
+            gone = self._gone.popleft()
+            self.names.pop(gone, None)
+            self.owners.pop(gone, None)
+            self.gangs.pop(gone, None)
+
+    def joined(self, tenant: int, gpu: int) -> None:
+        """A process has, or is about to have, a context on a GPU."""
+        self.catch_up()
+        if (tenant, gpu) not in self._on:
+            self._on[tenant, gpu] = self.now_s
+            self._moment("joined", tenant, gpu)
+
+    def left(self, tenant: int, gpu: int) -> None:
+        """It has none any more, and no memory there."""
+        self.grown(tenant, gpu)
+        if order := self._moving_out.pop((tenant, gpu), None):
+            begin_s, moved, _ = order
+            self._append(("evicting", tenant, gpu, begin_s, self.now_s, int(moved), "it left"))
+        if self._on.pop((tenant, gpu), None) is not None:
+            self._moment("left", tenant, gpu)
+            self.sample(tenant, gpu, 0)
+
+    # What took time
+
+    def worked(self, tenant: int, look: Work) -> None:
+        """A process shows how long it has drained, evicted and restored so far.
+
+        The rest of the time that such a thing took from order to answer went into messages, and
+        into waking up for them. `look` is called when that is written down.
+        """
+        self._looks[tenant] = look
+
+    def _look(self, tenant: int) -> tuple[int, int, int] | None:
+        """What a process showed last; None: nothing yet."""
+        if look := self._looks.pop(tenant, None):
+            self._shown[tenant] = look()
+        return self._shown.get(tenant)
+
+    def _divided(self, record: SpanRecord) -> list[SpanRecord]:
+        """A stay as the messages about it and the work itself, where both are known."""
+        kind, tenant, gpu, begin_s, end_s, moved, detail = record
+        shown = self._look(tenant)
+        if shown is None:
+            return [record]
+        which = WORK[kind]
+        worked_s = (shown[which] - self._counted.get(tenant, (0, 0, 0))[which]) / 1e9
+        if not 0 < worked_s < end_s - begin_s:
+            return [record]
+        work_s = end_s - worked_s
+        return [
+            ("telling", tenant, gpu, begin_s, work_s, 0, MESSAGES),
+            (kind, tenant, gpu, work_s, end_s, moved, detail),
+        ]
+
+    def _count(self, tenant: int, kind: str) -> None:
+        """What was shown of this kind has been written down."""
+        if shown := self._look(tenant):
+            counted = [*self._counted.get(tenant, (0, 0, 0))]
+            counted[WORK[kind]] = shown[WORK[kind]]
+            self._counted[tenant] = (counted[0], counted[1], counted[2])
+
+    def growing(self, tenant: int, gpu: int) -> None:
+        """A holder waits for more memory: whether it could run anything meanwhile is not known."""
+        self.catch_up()
+        self._growing.setdefault((tenant, gpu), self.now_s)
+
+    def grown(self, tenant: int, gpu: int) -> None:
+        """It has been answered, or holds no more."""
+        self.catch_up()
+        begin_s = self._growing.pop((tenant, gpu), self.now_s)
+        if self.now_s > begin_s:
+            self._append(("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE))
+            for call in self.on_stay:
+                call(tenant, (gpu,), State.WAITING, begin_s, self.now_s)
+
+    def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
+        """The arbiter is about to end a tenant's stay in a state: `catch_up` writes it down."""
+        self._ended.append((tenant.number, tuple(gpus), tenant.state, tenant.since_s, now_s))
+
+    def catch_up(self) -> None:
+        """Write down the stays that have ended.
+
+        Not at once, since the arbiter ends stays on its way to a decision for which somebody waits.
+        """
+        if not self._ended:
+            return
+        ended, self._ended = self._ended, []
+        now_s = self.now_s
+        for stay in ended:
+            self._write(*stay)
+            for call in self.on_stay:
+                call(*stay)
+        self.now_s = now_s
+
+    def _write(
+        self, tenant: int, gpus: tuple[int, ...], state: State, since_s: float, now_s: float
+    ) -> None:
+        self.now_s = now_s
+        for gpu in gpus:
+            self.grown(tenant, gpu)
+            for record in self.stay(tenant, gpu, state, since_s):
+                for part in self._divided(record) if record[0] in WORK else (record,):
+                    self._append(part)
+            self._moving_in.pop((tenant, gpu), None)
+        if state is State.DRAINING or state is State.COMING:
+            self._count(tenant, KINDS[state])
+
+    def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
+        """What a stay in a state, up to now, was on one GPU."""
+        attached_s = self._on.get((tenant, gpu))
+        kind = KINDS.get(state)
+        if kind is None or attached_s is None:
+            return []
+        begin_s = max(since_s, attached_s)
+        spans: list[SpanRecord] = []
+        moved: float = 0
+        if state is State.COMING:
+            room_s, moved = self._moving_in.get((tenant, gpu), (self.now_s, 0))
+            room_s = max(begin_s, room_s)
+            if room_s > begin_s:
+                spans.append(("waiting", tenant, gpu, begin_s, room_s, 0, ROOM_IS_MADE))
+            if not moved:
+                return spans
+            begin_s = room_s
+        if self.now_s > begin_s:
+            spans.append((kind, tenant, gpu, begin_s, self.now_s, int(moved), ""))
+        return spans
+
+    def restoring(self, tenant: int, gpu: int, amount: int) -> None:
+        """A process may make so many bytes more resident."""
+        self.catch_up()
+        self._moving_in.setdefault((tenant, gpu), [self.now_s, 0])[1] += amount
+
+    def evicting(self, tenant: int, gpu: int) -> None:
+        """A process was told to move memory out."""
+        self._moving_out.setdefault((tenant, gpu), [self.now_s, 0, 0])[2] += 1
+
+    def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> bool:
+        """It did, in part; `is_last` ends one order. Whether it was told to move nothing more."""
+        self.catch_up()
+        order = self._moving_out.get((tenant, gpu))
+        if order is None:
+            return is_last
+        order[1] += amount
+        order[2] -= is_last
+        if order[2] <= 0:
+            del self._moving_out[tenant, gpu]
+            begin_s, moved, _ = order
+            detail = "less than was asked for" if is_failed else ""
+            record = ("evicting", tenant, gpu, begin_s, self.now_s, int(moved), detail)
+            for part in self._divided(record):
+                self._append(part)
+            self._count(tenant, "evicting")
+        return order[2] <= 0
+
+    def waiting_for_more(self) -> list[SpanRecord]:
+        """The holders that wait for more memory now."""
+        return [
+            ("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE)
+            for (tenant, gpu), begin_s in self._growing.items()
+            if self.now_s > begin_s
+        ]
+
+    def leaving(self) -> list[SpanRecord]:
+        """The evictions that are under way."""
+        return [
+            ("evicting", tenant, gpu, begin_s, self.now_s, int(moved), "")
+            for (tenant, gpu), (begin_s, moved, _) in self._moving_out.items()
+        ]
+
+    # Moments
+
+    def refused(self, tenant: int, gpu: int, text: str) -> None:
+        """A request was refused."""
+        text = text[:DETAIL_MAX]
+        if self._refused.get(tenant) != text:
+            self._refused[tenant] = text
+        self._moment("refused", tenant, gpu, self._refused[tenant])
+
+    def overdue(self, tenant: int, waited_s: float) -> None:
+        """A process has not done what it was told for so long."""
+        for gpu in [gpu for who, gpu in self._on if who == tenant]:
+            self._moment("overdue", tenant, gpu, f"{waited_s:.3f} s late")
+
+    def _moment(self, kind: str, tenant: int, gpu: int, detail: str = "") -> None:
+        self.catch_up()
+        self._append((kind, tenant, gpu, self.now_s, self.now_s, 0, detail))
+
+    def _append(self, record: SpanRecord) -> None:
+        oldest_s = self.now_s - AGE_MAX_S
+        while self.spans and self.spans.oldest_end_s < oldest_s:
+            self.spans.drop_oldest()
+        self.spans.append(record)
+
+    # Reading
+
+    def first_span(self, since_s: float) -> int:
+        """The number of the first kept span that ended after `since_s`."""
+        kept = bisect_right(self.spans, since_s, key=lambda span: span[4])
+        return self.spans.first + kept
+
+    def first_sample(self, since_s: float) -> int:
+        """The number of the first kept sample after `since_s`."""
+        kept = bisect_right(self.samples, since_s, key=lambda sample: sample[0])
+        return self.samples.first + kept

@@ -1,0 +1,289 @@
+"""Memory that one process exports and others open: who may, and who pays for it.
+
+An exporter names its memory by a token. Who brings the token gets the memory's descriptors, which
+pass through here, from the exporter to it; nobody else ever sees them. Only processes of the same
+user may, and only while the exporter is there. What is exported is charged to the exporter for as
+long as that has it, then to one of those who have it open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from moiety.arbiter import events as ev
+from moiety.model.errors import ProtocolError
+from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
+from moiety.wire.messages import Refused, SharedMemory
+
+if TYPE_CHECKING:
+    from moiety.agent.core.clients import Client
+    from moiety.agent.core.runtime import Node
+
+TOKENS_MAX: Final = 65536
+"""of one process; a program exports a few hundred allocations"""
+
+
+@dataclass(slots=True, eq=False)
+class Export:
+    """One exported allocation."""
+
+    token: bytes
+    gpu: int
+    bytes: int
+    exporter: Client | None
+    """None: it is gone, or gave the memory up"""
+    importers: dict[int, int] = field(default_factory=dict)
+    """how often each has it open, by its number, in order of their coming"""
+    payer: int | None = None
+    """the importer that is charged with it, once there is no exporter"""
+    relays: dict[int, Relay] = field(default_factory=dict)
+    """who waits for pieces of it, by our question to the exporter"""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """An importer waits for an exporter's pieces."""
+
+    export: Export
+    importer: Client
+    serial: int
+    """of the importer's question"""
+
+
+Opened = Callable[["Client", "Client"], None]
+"""(exporter, importer): from now on the second can see memory of the first"""
+
+
+class Exports:
+    """Every export of one node.
+
+    `on_opened` is told of each process that opens another's memory: such two wait for each other.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._by_token: dict[bytes, Export] = {}
+        self._own: dict[int, dict[Export, None]] = {}
+        """what each process exports, by its number"""
+        self._open: dict[int, dict[Export, None]] = {}
+        """what each has open of others"""
+        self._held: dict[bytes, Export] = {}
+        """what resumed processes have open and no exporter has spoken of yet"""
+        self._relays: dict[int, Relay] = {}
+        """by our question to the exporter"""
+        self._asking: dict[int, set[int]] = {}
+        """of those, who asks, by its number"""
+        self._serials = itertools.count(1)
+        self.on_opened: list[Opened] = []
+
+    def exported(self, client: Client, message: SharedMemory) -> None:
+        """A process lets others open some of its memory."""
+        if message.gpu not in client.gpus:
+            raise ProtocolError(f"GPU {message.gpu} is not attached")
+        known = self._by_token.get(message.token)
+        is_late = known is not None and known.exporter is None and client.resumed
+        if known is not None and known.exporter is not client and not is_late:
+            raise ProtocolError("this token is another's")
+        if len(self._own.get(client.number, ())) >= TOKENS_MAX:
+            raise ProtocolError(f"more than {TOKENS_MAX} exports")
+        if known is None or is_late:
+            found = known or self._held.pop(message.token, None)
+            self._belongs(found or Export(message.token, message.gpu, message.bytes, None), client)
+        client.connection.expect_fds()
+        if message.serial:
+            client.connection.send(message.encode())
+
+    def _belongs(self, export: Export, exporter: Client) -> None:
+        """Somebody exports this, and maybe others have it open from before the agent started."""
+        self._by_token[export.token] = export
+        export.exporter = exporter
+        self._own.setdefault(exporter.number, {})[export] = None
+        if export.payer is not None:
+            self._node.feed(ev.Disowned(export.payer, export.gpu, export.bytes))
+            export.payer = None
+        for number in list(export.importers):
+            self._tell(exporter, self._node.clients[number])
+
+    def settled(self) -> None:
+        """Whoever outlived the last agent has spoken: what has no exporter is its importers'."""
+        for token, export in self._held.items():
+            self._by_token[token] = export
+            self._charge(export)
+        self._held.clear()
+
+    def wanted(self, client: Client, message: SharedMemory) -> None:
+        """A process wants to open what is behind a token, or sends pieces of what it exported."""
+        if message.flags & ShareFlag.ASKED:
+            self._ask(client, message)
+        elif message.flags & ShareFlag.HELD:
+            self._hold(client, message)
+        else:
+            self._pass_on(client, message)
+
+    def ended(self, client: Client, message: SharedMemory) -> None:
+        """A token is void, or one of those who opened it has closed it."""
+        export = self._by_token.get(message.token)
+        if export is None:
+            return
+        if export.exporter is client:
+            self._give_up(export, gone=bool(message.flags & ShareFlag.GONE))
+        elif client.number in export.importers:
+            export.importers[client.number] -= 1
+            if not export.importers[client.number]:
+                self._close(export, client.number)
+
+    def _ask(self, client: Client, message: SharedMemory) -> None:
+        export = self._by_token.get(message.token)
+        exporter = export.exporter if export else None
+        if export is None or exporter is None or not _may_open(client, exporter):
+            self._refuse(client, message.serial)
+            return
+        serial = next(self._serials)
+        relay = Relay(export, client, message.serial)
+        self._relays[serial] = export.relays[serial] = relay
+        self._asking.setdefault(client.number, set()).add(serial)
+        asked = SharedMemory(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
+        exporter.connection.send(asked.encode())
+
+    def _hold(self, client: Client, message: SharedMemory) -> None:
+        if not client.resumed:
+            raise ProtocolError("a new process cannot have memory of another open")
+        export = self._by_token.get(message.token)
+        if export is None:
+            unclaimed = Export(message.token, message.gpu, message.bytes, None)
+            export = self._held.setdefault(message.token, unclaimed)
+        self._opens(export, client.number)
+        if export.exporter:
+            self._tell(export.exporter, client)
+        elif self._node.settled and export.payer is None:  # its connection broke, and it was alone
+            self._held.pop(message.token, None)
+            self._by_token[message.token] = export
+            self._charge(export)
+
+    def _pass_on(self, client: Client, message: SharedMemory) -> None:
+        fds = client.connection.take_fds()
+        try:
+            relay = self._relays.get(message.serial)
+            if relay is None or relay.export.exporter is not client:
+                return  # whoever wanted it is gone
+            if message.pieces != len(fds) or message.pieces > PIECES_MAX:
+                raise ProtocolError(f"{message.pieces} pieces with {len(fds)} descriptors")
+            if not message.pieces or self._node.clients.get(relay.importer.number) is None:
+                self._forget(message.serial)
+                self._refuse(relay.importer, relay.serial)
+                return
+            on = SharedMemory(
+                Type.IMPORT,
+                relay.serial,
+                message.token,
+                gpu=message.gpu,
+                bytes=message.bytes,
+                piece_bytes=message.piece_bytes,
+                offset=message.offset,
+                first=message.first,
+                pieces=message.pieces,
+            )
+            relay.importer.connection.send(on.encode(), *fds)
+            if (message.first + message.pieces) * message.piece_bytes >= message.bytes:
+                self._forget(message.serial)
+                self._opened(relay)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _forget(self, serial: int) -> Relay:
+        """An importer waits no more."""
+        relay = self._relays.pop(serial)
+        del relay.export.relays[serial]
+        asking = self._asking[relay.importer.number]
+        asking.discard(serial)
+        if not asking:
+            del self._asking[relay.importer.number]
+        return relay
+
+    def _opens(self, export: Export, number: int) -> None:
+        export.importers[number] = export.importers.get(number, 0) + 1
+        self._open.setdefault(number, {})[export] = None
+
+    def _opened(self, relay: Relay) -> None:
+        export, importer = relay.export, relay.importer
+        self._opens(export, importer.number)
+        if export.exporter is not None:
+            self._node.log.info(
+                "memory opened", client=str(importer), of=str(export.exporter), bytes=export.bytes
+            )
+            self._tell(export.exporter, importer)
+
+    def _tell(self, exporter: Client, importer: Client) -> None:
+        for call in self.on_opened:
+            call(exporter, importer)
+
+    def _refuse(self, client: Client, serial: int) -> None:
+        text = "no process here exports such memory to this one"
+        refused = Refused(serial=serial, code=Refusal.GPU, text=text)
+        client.connection.send(refused.encode())
+
+    def _give_up(self, export: Export, *, gone: bool) -> None:
+        """Nobody can open it any more; those who have it open keep it, and one is charged."""
+        if export.exporter is not None:
+            _strike(self._own, export.exporter.number, export)
+        export.exporter = None
+        for serial in list(export.relays):
+            relay = self._forget(serial)
+            self._refuse(relay.importer, relay.serial)
+        if gone and export.importers:
+            self._charge(export)
+        else:
+            del self._by_token[export.token]
+            for number in export.importers:
+                _strike(self._open, number, export)
+
+    def _charge(self, export: Export) -> None:
+        export.payer = next(iter(export.importers))
+        self._node.feed(ev.Inherited(export.payer, export.gpu, export.bytes))
+
+    def _close(self, export: Export, number: int) -> None:
+        del export.importers[number]
+        _strike(self._open, number, export)
+        if export.exporter is not None:
+            return
+        if export.payer == number:
+            self._node.feed(ev.Disowned(number, export.gpu, export.bytes))
+            if export.importers:
+                self._charge(export)
+        if not export.importers:
+            del self._by_token[export.token]
+
+    def left(self, client: Client) -> None:
+        """A process is gone, and the arbiter knows: what it had open closes."""
+        for export in list(self._open.get(client.number, ())):
+            if self._by_token.get(export.token) is export:
+                self._close(export, client.number)
+            else:  # nobody has said yet that it exports it
+                del export.importers[client.number]
+                _strike(self._open, client.number, export)
+                if not export.importers:
+                    self._held.pop(export.token, None)
+        for export in list(self._own.get(client.number, ())):
+            self._give_up(export, gone=True)
+        for serial in list(self._asking.get(client.number, ())):
+            self._forget(serial)
+
+
+def _strike(known: dict[int, dict[Export, None]], number: int, export: Export) -> None:
+    """Take an export off the list of a process; of who has none there is no list."""
+    own = known.get(number)
+    if own is not None and export in own:
+        del own[export]
+        if not own:
+            del known[number]
+
+
+def _may_open(importer: Client, exporter: Client) -> bool:
+    return (
+        importer is not exporter and importer.uid == exporter.uid and not exporter.connection.closed
+    )

@@ -1,0 +1,117 @@
+"""The agent's log: one line for each thing, in a file that stays small, or in the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from moiety.agent.system.journald import SOCKET, Journald, to_stderr
+from moiety.config.values import LogFormat
+
+MAX_BYTES = 4 << 20
+
+
+class BoundedFile:
+    """A text file that is moved aside (once, to NAME.1) when it has grown to its limit."""
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._fd, self._size = self._opened()
+
+    def write(self, text: str) -> int:
+        """Append; a full disk loses the line, not the agent."""
+        try:
+            if self._size + len(text) > self._max_bytes:
+                self._begin_anew()
+            self._size += os.write(self._fd, text.encode("utf-8", "replace"))
+        except OSError:
+            pass
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._fd)
+
+    def _begin_anew(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # somebody has moved it already
+            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+        # The old one last: where the folder is gone, its number must not become somebody else's.
+        fd, size = self._opened()
+        os.close(self._fd)
+        self._fd, self._size = fd, size
+
+    def _opened(self) -> tuple[int, int]:
+        """A descriptor of the file, and how long it is."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self._path, flags, 0o600)
+        return fd, os.fstat(fd).st_size
+
+
+class Both:
+    """Everything into the file, and onto the terminal of a foreground agent."""
+
+    def __init__(self, file: BoundedFile) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """To both."""
+        to_stderr(text)
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def open_log(
+    path: Path,
+    *,
+    also_stderr: bool,
+    form: LogFormat = LogFormat.TEXT,
+    journal: Path = SOCKET,
+) -> Any:
+    """A structlog logger that writes there, or to the journal."""
+    import structlog
+
+    in_order = structlog.processors.LogfmtRenderer(
+        key_order=["time", "level", "event"], bool_as_flag=False
+    )
+    render: Callable[..., Any] = in_order
+    logger: Any
+    if form is LogFormat.JOURNAL:
+        render = _for_journal(structlog.processors.LogfmtRenderer(bool_as_flag=False))
+        logger = Journald(journal)
+    else:
+        file = BoundedFile(path)
+        logger = structlog.WriteLogger(Both(file) if also_stderr else file)  # type: ignore[arg-type]
+        if form is LogFormat.JSON:
+            render = structlog.processors.JSONRenderer(default=str)
+    return structlog.wrap_logger(
+        logger,
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        cache_logger_on_first_use=True,
+    )
+
+
+def _for_journal(line: Callable[..., str]) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The event as it is, and as a sentence without what the journal writes down itself."""
+
+    def render(
+        logger: Any, name: str, event: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        told = {k: v for k, v in event.items() if k not in ("level", "time", "event")}
+        text = line(logger, name, told) if told else ""
+        return (dict(event), f"{event['event']}  {text}".rstrip()), {}
+
+    return render

@@ -1,0 +1,224 @@
+"""Allowances: what a process may allocate without asking, while nobody else needs it.
+
+Whoever asks for memory again and again is allowed some ahead (`Allow`). It counts as allocated and
+resident, as if the process had it, so that nothing that is decided can break because of it; only
+what people see leaves it out. It is given where everything fits, with room to spare, and comes back
+before it could be the reason that somebody is refused, or has to wait: what needs it is held until
+then, or until a process that does not answer has had its time (docs/decisions/0022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.tenant import OnGpu, Tenant
+from moiety.arbiter.states import State
+
+if TYPE_CHECKING:
+    from moiety.arbiter.schedule.round import Scene
+
+ROOM_PART = 16
+"""such a part of a GPU stays free beside allowances"""
+
+Held = ev.Attached | ev.Asked | ev.Needed
+
+
+def most_bytes(settings: Settings, capacity: int) -> int:
+    """The most that one process is ever allowed on a GPU of so many bytes."""
+    most = min(settings.allowance_bytes, capacity // settings.allowance_part)
+    return most // settings.allowance_step * settings.allowance_step
+
+
+class Allowances:
+    """Who has one is known by the ledger; this knows what is held because of them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Nobody has one."""
+        self._ledger = ledger
+        self._held: list[tuple[float, Held]] = []
+        self._calm_s: dict[int, float] = {}
+        """by GPU: when the next may be given"""
+        self.given = 0
+        """the number of allowances: nothing else is looked at while there are none"""
+
+    @property
+    def deadline_s(self) -> float:
+        """When what is held is let through at the latest; infinite: nothing is."""
+        return min((due_s for due_s, _ in self._held), default=math.inf)
+
+    # Giving
+
+    def give(self, scene: Scene, asked: Tenant, gpu: int) -> None:
+        """Allow a process more, whose request was answered just now, if nobody could need it."""
+        settings, on = scene.settings, asked.gpus[gpu]
+        again = scene.now_s - on.asked_s <= settings.allowance_asks_s
+        on.asked_s = scene.now_s
+        capacity = budget_bytes(self._ledger, gpu)
+        step = settings.allowance_step
+        most = most_bytes(settings, capacity)
+        if not again or most <= on.allowed_bytes or not self._may_give(scene, asked, gpu):
+            return
+        taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
+        room = capacity - capacity // ROOM_PART - taken
+        more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
+        more = more // step * step
+        if more <= 0 or scene.balances[gpu].free_bytes < more:
+            return
+        self._count(on, given=True)
+        on.allowed_bytes += more
+        on.allocated_bytes += more
+        on.charged_bytes += more
+        scene.balances[gpu].charged_bytes += more
+        scene.balances[gpu].allocated_bytes += more
+        scene.balances[gpu].staying_bytes += more
+        scene.out.append(do.Allow(asked.number, gpu, more, most))
+
+    def _may_give(self, scene: Scene, asked: Tenant, gpu: int) -> bool:
+        """Whether all is calm: nobody comes, goes, waits or asks, and nobody takes turns."""
+        return (
+            asked.state is State.HOLDING
+            and asked.gang is None
+            and not asked.pinned
+            and not (scene.has_rivals or scene.coming or scene.draining or self._ledger.queue)
+            and not any(tenant.requests for tenant in scene.asking)
+            and scene.balances[gpu].needed_bytes == 0
+            and scene.now_s >= self._calm_s.get(gpu, -math.inf)
+        )
+
+    def _count(self, on: OnGpu, *, given: bool) -> None:
+        self.given += given - on.is_allowed
+        on.is_allowed = given
+
+    # What processes do with them
+
+    def took(self, event: ev.Took) -> None:
+        """Some of it is used: it is allocated and resident as it was.
+
+        What is more than it had counts as well, up to what it could have asked for: nobody becomes
+        larger than its limit by saying so.
+        """
+        if on := self._ledger.entry(event.tenant, event.gpu):
+            known = min(event.bytes, on.allowed_bytes)
+            room = max(0, on.limit_bytes - on.allocated_bytes)
+            unknown = min(event.bytes - known, room)
+            on.allowed_bytes -= known
+            on.spare_bytes = max(0, on.spare_bytes - event.spare_bytes)
+            on.allocated_bytes += unknown
+            on.charged_bytes += unknown
+
+    def freed(self, event: ev.Freed) -> None:
+        """Some of it is there again, as if it had been given now."""
+        if on := self._ledger.entry(event.tenant, event.gpu):
+            most = on.allocated_bytes - on.allowed_bytes
+            on.allowed_bytes += min(event.bytes, most)
+            on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + event.resident_bytes)
+            self._count(on, given=True)
+
+    def returned(self, event: ev.Returned) -> None:
+        """A process has given it back, or what it had of it when it said so."""
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
+            return
+        gone = min(event.bytes, on.allowed_bytes)
+        on.allowed_bytes -= gone
+        on.allocated_bytes -= gone
+        on.charged_bytes = max(0, on.charged_bytes - gone)
+        on.spare_bytes = 0
+        on.is_recalled = False
+        self._count(on, given=on.allowed_bytes > 0)  # more of it may be on the way to it
+        tenant.trim(event.gpu)
+
+    def forget(self, entries: Iterable[OnGpu]) -> None:
+        """These are gone, with the processes or contexts they were of."""
+        for on in entries:
+            self._count(on, given=False)
+
+    # Taking back
+
+    def holds_up(
+        self, event: ev.Event, settings: Settings, now_s: float, out: list[do.Instruction]
+    ) -> bool:
+        """Whether an event has to wait for allowances to come back; then they are recalled."""
+        if not self.given or not isinstance(event, ev.Attached | ev.Asked | ev.Needed):
+            return False
+        if isinstance(event, ev.Attached) and event.exists:
+            return False  # it is there, whatever is free
+        if not self._is_given_on(event.gpu) or not self._lacks(event):
+            return False
+        if isinstance(event, ev.Needed) and event.free_bytes is not None:
+            spare = sum(on.spare_bytes for _, on in self._ledger.on(event.gpu))
+            event = replace(event, free_bytes=event.free_bytes + spare)
+        self._held.append((now_s + settings.allowance_wait_s, event))
+        self.recall(event.gpu, settings, now_s, out)
+        return True
+
+    def _lacks(self, event: Held) -> bool:
+        """Whether what is allowed could make a difference to it."""
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is None:
+            return False
+        if isinstance(event, ev.Attached):
+            return event.gpu not in tenant.gpus
+        if event.gpu not in tenant.gpus or isinstance(event, ev.Needed):
+            return event.gpu in tenant.gpus
+        if event.bytes > tenant.gpus[event.gpu].limit_bytes:
+            return False  # it is too much for it alone
+        taken = sum(on.allocated_bytes for _, on in self._ledger.on(event.gpu))
+        needed = sum(on.needed_bytes for _, on in self._ledger.on(event.gpu))
+        room = budget_bytes(self._ledger, event.gpu) - needed
+        no = refuse_bytes(self._ledger, tenant, event.gpu, event.bytes, pinned=event.pinned)
+        return no is not None or taken + event.bytes > room
+
+    def recall(self, gpu: int, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
+        """Take all of them on a GPU back."""
+        self._calm_s[gpu] = now_s + settings.allowance_calm_s
+        for tenant, on in self._ledger.on(gpu):
+            self._recall(tenant, gpu, on, out)
+
+    def recall_from(self, tenant: Tenant, out: list[do.Instruction]) -> None:
+        """Take back all that one process has: it is not what it was when it got them."""
+        for gpu, on in tenant.gpus.items():
+            self._recall(tenant, gpu, on, out)
+
+    def _recall(self, tenant: Tenant, gpu: int, on: OnGpu, out: list[do.Instruction]) -> None:
+        if on.is_allowed and not on.is_recalled:
+            on.is_recalled = True
+            out.append(do.Recall(tenant.number, gpu))
+
+    def look_after(self, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
+        """Something else may have become larger, so that not all fit any more."""
+        for gpu in self._ledger.specs if self.given else ():
+            if self._is_given_on(gpu):
+                taken = sum(on.allocated_bytes for _, on in self._ledger.on(gpu))
+                needed = sum(on.needed_bytes for _, on in self._ledger.on(gpu))
+                if taken > budget_bytes(self._ledger, gpu) - needed:
+                    self.recall(gpu, settings, now_s, out)
+
+    def _is_given_on(self, gpu: int) -> bool:
+        return any(on.is_allowed for _, on in self._ledger.on(gpu))
+
+    # What is held
+
+    def released(self, now_s: float) -> list[Held]:
+        """What need not wait any more, in the order in which it came."""
+        if not self._held:
+            return []
+        ready = [e for due_s, e in self._held if now_s >= due_s or not self._is_given_on(e.gpu)]
+        self._held = [(due_s, e) for due_s, e in self._held if e not in ready]
+        return ready
+
+    def drop(self, tenant: int, gpu: int | None = None) -> None:
+        """A process has left, or a GPU: what it asked for is void."""
+        self._held = [
+            (due_s, e)
+            for due_s, e in self._held
+            if e.tenant != tenant or (gpu is not None and e.gpu != gpu)
+        ]

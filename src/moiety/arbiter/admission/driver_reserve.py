@@ -1,0 +1,61 @@
+"""Room for what the driver takes by itself: how much can be made, and how long it is kept."""
+
+from __future__ import annotations
+
+from moiety.arbiter.admission.memory import Refusal
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.gangs import mates
+from moiety.arbiter.state.tenant import Tenant
+from moiety.model.units import format_bytes
+
+LEAST_BYTES = 2 << 20
+"""the granule of GPU memory: less room is no use"""
+KEPT_S = 2.0
+"""how long room stays free for who needed it, unless it was measured before what it took"""
+
+
+def reserve(
+    ledger: Ledger, tenant: Tenant, gpu: int, wanted: int, free: int | None
+) -> Refusal | None:
+    """Keep room for the driver's own needs on a GPU, or say why there can be none.
+
+    The driver has run out, whatever the sums here say: what they call free is not there.
+    """
+    balance = ledger.balance(gpu)
+    on = tenant.gpus[gpu]
+    missing = wanted - (free or 0)
+    if missing <= 0:
+        return None
+    others = [(t, o) for t, o in ledger.on(gpu) if t is not tenant]
+    movable = sum(max(0, o.charged_bytes - t.staying_bytes(o)) for t, o in others)
+    least = min(LEAST_BYTES, missing)
+    asked = f"the driver needs room for itself on GPU {gpu}"
+    if movable < least:
+        return "capacity", (
+            f"{asked}, and {format_bytes(movable)} of others could leave; free some memory of this "
+            f"program, or end others (moiety ps)"
+        )
+    promised = sum(t.promised_bytes(o) for t, o in ledger.on(gpu))
+    spec = ledger.specs[gpu]
+    possible = min(missing, movable)
+    for other, allocated, stays in ledger.units(gpu):
+        if other in mates(tenant):
+            continue
+        need = allocated + promised - stays
+        left = spec.total_bytes - balance.residue_bytes - need
+        if left < least:
+            return "capacity", (
+                f"{asked}, which would shut out tenant {other.number}, that has "
+                f"{format_bytes(allocated)}; give it a --memory-limit"
+            )
+        possible = min(possible, left)
+    possible -= possible % least  # a piece more would leave whole, and be taken without asking
+    on.needed_bytes = max(on.needed_bytes, max(0, balance.free_bytes) + possible)
+    return None
+
+
+def forget(tenant: Tenant) -> None:
+    """Keep room for it no longer."""
+    tenant.needs_until_s = 0.0
+    for on in tenant.gpus.values():
+        on.needed_bytes = 0

@@ -1,0 +1,176 @@
+"""What is refused at once, because it could never be held: every no in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.gangs import mates
+from moiety.arbiter.state.tenant import Tenant
+from moiety.model.units import format_bytes
+
+Refusal = tuple[str, str]
+"""(code, sentence)"""
+
+
+_WHOLE = 0.99
+"""of its time and its memory; processes of a workload divide it with a remainder"""
+
+
+def refuse_bytes(
+    ledger: Ledger, tenant: Tenant, gpu: int, wanted: int, *, pinned: bool
+) -> Refusal | None:
+    """Why `wanted` more bytes cannot be allocated; None if they can."""
+    entry = tenant.gpus[gpu]
+    own, promised_own = _own_bytes(tenant, gpu)
+    asked = f"{format_bytes(wanted)} more on GPU {gpu}"
+    if entry.allocated_bytes + wanted > entry.limit_bytes:
+        return "limit", (
+            f"{asked} would exceed this program's limit of "
+            f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
+        )
+    if no := _refuse_owner(ledger, tenant, gpu, wanted):
+        return no
+    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    budget = budget_bytes(ledger, gpu)
+    room = budget - (promised - promised_own)
+    if own + wanted > room:
+        left = format_bytes(max(0, room - own))
+        if tenant.gang is not None and own > entry.allocated_bytes:
+            return "capacity", (
+                f"{asked} cannot be had: {left} of the GPU are left beside what its gang "
+                f"{tenant.gang.name} has there, since all of that is held together"
+            )
+        if room == budget:
+            return "capacity", f"{asked} cannot be had: {left} of the GPU are left to this program"
+        return "capacity", (
+            f"{asked} cannot be had: {left} of the GPU are left beside memory of others "
+            f"that cannot leave; end the program that holds it (moiety ps)"
+        )
+    if pinned or tenant.pinned:
+        for other, allocated, stays in ledger.units(gpu):
+            left_bytes = budget - promised + stays - allocated
+            if other in mates(tenant):
+                continue
+            if 0 <= left_bytes < wanted:
+                return "capacity", (
+                    f"{asked} that cannot leave would shut out tenant {other.number}, which has "
+                    f"{format_bytes(allocated)}; give either a --memory-limit"
+                )
+    spill = _spill_bytes(ledger, gpu, more=wanted)
+    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
+        return "capacity", (
+            f"{asked} cannot be had: GPU and host memory for evicted data "
+            f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
+        )
+    return None
+
+
+def _refuse_owner(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> Refusal | None:
+    """Why a user may not allocate so much more, with all of its tenants."""
+    found = ledger.owner_limits.get(tenant.owner)
+    if found is None:
+        return None
+    most, rule = found
+    used = sum(on.allocated_bytes for t, on in ledger.on(gpu) if t.owner == tenant.owner)
+    if used + wanted <= most:
+        return None
+    return "limit", (
+        f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
+        f"({format_bytes(used)} in use)"
+    )
+
+
+def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:
+    """Why nobody comes to a GPU that is promised whole, its time and its memory, to others.
+
+    It could allocate nothing there, and its context alone would interrupt them.
+    """
+    others = [t for t, _ in ledger.on(gpu) if t is not tenant]
+    time = sum(t.share.gpu or 0.0 for t in others)
+    kept = sum(t.share.memory_bytes for t in others)
+    if tenant.share.gpu is not None or time < _WHOLE:
+        return None
+    if kept < ledger.specs[gpu].capacity_bytes * _WHOLE:
+        return None
+    names = ", ".join(str(t.number) for t in others if t.share.gpu)
+    return "capacity", f"all of GPU {gpu} is promised to others (tenant {names}; moiety ps)"
+
+
+def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
+    """Why one more context does not fit on the GPU; None if it does."""
+    asked = f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
+    budget = budget_bytes(ledger, gpu)
+    after = budget_bytes(ledger, gpu, residue)
+    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    if after < promised:
+        return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
+    for tenant, allocated, stays in ledger.units(gpu):
+        need = allocated + promised - stays
+        if after < need <= budget:
+            return "capacity", (
+                f"{asked}: tenant {tenant.number} needs {format_bytes(allocated)} of "
+                f"{format_bytes(budget)}; give it a --memory-limit"
+            )
+    spill = _spill_bytes(ledger, gpu, residue=residue)
+    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
+        return "capacity", (
+            f"{asked}: host memory for evicted data ({format_bytes(ledger.arena_bytes)}) is full; "
+            f"{_instead(ledger)}"
+        )
+    return None
+
+
+def _instead(ledger: Ledger) -> str:
+    if ledger.arena_reason:
+        return f"{ledger.arena_reason}; end a program"
+    return "end a program or raise --arena"
+
+
+def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:
+    """Why a request that was admitted can not be held any more; None if it still can."""
+    own, promised_own = _own_bytes(tenant, gpu)
+    beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu)) - promised_own
+    if own + beside <= capacity:
+        return None
+    return "capacity", (
+        f"{format_bytes(own)} in all on GPU {gpu} cannot be had any more: "
+        f"{format_bytes(beside)} of others can not leave it now (moiety ps)"
+    )
+
+
+def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
+    """Why these cannot hold together, and so be a gang; empty if they can."""
+    for gpu in ledger.specs:
+        own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
+        need = sum(on.used_bytes for _, on in own)
+        promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+        room = budget_bytes(ledger, gpu) - promised + sum(t.promised_bytes(on) for t, on in own)
+        if len(own) > 1 and need > room:
+            return f"together they have {format_bytes(need)} of {format_bytes(room)} on GPU {gpu}"
+    return ""
+
+
+def _own_bytes(tenant: Tenant, gpu: int) -> tuple[int, int]:
+    """What a tenant, or its gang, has on a GPU, and what of that it will have for good."""
+    own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
+    promised = sum(m.promised_bytes(on) for m in mates(tenant) if (on := m.gpus.get(gpu)))
+    return sum(on.allocated_bytes for on in own), promised
+
+
+def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
+    """What may be promised: contexts eat into the capacity once the reserve is used up."""
+    spec = ledger.specs[gpu]
+    residue = sum(on.residue_bytes for _, on in ledger.on(gpu)) + more_residue
+    return min(spec.capacity_bytes, spec.total_bytes - residue)
+
+
+def _spill_bytes(ledger: Ledger, gpu: int, more: int = 0, residue: int = 0) -> int:
+    """Host memory that all GPUs' data can need, were there `more` on this one."""
+    spill = 0
+    for each in ledger.specs:
+        here = each == gpu
+        allocated = sum(on.allocated_bytes for _, on in ledger.on(each)) + (more if here else 0)
+        budget = budget_bytes(ledger, each, residue if here else 0)
+        spill += max(0, allocated - max(0, budget))
+    return spill

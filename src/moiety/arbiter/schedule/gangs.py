@@ -1,0 +1,238 @@
+"""Processes that hold together or not at all: taken together, brought together, and drained as one.
+
+What one of them runs may wait for what another would run: a collective operation's kernel for its
+other half. So a gang is one tenant in all that is about turns: its members are chosen, granted and
+revoked in the same step, and what they have leaves only once all of them have drained.
+
+A drain finds them in the middle of things: one has launched its half, the other stands at the gate
+with its own. Whoever has drained and stands there is then let through for single calls, until those
+that are behind have caught up with those that are ahead (docs/decisions/0019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.schedule.overdue import give_back_together, why_late
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import WITH_LEASE, Cause, State
+
+if TYPE_CHECKING:
+    from moiety.arbiter.ledger import Ledger
+    from moiety.arbiter.schedule.round import Scene
+
+_NOT_DRAINED = frozenset({State.DRAINING, State.STOPPED})
+_WANTING = frozenset({State.WAITING, State.COMING}) | WITH_LEASE
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """Tenants that hold together; `members` in the order of their numbers."""
+
+    name: str
+    size: int = 0
+    """it begins when so many are there; 0: with whoever there is"""
+    members: list[Tenant] = field(default_factory=list)
+    is_begun: bool = False
+    """it was whole once: whoever dies later is not waited for"""
+    ahead: set[int] = field(default_factory=set)
+    """in a drain: those for whom the others are let through"""
+    ahead_since_s: float = 0.0
+    drained_from_s: float = 0.0
+    """when the drain began that `ahead` is about"""
+    stepping_since_s: float | None = None
+    """since when they are"""
+    swaps: int = 0
+    """how often in it those who were let through were ahead afterwards"""
+
+    @property
+    def missing(self) -> int:
+        """How many it waits for before it begins."""
+        return 0 if self.is_begun else max(0, self.size - len(self.members))
+
+    @property
+    def lag_s(self) -> float:
+        """GPU time that it is behind, as one tenant; negative: ahead."""
+        lags_s = [on.lag_s for member in self.members for on in member.gpus.values()]
+        gpus = {gpu for member in self.members for gpu in member.gpus}
+        return sum(lags_s) / max(1, len(gpus))
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the work of a member may still run."""
+        return any(is_late(member) for member in self.members)
+
+
+def is_late(tenant: Tenant) -> bool:
+    """Whether it was revoked and has not answered."""
+    return tenant.state in _NOT_DRAINED and not tenant.answered
+
+
+def mates(tenant: Tenant) -> Sequence[Tenant]:
+    """A tenant's gang, itself included; itself if it is in none."""
+    return tenant.gang.members if tenant.gang else (tenant,)
+
+
+def are_mates(one: Tenant, other: Tenant) -> bool:
+    """Whether two are in one gang; nobody is its own mate unless it is in one."""
+    return one.gang is not None and one.gang is other.gang
+
+
+def gpus_of(tenant: Tenant) -> set[int]:
+    """The GPUs that have to be held together."""
+    if tenant.gang is None:
+        return set(tenant.gpus)
+    return {gpu for mate in tenant.gang.members for gpu in mate.gpus}
+
+
+def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
+    """Of each gang only whoever comes first among them."""
+    seen: list[Gang] = []
+    for tenant in tenants:
+        if tenant.gang is None:
+            yield tenant
+        elif tenant.gang not in seen:
+            seen.append(tenant.gang)
+            yield tenant
+
+
+def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:
+    """Whether it, or one of its gang, is one of these."""
+    return tenant in others or any(are_mates(tenant, other) for other in others)
+
+
+# Who is in it
+
+
+def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) -> None:
+    """Make a tenant a member; it leaves whatever gang it was in."""
+    if tenant.gang is not None and tenant.gang.name == name:
+        tenant.gang.size = max(tenant.gang.size, size)
+        return
+    answered = tenant.answered
+    leave(ledger, tenant)
+    tenant.answered = answered
+    gang = ledger.gangs.setdefault(name, Gang(name))
+    gang.size = max(gang.size, size)
+    gang.members.append(tenant)
+    gang.members.sort(key=lambda t: t.number)
+    tenant.gang = gang
+    gang.is_begun = gang.is_begun or begun or len(gang.members) >= gang.size
+    level(gang)
+    ledger.parts_changed = True
+
+
+def leave(ledger: Ledger, tenant: Tenant) -> None:
+    """It is a member no longer; what is left of the gang goes on."""
+    gang, tenant.gang, tenant.answered = tenant.gang, None, False
+    if gang is None:
+        return
+    gang.members.remove(tenant)
+    gang.ahead.discard(tenant.number)
+    ledger.parts_changed = True
+    if gang.members:
+        level(gang)
+    else:
+        del ledger.gangs[gang.name]
+
+
+def level(gang: Gang) -> None:
+    """All are in the class of the member that is in the highest."""
+    rank = max(member.share.rank for member in gang.members)
+    for member in gang.members:
+        member.rank = rank
+
+
+# What it does as one
+
+
+def look_after_gangs(scene: Scene) -> None:
+    """End drains that are over, go on with those that are not: a round begins with this."""
+    for gang in scene.ledger.gangs.values():
+        draining = [m for m in gang.members if m.state is State.DRAINING]
+        if draining and not gang.is_draining:
+            _end_drain(scene, draining)
+        elif draining and not any(m.state is State.STOPPED for m in gang.members):
+            _let_through(scene, gang, draining)
+            give_back_together(scene, gang.members)
+        _want_together(scene, gang)
+
+
+def detain(scene: Scene) -> None:
+    """While one cannot be drained for now, what its mates have cannot leave either.
+
+    Their work may have to go on before its own can end.
+    """
+    for gang in scene.ledger.gangs.values():
+        stuck = any(m.silent and is_late(m) for m in gang.members)
+        for member in gang.members:
+            member.detained = stuck and member.answered
+
+
+def why_apart(gang: Gang) -> str:
+    """Why the members that wait cannot be chosen now; empty if they can."""
+    if gang.missing:
+        return (
+            f"its gang {gang.name} waits for {gang.missing} of {gang.size} members, that have not "
+            "started"
+        )
+    for member in gang.members:
+        if is_late(member) or member.state is State.FENCED:
+            return f"{member.label}, of its gang, {why_late(member) or 'is giving the GPU back'}"
+    return ""
+
+
+def _want_together(scene: Scene, gang: Gang) -> None:
+    """If one wants to run, all want to."""
+    if not any(member.state in _WANTING for member in gang.members):
+        return
+    for member in gang.members:
+        if member.state is State.OUT:
+            scene.accounts.wake(member)
+            scene.ledger.move(member, Cause.WANTED, scene.now_s)
+
+
+def _end_drain(scene: Scene, draining: list[Tenant]) -> None:
+    wants = any(member.stands_at_gate for member in draining)
+    for member in draining:
+        member.count()
+        member.reopens = member.gave_up = 0
+        cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
+        scene.ledger.move(member, cause, scene.now_s)
+
+
+def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
+    """Let those who have drained and stand at the gate pass it for one call, once that may help.
+
+    Nobody who is ahead is let through, so they are caught up with and not overtaken. It can turn
+    out that somebody was let through who did not have to; then they change places, less and less
+    often.
+    """
+    now_s, settings = scene.now_s, scene.settings
+    late = {member.number for member in gang.members if is_late(member)}
+    began_s = max(member.since_s for member in draining)
+    if gang.drained_from_s != began_s:
+        gang.drained_from_s = gang.ahead_since_s = began_s
+        gang.ahead, gang.stepping_since_s, gang.swaps = late, None, 0
+    gang.ahead &= late
+    if not gang.ahead:
+        gang.ahead, gang.ahead_since_s, gang.stepping_since_s = late, now_s, None
+        gang.swaps += 1
+    standing = [m for m in draining if m.answered and m.wants_again]
+    if not standing or gang.swaps > settings.step_swaps:
+        return
+    step_s = gang.ahead_since_s + settings.step_after_s * 2.0**gang.swaps
+    if now_s < step_s:
+        scene.wake_at(step_s)
+        return
+    if gang.stepping_since_s is None:
+        gang.stepping_since_s = now_s
+    if now_s > gang.stepping_since_s + settings.step_for_s:
+        return
+    for member in standing:
+        member.answered = member.wants_again = False
+        scene.expect(member, settings.revoke_deadline_s)
+        scene.out.append(do.Step(member.number, member.epoch))

@@ -1,0 +1,135 @@
+"""Who does not do what it was told, in time: why, and what is done about it.
+
+A drain can wait for something that stands at the closed gate: a kernel for a flag that another
+thread sets with a copy, a callback for a lock, a collective operation for its other half. So who
+makes no progress while a thread stands at the gate gets its lease back for a moment, a bounded
+number of times (docs/decisions/0007).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import REVOKED, Cause, State
+
+if TYPE_CHECKING:
+    from moiety.arbiter.schedule.round import Scene
+
+_LAST_DOUBLINGS = 2
+"""of the time after which a drain is given up, when reopening it has not helped"""
+
+
+def look_after(scene: Scene, tenant: Tenant) -> float:
+    """Do what is due about one that was told something; returns when to look again.
+
+    It may change the tenant's state: a round begins with this.
+    """
+    now_s = scene.now_s
+    settings = scene.settings
+    if tenant.stopped and tenant.state is State.COMING:
+        scene.ledger.move(tenant, Cause.POSTPONED, now_s)
+    again_s = math.inf
+    if tenant.state is State.DRAINING and tenant.stands_at_gate and tenant.gang is None:
+        reopens_s = _reopens_s(tenant, settings, tenant.wants_since_s)
+        if now_s >= reopens_s and _give_back(scene, [tenant]):
+            return tenant.kept_until_s
+        if now_s < reopens_s:
+            again_s = reopens_s
+    if now_s >= tenant.look_s:
+        tenant.look_s = now_s + settings.look_every_s
+        scene.out.append(do.Look(tenant.number))
+    if tenant.due_s:
+        if now_s >= tenant.due_s:
+            _report(scene, tenant)
+        again_s = min(again_s, tenant.due_s)
+    return min(again_s, tenant.look_s)
+
+
+def give_back_together(scene: Scene, gang: Sequence[Tenant]) -> None:
+    """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
+    draining = [member for member in gang if member.state is State.DRAINING]
+    since_s = [member.wants_since_s for member in draining if member.stands_at_gate]
+    since_s += [member.waits_since_s for member in gang if member.state is State.WAITING]
+    if not since_s:
+        return
+    reopens_s = max(_reopens_s(m, scene.settings, min(since_s)) for m in draining)
+    if scene.now_s < reopens_s:
+        scene.wake_at(reopens_s)
+    elif _give_back(scene, draining):
+        scene.wake_at(draining[0].kept_until_s)
+
+
+def why_late(tenant: Tenant) -> str:
+    """What keeps a tenant from giving the GPU back, to follow its name; empty if nothing does."""
+    if tenant.is_beyond:
+        return "cannot be drained: its work on the GPU waits for threads that need the lease"
+    if tenant.stopped:
+        return "is stopped (kill -CONT lets it go on)"
+    if tenant.state is State.FENCED:
+        return "does not give the GPU back and is fenced"
+    if tenant.detained and tenant.gang is not None:
+        others = [mate for mate in tenant.gang.members if mate.silent]
+        return " and ".join(f"waits for its gang's {m.label}, which {why_late(m)}" for m in others)
+    if tenant.state is State.DRAINING and tenant.silent:
+        return "cannot be drained: its last work does not end"
+    if tenant.state is State.DRAINING and tenant.gave_up:
+        return "cannot be drained so far and is being tried again"
+    return ""
+
+
+def _reopens_s(tenant: Tenant, settings: Settings, wants_since_s: float) -> float:
+    """When a drain with a thread at the gate is reopened."""
+    over = tenant.gave_up or tenant.reopens >= settings.reopen_most
+    doublings = _LAST_DOUBLINGS if over else tenant.reopens
+    stands_since_s = max(tenant.since_s, wants_since_s)
+    return stands_since_s + settings.reopen_after_s * 2.0**doublings
+
+
+def _give_back(scene: Scene, tenants: list[Tenant]) -> bool:
+    """Open their leases again, for a moment or until it is tried anew; False: that is over."""
+    now_s = scene.now_s
+    settings = scene.settings
+    if all(t.reopens < settings.reopen_most and not t.gave_up for t in tenants):
+        cause = Cause.REOPENED
+        until_s = now_s + settings.reopen_for_s
+    elif settings.overdue is Overdue.REPORT:
+        cause = Cause.GAVE_UP
+        after_s = settings.retry_min_s * 2 ** min(max(t.gave_up for t in tenants), 20)
+        until_s = now_s + min(after_s, settings.retry_max_s)
+    else:
+        return False
+    for tenant in tenants:
+        waited_s = now_s - tenant.told_s
+        is_late = not tenant.answered
+        scene.ledger.move(tenant, cause, now_s)
+        tenant.epoch += 1
+        tenant.due_s = 0.0
+        tenant.silent = False
+        tenant.counted.clear()
+        tenant.kept_until_s = tenant.turn_ends_s = tenant.window_ends_s = until_s
+        scene.out.append(do.Grant(tenant.number, tenant.epoch))
+        if cause is Cause.REOPENED:
+            tenant.reopens += 1
+            continue
+        tenant.gave_up += 1
+        tenant.stuck_until_s = until_s
+        if is_late:
+            scene.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value))
+    return True
+
+
+def _report(scene: Scene, tenant: Tenant) -> None:
+    """Say that it is late, and do what the policy says."""
+    policy = scene.settings.overdue
+    if tenant.state is State.DRAINING and policy is Overdue.FENCE:
+        scene.ledger.move(tenant, Cause.FENCED, scene.now_s)
+    waited_s = scene.now_s - tenant.told_s
+    kill = policy is Overdue.KILL
+    scene.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
+    tenant.silent = tenant.stopped or tenant.state in REVOKED or tenant.has_orders
+    tenant.due_s = scene.now_s + scene.settings.revoke_deadline_s

@@ -1,0 +1,442 @@
+"""The state of a node during one round of deciding, with the sums kept up to date.
+
+Every phase of a round (select.py, moving.py) sees what those before it changed.
+"""
+
+from __future__ import annotations
+
+import math
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.credit import Allowances
+from moiety.arbiter.admission.driver_reserve import forget
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.fair_share import EXACT_S, Accounts
+from moiety.arbiter.schedule.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
+from moiety.arbiter.schedule.leases import Leases
+from moiety.arbiter.schedule.overdue import look_after, why_late
+from moiety.arbiter.schedule.quantum import Turns
+from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.tenant import OnGpu, Tenant
+from moiety.arbiter.states import WITH_LEASE, Cause, State
+from moiety.model.units import format_bytes
+
+SOONEST_S = 0.005
+"""no holder is looked at again sooner only because of its lag"""
+
+
+class Scene:
+    """What a round knows and writes down.
+
+    `out` receives the instructions; `deadline_s` says when to look again, if nothing happens.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        turns: Turns,
+        accounts: Accounts,
+        now_s: float,
+        out: list[do.Instruction],
+        leases: Leases,
+        allowances: Allowances,
+    ) -> None:
+        """Begin a round at `now_s`."""
+        self.deadline_s: float | None = None
+        self.ledger = ledger
+        self.settings = settings
+        self.turns = turns
+        self.accounts = accounts
+        self.now_s = now_s
+        self.out = out
+        self.leases = leases
+        self.allowances = allowances
+        self.asking: list[Tenant] = []
+        self.coming: list[Tenant] = []
+        self.holding: list[Tenant] = []
+        self.draining: list[Tenant] = []
+        self.watched: list[Tenant] = []
+        self.wanted_watches: set[int] = set()
+        self.overdue: set[int] = set()
+        """who waits and goes next, however far the others are behind"""
+        self.gives_way_s: dict[int, float] = {}
+        """when a holder whose turn goes on may have to give way to somebody who waits"""
+        self.has_rivals = False
+        self.has_limited = False
+        if ledger.gangs:
+            look_after_gangs(self)
+        self._look()
+        if ledger.gangs:
+            detain(self)
+        self.balances = ledger.balances()
+
+    def _look(self) -> None:
+        """Sort the tenants by what they do, and look after those who are late."""
+        for tenant in self.ledger.tenants.values():
+            if tenant.due_s or tenant.stopped:
+                self.wake_at(look_after(self, tenant))
+            state = tenant.state
+            if state in WITH_LEASE:
+                self.holding.append(tenant)
+            elif state is State.COMING:
+                self.coming.append(tenant)
+            elif state is State.DRAINING:
+                self.draining.append(tenant)
+            if tenant.timed or tenant.share.latency:
+                self.has_rivals = True
+                self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
+            if tenant.needs_until_s:
+                self._check_needs(tenant)
+            if tenant.requests:
+                self.asking.append(tenant)
+            if tenant.watched_s or tenant.silent_since_s is not None:
+                self.watched.append(tenant)
+            if tenant.stuck_until_s:
+                if self.now_s >= tenant.stuck_until_s:
+                    tenant.stuck_until_s = 0.0
+                else:
+                    self.wake_at(tenant.stuck_until_s)
+        if len(self.coming) > 1:
+            self.coming.sort(key=lambda t: t.since_s)
+
+    def _check_needs(self, tenant: Tenant) -> None:
+        """Room for a driver is neither kept for ever nor awaited so."""
+        if self.now_s < tenant.needs_until_s:
+            self.wake_at(tenant.needs_until_s)
+            return
+        for request in [r for r in tenant.requests if r.is_need]:
+            tenant.requests.remove(request)
+            text = f"room for the driver itself on GPU {request.gpu} could not be made in time"
+            self.out.append(
+                do.Refused(tenant.number, request.gpu, request.serial, "capacity", text)
+            )
+        forget(tenant)
+
+    def expect(self, tenant: Tenant, within_s: float) -> None:
+        """It was told to do something just now: note when that becomes late."""
+        tenant.told_s = self.now_s
+        tenant.due_s = self.now_s + within_s
+        tenant.look_s = self.now_s + self.settings.look_after_s
+        self.wake_at(min(tenant.due_s, tenant.look_s))
+
+    def wake_at(self, when_s: float) -> None:
+        """Have the next round no later than this."""
+        if self.deadline_s is None or when_s < self.deadline_s:
+            self.deadline_s = when_s
+
+    def misses(self, tenant: Tenant) -> bool:
+        """Whether something has to be restored before it can hold a lease."""
+        return any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
+
+    def needs_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What is there only while it holds, and its gang."""
+        return sum(movable_bytes(mate, on) for mate in mates(tenant) if (on := mate.gpus.get(gpu)))
+
+    def brings_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What would be there besides if it held, and its gang: nothing if they do, or come."""
+        return sum(
+            movable_bytes(mate, on)
+            for mate in mates(tenant)
+            if not mate.stays and (on := mate.gpus.get(gpu))
+        )
+
+    def left_bytes(self, tenant: Tenant, gpu: int) -> int:
+        """What is left of a GPU once `tenant` is wholly there beside those that stay."""
+        balance = self.balances[gpu]
+        return balance.capacity_bytes - balance.staying_bytes - self.brings_bytes(tenant, gpu)
+
+    def fits(self, tenant: Tenant) -> bool:
+        """Whether it fits beside those that stay, with its gang, on all its GPUs."""
+        return all(
+            self.left_bytes(tenant, gpu) >= 0 for gpu in gpus_of(tenant)
+        ) and not self.rivals(tenant)
+
+    def spare_bytes(self, gpu: int) -> int:
+        """What is free on a GPU beyond what those who come and grow still miss."""
+        spare = self.balances[gpu].free_bytes
+        for tenant in self.coming:
+            if on := tenant.gpus.get(gpu):
+                spare -= on.allocated_bytes - on.charged_bytes
+        return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
+
+    def rivals(self, tenant: Tenant) -> list[Tenant]:
+        """Those who hold or come and must not hold together with it, though memory may suffice."""
+        if not self.has_rivals:
+            return []
+        others = self.holding + self.coming
+        return [o for o in others if any(are_rivals(o, mate) for mate in mates(tenant))]
+
+    def drains_for(self, tenant: Tenant) -> list[Tenant]:
+        """The rivals whose last work is still finishing."""
+        if not self.has_rivals:
+            return []
+        return [o for o in self.draining if are_rivals(o, tenant) and not o.silent]
+
+    def why_never(self, tenant: Tenant) -> str:
+        """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
+        for mate in mates(tenant):
+            who = "it" if mate is tenant else f"{mate.label}, of its gang,"
+            if mate.stopped:
+                return f"{who} is stopped; it goes on once it is continued (kill -CONT)"
+            if mate.silent:
+                return f"{who} does not move its memory out as it was told"
+        for gpu in gpus_of(tenant):
+            balance = self.balances[gpu]
+            if balance.capacity_bytes - balance.firm_bytes < self.needs_bytes(tenant, gpu):
+                return self._name_firm(tenant, gpu)
+        return ""
+
+    def _name_firm(self, tenant: Tenant, gpu: int) -> str:
+        """Name what stands in the way of a tenant, in words and numbers."""
+        own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
+        need = format_bytes(sum(on.allocated_bytes for on in own))
+        room = format_bytes(self.balances[gpu].capacity_bytes)
+        others = [
+            (other, stays)
+            for other, on in self.ledger.on(gpu)
+            if other is not tenant
+            and not are_mates(other, tenant)
+            and (stays := other.staying_bytes(on)) > 0
+        ]
+        why = [
+            f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others
+        ]
+        late = [
+            f"{other.label}, which {found}" for other, _ in others if (found := why_late(other))
+        ]
+        waits = f"waits for {' and '.join(late)}: " if late else ""
+        beside = f" beside {', '.join(why)}" if why else ""
+        return f"{waits}its {need} do not fit into the {room} of GPU {gpu}{beside}"
+
+    def gives(self, holder: Tenant, gpu: int) -> int:
+        """What a holder's going, and its gang's, makes room for."""
+        return sum(
+            movable_bytes(mate, on)
+            for mate in mates(holder)
+            if mate.stays and (on := mate.gpus.get(gpu))
+        )
+
+    def over_bytes(self, gpu: int) -> int:
+        """By how much those who hold or come exceed a GPU."""
+        balance = self.balances[gpu]
+        return balance.staying_bytes - balance.pending_bytes - balance.capacity_bytes
+
+    def move_bytes(self, tenant: Tenant) -> int:
+        """What would have to move, one way, before `tenant` and its gang could run."""
+        move = 0
+        if tenant.gang is not None:
+            for gpu in gpus_of(tenant):
+                here = [(m, on) for m in mates(tenant) if (on := m.gpus.get(gpu))]
+                need = sum(on.allocated_bytes - on.charged_bytes for _, on in here)
+                missing = sum(mate.missing_bytes(gpu) for mate, _ in here)
+                move += max(missing, need - self.balances[gpu].free_bytes)
+            return max(0, move)
+        for gpu, on in tenant.gpus.items():
+            need = on.allocated_bytes - on.charged_bytes
+            move += max(tenant.missing_bytes(gpu), need - self.balances[gpu].free_bytes)
+        return max(0, move)
+
+    def turn_is_over(self, tenant: Tenant, waiting: Tenant | None = None) -> bool:
+        """Whether a holder may be revoked for somebody who waits.
+
+        A higher class need not wait, a lower one waits for silence. Within a class, if a part of
+        the time was asked for, a turn goes on as long as its holder is further behind.
+        """
+        if self.now_s < max(mate.kept_until_s for mate in mates(tenant)):
+            return False
+        move_bytes = self.move_bytes(waiting) if waiting else 0
+        if self.now_s >= self.idle_at_s(tenant, move_bytes):
+            return True
+        if waiting is not None and block_each_other(tenant, waiting):
+            silent = all(mate.silent_since_s is not None for mate in mates(tenant) if mate.holds)
+            if silent and waiting.rank >= tenant.rank:
+                return True
+        if waiting is not None and waiting.rank != tenant.rank:
+            return waiting.rank > tenant.rank
+        if self.now_s < self.turn_ends_s(tenant, waiting):
+            return False
+        if waiting is None or waiting.number in self.overdue or not counts_lag(tenant, waiting):
+            return True
+        return tenant.lag_s <= waiting.lag_s + EXACT_S
+
+    def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
+        """Sort key: the lowest class first, then who is idle, then who holds the longest."""
+        return tenant.rank, tenant.silent_since_s is None, tenant.since_s
+
+    def idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
+        """When a holder counts as idle, unless it submits something before; it may be over.
+
+        A gang does once all its members do.
+        """
+        return max(self._idle_at_s(mate, move_bytes) for mate in mates(holder))
+
+    def _idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
+        # who waits for memory is silent, but not idle
+        if holder.silent_since_s is None or holder.is_growing:
+            return math.inf
+        since_s = holder.silent_since_s
+        return since_s + self.turns.idle_s(holder, since_s, move_bytes)
+
+    def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
+        """When a turn ends: a little later, where its holder is about to fall silent by itself.
+
+        Who waits does so for no more than that: a turn that was over before ends anew (spells.py).
+        """
+        return max(self._turn_ends_s(mate, waiting) for mate in mates(holder))
+
+    def _turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
+        ends_s = holder.turn_ends_s
+        if waiting is None:
+            return ends_s
+        from_s = max(ends_s, waiting.waits_since_s)
+        extra_s = self.turns.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
+        return from_s + extra_s if extra_s else ends_s
+
+    def revoke(self, tenant: Tenant) -> None:
+        """Take a lease back, and those of its gang with it."""
+        for mate in [mate for mate in mates(tenant) if mate.holds]:
+            self._revoke(mate)
+
+    def _revoke(self, tenant: Tenant) -> None:
+        self.leases.take(self.out, tenant)
+        silent_s = tenant.silent_since_s
+        tenant.spells.pause(self.now_s if silent_s is None else silent_s)
+        self.holding.remove(tenant)
+        self.draining.append(tenant)
+        began_s = tenant.told_s
+        settings = self.settings
+        self.move(tenant, Cause.REVOKED)
+        self.expect(tenant, settings.revoke_deadline_s)
+        self.wake_at(self.now_s + settings.reopen_after_s)
+        if self.now_s > tenant.kept_until_s + settings.reopen_after_s:
+            tenant.reopens = 0
+        if tenant.reopens and not tenant.gave_up:  # the same hand-off goes on
+            tenant.told_s = began_s
+            tenant.due_s = began_s + settings.revoke_deadline_s
+
+    def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
+        """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
+        for mate in mates(holder):
+            if mate.holds:
+                self._watch(mate, move_bytes, waiting)
+
+    def _watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None) -> None:
+        ends_s = max(mate.turn_ends_s for mate in mates(holder))
+        is_over = self.now_s >= ends_s
+        if is_over:
+            ends_s = self.turn_ends_s(holder, waiting)
+        by_lag = waiting is not None and waiting.number not in self.overdue
+        if waiting and by_lag and waiting.rank == holder.rank and counts_lag(holder, waiting):
+            ahead_s = holder.lag_s - waiting.lag_s
+            if ahead_s > EXACT_S:  # both move towards each other while it holds
+                rate = sum(mate.rate for mate in mates(holder))
+                pace = max(0.01, (rate or 1.0) - holder.part + waiting.part)
+                ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
+        if self.now_s < ends_s:
+            self.wake_at(ends_s)
+        if waiting is None or waiting.rank >= holder.rank:  # else only once it is idle
+            first_s = self.gives_way_s.get(holder.number, ends_s)
+            self.gives_way_s[holder.number] = min(ends_s, first_s)
+        self.wanted_watches.add(holder.number)
+        if holder.silent_since_s is not None:
+            if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
+                self.wake_at(idle_at_s)
+            return
+        # one whose turn is over, or who waits for memory as the other does: any pause will do
+        any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
+        tell_s = self.turns.tell_s(0 if any_pause else move_bytes)
+        if not holder.watched_s or tell_s < holder.watched_s / 2:
+            holder.watched_s = tell_s
+            self.out.append(do.Watch(holder.number, tell_s))
+
+    def watch_crowded(self) -> None:
+        """Have holders watched wherever somebody may come for whom one of them has to leave.
+
+        So it is known how long they work and are silent also where nobody waits, and whoever comes
+        during a silence need not wait for what passed of it.
+        """
+        for tenant in self.holding:
+            if tenant.number in self.wanted_watches:
+                continue
+            if not any(self.balances[gpu].is_crowded for gpu in tenant.gpus):
+                continue
+            self.wanted_watches.add(tenant.number)
+            tell_s = self.settings.idle_min_s
+            if tenant.silent_since_s is None and tenant.watched_s != tell_s:
+                tenant.watched_s = tell_s
+                self.out.append(do.Watch(tenant.number, tell_s))
+
+    def end_watches(self) -> None:
+        """Stop the watches that nobody needs any more."""
+        for tenant in self.watched:
+            is_watched = tenant.watched_s or tenant.silent_since_s is not None
+            if is_watched and tenant.number not in self.wanted_watches and tenant.stays:
+                tenant.watched_s = 0.0
+                tenant.silent_since_s = None
+                self.out.append(do.Watch(tenant.number, 0.0))
+
+    def move(self, tenant: Tenant, cause: Cause) -> None:
+        """Change the state, and the sums with it."""
+        stayed = tenant.stays
+        self.ledger.move(tenant, cause, self.now_s)
+        if tenant.stays == stayed:
+            return
+        sign = -1 if stayed else 1
+        for gpu, on in tenant.gpus.items():
+            balance = self.balances[gpu]
+            balance.staying_bytes += sign * movable_bytes(tenant, on)
+            balance.pending_bytes += sign * tenant.pending_bytes(gpu)
+            if on.orders and not tenant.silent:
+                balance.leaving_bytes -= sign * sum(on.orders)
+
+
+def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
+    """Whether a turn may last longer because its holder is further behind than who waits.
+
+    Equals need no more than the order of their turns; and who holds and grows does not fall
+    behind meanwhile.
+    """
+    return (holder.timed or waiting.timed) and not waiting.holds
+
+
+def are_rivals(one: Tenant, other: Tenant) -> bool:
+    """Whether two tenants must take turns even if both fit.
+
+    A part of the time was promised to one, or one goes first at once: what the other has queued
+    would be in its way.
+    """
+    return (
+        (one.timed or other.timed or one.share.latency != other.share.latency)
+        and one is not other
+        and not are_mates(one, other)
+        and not (one.is_beyond or other.is_beyond)
+        and not one.gpus.keys().isdisjoint(other.gpus.keys())
+    )
+
+
+def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
+    """Whether both hold and neither goes on before it has more memory.
+
+    Then the one that is behind does nothing with its turn, however long that still lasts.
+    """
+    return waiting.is_growing and any(mate.is_growing for mate in mates(holder))
+
+
+def movable_bytes(tenant: Tenant, on: OnGpu) -> int:
+    """What is there of a tenant only while it holds."""
+    return on.allocated_bytes - tenant.staying_bytes(on)
+
+
+def _why_firm(tenant: Tenant) -> str:
+    if tenant.stopped:
+        return "(it is stopped)"
+    if tenant.is_beyond:
+        return "(it cannot be drained)"
+    if tenant.detained:
+        return "(its gang is not drained)"
+    if tenant.silent:
+        return "(it does not answer)"
+    if tenant.stuck_until_s > 0:
+        return "(moving it out failed)"
+    return f"that cannot leave ({tenant.pinned_by})" if tenant.pinned_by else "that cannot leave"

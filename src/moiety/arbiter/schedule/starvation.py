@@ -1,0 +1,61 @@
+"""Who has waited for so long that it goes next, although others are further behind their parts.
+
+Where the whole of a GPU is promised, who asked for nothing, or for little, falls behind slowly: by
+lags alone it would wait for dozens of turns before its first, as if it hung. So whoever has waited
+while each of its class could have come once goes next, unless it has had its part already. That
+brings turns forward and adds none: the next one is due by its lag. And on each GPU such turns
+together take no more than those who ask for nothing are left anyway, so that programs which start
+again and again cannot live on their first turns at the cost of promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from moiety.arbiter.schedule.fair_share import EXACT_S, LEFT_OVER
+from moiety.arbiter.schedule.gangs import gpus_of, mates
+from moiety.arbiter.state.tenant import Tenant
+
+if TYPE_CHECKING:
+    from moiety.arbiter.schedule.round import Scene
+
+
+def find_overdue(scene: Scene, waiting: Iterable[Tenant]) -> set[int]:
+    """Those who go next; `waiting` are the first of each gang, and who has none."""
+    first: dict[int, Tenant] = {}
+    for tenant in waiting:
+        gpus = gpus_of(tenant)
+        if tenant.lag_s < -EXACT_S or any(mate.paused for mate in mates(tenant)):
+            continue
+        for gpu in gpus:
+            other = first.get(gpu)
+            if other is None or _goes_before(tenant, other):
+                first[gpu] = tenant
+    found = set()
+    for tenant in first.values():
+        gpus = gpus_of(tenant)
+        if tenant.number in found or any(first.get(gpu) is not tenant for gpu in gpus):
+            continue
+        since_s = tenant.waits_since_s + scene.accounts.once_round_s(tenant)
+        from_s = max([since_s, *(scene.accounts.forward_from_s.get(gpu, 0.0) for gpu in gpus)])
+        if scene.now_s >= from_s:
+            found.add(tenant.number)
+        else:
+            scene.wake_at(from_s)
+    return found
+
+
+def bring_forward(scene: Scene, tenant: Tenant) -> None:
+    """It goes next for having waited: on its GPUs nobody else does for a while."""
+    turns = scene.turns
+    costs_s = turns.turn_s(tenant) + turns.handoff_s(tenant)
+    if tenant.turns == 0:  # nobody knows what it costs: as much as the dearest of those who wait
+        dearest_s = max(turns.handoff_s(scene.ledger.tenants[n]) for n in scene.ledger.queue)
+        costs_s = max(costs_s, turns.least_s(dearest_s) + dearest_s)
+    for gpu in gpus_of(tenant):
+        scene.accounts.forward_from_s[gpu] = scene.now_s + costs_s / LEFT_OVER
+
+
+def _goes_before(one: Tenant, other: Tenant) -> bool:
+    return (-one.rank, one.waits_since_s) < (-other.rank, other.waits_since_s)

@@ -1,0 +1,163 @@
+"""Frozen pictures of the arbiter's state, for `ps` and `status`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.fair_share import RECENT_S
+from moiety.arbiter.schedule.gangs import gpus_of, mates
+from moiety.arbiter.schedule.overdue import why_late
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import WITH_LEASE, State
+from moiety.model.share import NOTHING_ASKED, Share
+
+
+@dataclass(frozen=True, slots=True)
+class TenantGpuView:
+    """A tenant's bytes on one GPU."""
+
+    allocated_bytes: int
+    resident_bytes: int
+    residue_bytes: int
+    limit_bytes: int
+    managed_bytes: int = 0
+    pinned_bytes: int = 0
+    """of the allocated ones, those that never leave"""
+    allowed_bytes: int = 0
+    """what it may allocate besides without asking"""
+    spare_bytes: int = 0
+    """of those, what it freed and is still on the GPU: in none of the others"""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """One tenant."""
+
+    tenant: int
+    state: str
+    waiting_since_s: float | None
+    reason: str
+    held_s: float
+    turns: int
+    pinned: bool = False
+    asks: bool = False
+    """whether it waits for the answer to a request"""
+    share: Share = NOTHING_ASKED
+    received: float = 0.0
+    """the part of the GPU's time that it had over the last seconds, its hand-offs included"""
+    received_s: float = 0.0
+    """the same in its whole life, in GPU-seconds"""
+    handoffs_s: float = 0.0
+    evicted_bytes: int = 0
+    lag_s: float = 0.0
+    is_stopped: bool = False
+    """its process is, and something is expected of it"""
+    is_overdue: bool = False
+    """it did not do what it was told by the deadline"""
+    gang: str = ""
+    """with which others it holds together"""
+    paused: bool = False
+    """whether its limit is used up for the moment"""
+    since_s: float = 0.0
+    """when it entered its state"""
+    gpus: dict[int, TenantGpuView] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """One GPU; `free_bytes` is what is neither resident nor promised."""
+
+    gpu: int
+    capacity_bytes: int
+    resident_bytes: int
+    allocated_bytes: int
+    free_bytes: int
+    residue_bytes: int
+    holders: tuple[int, ...]
+    waiting: tuple[int, ...]
+    spare_bytes: int = 0
+    """part of the free ones: not used, but not given back to the driver yet"""
+
+
+def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
+    """A picture of one tenant at `now_s`."""
+    held = tenant.holds or tenant.state is State.DRAINING
+    waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
+    reason = tenant.blocked_by if waits else ""
+    if tenant.state is State.COMING:
+        lacks = any(mate.missing_bytes(gpu) for mate in mates(tenant) for gpu in mate.gpus)
+        reason = "room is being made for it" if lacks else "its memory is being restored"
+    if waits and (tenant.is_growing or tenant.state is State.COMING) and not tenant.blocked_by:
+        reason = _awaited(ledger, tenant) or reason
+    if late := why_late(tenant):
+        reason = f"it {late}"
+    return TenantView(
+        tenant=tenant.number,
+        state=tenant.state.value,
+        waiting_since_s=tenant.waits_since_s if waits and not held else None,
+        reason=reason,
+        held_s=tenant.held_s + (now_s - tenant.since_s if held else 0.0),
+        turns=tenant.turns,
+        pinned=tenant.pinned,
+        asks=bool(tenant.requests),
+        share=tenant.share,
+        received=_received(tenant, now_s),
+        received_s=tenant.received_s,
+        handoffs_s=tenant.handoffs_s,
+        evicted_bytes=tenant.evicted_bytes,
+        lag_s=tenant.lag_s,
+        is_stopped=tenant.stopped,
+        is_overdue=tenant.silent,
+        gang=tenant.gang.name if tenant.gang else "",
+        paused=tenant.paused,
+        since_s=tenant.since_s,
+        gpus={
+            gpu: TenantGpuView(
+                allocated_bytes=on.used_bytes,
+                resident_bytes=on.charged_bytes - on.allowed_bytes,
+                residue_bytes=on.residue_bytes,
+                limit_bytes=on.limit_bytes,
+                managed_bytes=on.managed_bytes,
+                pinned_bytes=on.pinned_bytes,
+                allowed_bytes=on.allowed_bytes,
+                spare_bytes=on.spare_bytes,
+            )
+            for gpu, on in tenant.gpus.items()
+        },
+    )
+
+
+def _awaited(ledger: Ledger, tenant: Tenant) -> str:
+    """Who gives a GPU back for it, or its gang; empty if nobody has to any more."""
+    gpus = gpus_of(tenant)
+    for other in ledger.tenants.values():
+        if other.state is State.DRAINING and not gpus.isdisjoint(other.gpus):
+            why = why_late(other)
+            return f"{other.label} {why}" if why else f"{other.label} is giving the GPU back"
+    return ""
+
+
+def _received(tenant: Tenant, now_s: float) -> float:
+    """The part that it received lately; of a short life, not more than that counts."""
+    lived_s = now_s - tenant.joined_s
+    return tenant.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
+
+
+def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
+    """A picture of one GPU."""
+    on = list(ledger.on(gpu))
+    balance = ledger.balance(gpu)
+    allowed = sum(e.allowed_bytes for _, e in on)
+    return GpuView(
+        gpu=gpu,
+        capacity_bytes=0 if gpu in ledger.lost else balance.capacity_bytes,
+        resident_bytes=balance.charged_bytes - allowed,
+        allocated_bytes=sum(e.used_bytes for _, e in on),
+        free_bytes=0 if gpu in ledger.lost else balance.free_bytes + allowed,
+        residue_bytes=balance.residue_bytes,
+        holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
+        waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
+        spare_bytes=sum(e.spare_bytes for _, e in on),
+    )

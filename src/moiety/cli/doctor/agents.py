@@ -1,0 +1,176 @@
+"""What `moiety doctor` finds of agents: other ones, older ones, and what they left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from moiety.agent.system import processes
+from moiety.agent.system.paths import Directory, find, system
+from moiety.cli.doctor.finding import Finding
+from moiety.cli.doctor.talk import talk
+from moiety.cli.output import count
+from moiety.devices.native import simgpu_state_dir
+from moiety.model import errors
+from moiety.model.format import format_bytes
+from moiety.version import __version__
+
+ROOT: Final = Path("/")
+
+
+def directories(root: Path = ROOT) -> list[Directory]:
+    """Those of agents that may be on this machine, ours first; only what may be looked into."""
+    own = find()
+    found = {own.path: own}
+    candidates = [system().path, *sorted((root / "tmp").glob("moiety-*"))]
+    candidates += sorted((root / "run/user").glob("*/moiety"))
+    for path in candidates:
+        try:
+            is_one = (path / "agent.lock").exists() or (path / "control.sock").exists()
+        except OSError:
+            continue  # another user's
+        if is_one and path not in found:
+            found[path] = Directory(path, shared=path == system().path)
+    return list(found.values())
+
+
+def agents(root: Path = ROOT) -> Iterator[Finding]:
+    """Agents beside the one that commands here talk to."""
+    about = "other agents"
+    quiet = True
+    for directory in directories(root):
+        try:
+            with talk(directory) as call:
+                here = call.agent
+                if directory.path == find().path:
+                    continue
+                quiet = False
+                text = f"one of version {here.product} in {directory.path}, pid {here.pid}"
+                hint = f"MOIETY_DIR={directory.path} moiety agent stop, if nobody needs it"
+                level = "ok" if here.product == __version__ else "warn"
+                yield Finding(about, level, text, hint)
+        except errors.AgentVersion as error:
+            quiet = False
+            hint = f"stop it once its programs have ended ({error.hint})"
+            yield Finding(about, "warn", f"{directory.path}: {error.what}", hint)
+        except errors.NoAgent:
+            if stale := _stale(directory):
+                quiet = False
+                living, _ = workloads(directory)
+                hint = f"rm -r {directory.path}"
+                if living or directory.path == find().path:
+                    hint = f"MOIETY_DIR={directory.path} moiety agent start: it tidies up"
+                text = f"{directory.path} is of an agent that was killed: {', '.join(stale)}"
+                yield Finding(about, "warn", text, hint)
+        except (errors.MoietyError, OSError) as error:
+            if directory.path == find().path:
+                continue  # `agent` says so
+            quiet = False
+            what = error.what if isinstance(error, errors.MoietyError) else str(error)
+            yield Finding(about, "warn", f"{directory.path}: {what}", "moiety agent status")
+    if quiet:
+        yield Finding(about, "ok", "none")
+
+
+def _stale(directory: Directory) -> list[str]:
+    """Sockets without a listener, and locks that nobody holds."""
+    found = []
+    for path in (directory.control, directory.lock):
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue
+        if stat.S_ISSOCK(mode) or not _is_held(path):
+            found.append(path.name)
+    return found
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return True  # it cannot be told
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def residue(shm: Path = Path("/dev/shm")) -> Iterator[Finding]:
+    """What programs and agents that are gone left behind."""
+    about = "residue"
+    quiet = True
+    try:
+        directory = find()
+    except errors.MoietyError:
+        return  # `agent` says what is wrong with it
+    if not _answers(directory):
+        living, dead = workloads(directory)
+        if living:
+            quiet = False
+            text = f"{count(living, 'program')} of an agent that is gone still run and wait for one"
+            yield Finding(about, "warn", text, "moiety agent start")
+        if dead:
+            quiet = False
+            text = f"{directory.workloads} has {count(dead, 'workload')} of programs that are gone"
+            yield Finding(about, "warn", text, "the next agent removes them")
+    for folder in sorted(shm.glob("moiety-simgpu-*")):
+        size = _size(folder)
+        if folder != simgpu_state_dir() and size and _is_unused(folder):
+            quiet = False
+            text = f"{folder} has {format_bytes(size)} of simulated GPUs that nobody uses"
+            yield Finding(about, "warn", text, f"rm -r {folder}")
+    if quiet:
+        yield Finding(about, "ok", "nothing was left behind")
+
+
+def workloads(directory: Directory) -> tuple[int, int]:
+    """How many workloads of a directory still have a process, and how many have none."""
+    living = dead = 0
+    for folder in directory.workloads.glob("*/"):
+        alive = any(_lives(file) for file in (folder / "clients").glob("*"))
+        living, dead = living + alive, dead + (not alive)
+    return living, dead
+
+
+def _lives(file: Path) -> bool:
+    try:
+        return processes.is_alive(int(file.name), int(file.read_text().split()[0]))
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _answers(directory: Directory) -> bool:
+    try:
+        with talk(directory):
+            return True
+    except errors.NoAgent:
+        return False
+    except (errors.MoietyError, OSError):
+        return True
+
+
+def _size(folder: Path) -> int:
+    try:
+        return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+    except OSError:
+        return 0
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether nobody has its files mapped, as far as may be seen."""
+    name = f"{folder}/"
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if name in maps.read_text():
+                return False
+        except OSError:
+            continue
+    return True

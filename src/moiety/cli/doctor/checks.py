@@ -1,0 +1,221 @@
+"""What `moiety doctor` looks at: one function for each thing, each returns what it found."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from moiety.agent.control import protocol
+from moiety.agent.shim.lease_page import F_SEAL_FUTURE_WRITE
+from moiety.agent.system.paths import find, prepare
+from moiety.cli.doctor import agents, container_shares, gpus, host
+from moiety.cli.doctor.finding import Finding
+from moiety.cli.doctor.talk import talk
+from moiety.cli.output import count
+from moiety.devices.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
+from moiety.devices.loader import find_library
+from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
+from moiety.devices.process_identity import user_name
+from moiety.model import errors
+from moiety.version import __version__
+
+MEMBARRIER_NUMBERS: Final = {"x86_64": 324, "aarch64": 283}
+MEMBARRIER_PRIVATE_EXPEDITED: Final = 1 << 3
+DRIVER_VERSION: Final = """
+import ctypes, sys
+version = ctypes.c_int()
+code = ctypes.CDLL(sys.argv[1]).cuDriverGetVersion(ctypes.byref(version))
+print(version.value if code == 0 else -code)
+"""
+
+
+def product() -> Iterator[Finding]:
+    """Ourselves and the Python we run in."""
+    python = platform.python_version()
+    yield Finding("moiety", "ok", f"version {__version__}, Python {python}, {platform.machine()}")
+
+
+def native() -> Iterator[Finding]:
+    """The libraries that go into programs."""
+    shim = shim_path()
+    if shim:
+        yield Finding("shim", "ok", str(shim))
+    else:
+        where = native_dir() or "any place that was looked at"
+        hint = "install moiety again, or set MOIETY_NATIVE to the directory of a build"
+        yield Finding("shim", "bad", f"libmoiety.so is not in {where}", hint)
+
+
+def driver() -> Iterator[Finding]:
+    """The driver library and what is in it."""
+    if is_simulated():
+        path = simgpu_driver()
+        if path is None:
+            hint = "install moiety again, or unset MOIETY_SIMGPU"
+            yield Finding("driver", "bad", "MOIETY_SIMGPU is set but simgpu is not there", hint)
+            return
+    else:
+        path = find_library(LIBRARY)
+        if path is None:
+            hint = "install the NVIDIA driver, or try moiety without a GPU: MOIETY_SIMGPU=A100-80"
+            yield Finding("driver", "bad", f"the loader does not find {LIBRARY}", hint)
+            return
+        if not is_library(path):
+            hint = "install the NVIDIA driver again, and check LD_LIBRARY_PATH"
+            yield Finding("driver", "bad", f"{path} is no library for this machine", hint)
+            return
+    version, said = _driver_version(path)
+    yield Finding("driver", "ok", f"{path}, {said}")
+    if is_simulated():
+        text = (
+            "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the "
+            "driver for a proof that it is NVIDIA's, which simgpu never gives"
+        )
+        yield Finding("CUDA runtime", "ok", text)
+    if lacking := missing(path):
+        named = ", ".join(f"{name} (there since CUDA {NEEDED[name]})" for name in lacking)
+        hint = "install driver 470 or newer (CUDA 11.4)"
+        yield Finding("driver calls", "bad", f"the driver lacks {named}", hint)
+    elif version > KNOWN_CUDA:
+        text = (
+            f"{cuda(version)} is newer than {cuda(KNOWN_CUDA)}, the newest that moiety knows all of"
+        )
+        hint = "a program that makes one of the new calls is not moved, and named here"
+        yield Finding("driver calls", "warn", text, hint)
+    else:
+        yield Finding("driver calls", "ok", "everything that sharing needs is there")
+
+
+def cuda(version: int) -> str:
+    """As people say what cuDriverGetVersion counts."""
+    return f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _driver_version(path: Path) -> tuple[int, str]:
+    """As the driver counts it, 0 if it does not, and in words.
+
+    In a process of its own: a broken driver must not take the doctor along.
+    """
+    command = [sys.executable, "-c", DRIVER_VERSION, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        number = int(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        return 0, "which does not tell its version"
+    if number < 0:
+        return 0, f"which answers with error {-number}"
+    return number, cuda(number)
+
+
+def agent() -> Iterator[Finding]:
+    """The daemon and its directory."""
+    try:
+        directory = find()
+        everybodys = directory.shared and directory.path.exists()
+        if not everybodys:
+            prepare(directory)
+    except errors.MoietyError as error:
+        yield Finding("directory", "bad", error.what, error.hint)
+        return
+    hint = "set MOIETY_DIR to another directory"
+    if everybodys:
+        whose = user_name(directory.path.stat().st_uid)
+        yield Finding("directory", "ok", f"{directory.path}, for all users, of {whose}")
+    elif not os.access(directory.path, os.W_OK):
+        yield Finding("directory", "bad", f"{directory.path} cannot be written to", hint)
+    elif os.statvfs(directory.path).f_bavail == 0:
+        yield Finding("directory", "bad", f"the disk with {directory.path} is full", hint)
+    else:
+        yield Finding("directory", "ok", str(directory.path))
+    try:
+        with talk(directory) as call:
+            yield Finding("agent", "ok", f"version {call.agent.product}, pid {call.agent.pid}")
+    except errors.NoAgent:
+        yield Finding("agent", "ok", "not running; moiety run starts one")
+    except errors.AgentSilent as error:
+        hint = f"kill -CONT lets a stopped one go on; what it was doing: {directory.log}"
+        yield Finding("agent", "bad", error.what, hint)
+    except errors.MoietyError as error:
+        yield Finding("agent", "bad", error.what, error.hint)
+
+
+def programs() -> Iterator[Finding]:
+    """What the running ones do that moiety does not know."""
+    try:
+        with talk(find()) as call:
+            rows = call.ask(protocol.Ps(), protocol.Processes).rows
+    except errors.MoietyError:
+        return
+    about = "programs"
+    unknown = {row.pid: row for row in rows if row.unknown_calls}
+    for row in unknown.values():
+        names = ", ".join(row.unknown) or "what has no name"
+        times = count(row.unknown_calls, "time")
+        text = f"{row.program} (pid {row.pid}) used what moiety does not know, {times}: {names}"
+        hint = "it may, but none of its memory leaves the GPU; please report these names"
+        yield Finding(about, "warn", text, hint)
+    for row in {row.pid: row for row in rows if row.pinned and not row.unknown_calls}.values():
+        text = f"{row.program} (pid {row.pid}) called {row.pinned}: what that makes cannot be moved"
+        yield Finding(about, "warn", text, "it goes on, but none of its memory leaves the GPU")
+    if rows and not unknown:
+        number = count(len({row.pid for row in rows}), "program")
+        yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")
+
+
+def kernel() -> Iterator[Finding]:
+    """System calls that the gate and the lease page rely on."""
+    number = MEMBARRIER_NUMBERS.get(platform.machine())
+    offered = -1
+    if number is not None:
+        offered = ctypes.CDLL(None, use_errno=True).syscall(number, 0, 0, 0)
+    if offered > 0 and offered & MEMBARRIER_PRIVATE_EXPEDITED:
+        yield Finding("membarrier", "ok", "offered by the kernel")
+    else:
+        hint = "calls cost a few nanoseconds more; allow membarrier in the seccomp profile"
+        yield Finding("membarrier", "warn", "not offered, or forbidden", hint)
+    yield _sealing()
+
+
+def _sealing() -> Finding:
+    hint = "moiety needs Linux 5.3 or newer and memfd_create"
+    try:
+        fd = os.memfd_create("doctor", os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        return Finding("memfd", "bad", f"memfd_create fails: {error.strerror}", hint)
+    try:
+        os.ftruncate(fd, mmap.PAGESIZE)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
+    except OSError:
+        text = "cannot be sealed against later writers; a read-only descriptor is used instead"
+        return Finding("memfd", "warn", text, hint)
+    finally:
+        os.close(fd)
+    return Finding("memfd", "ok", "can be sealed")
+
+
+CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
+    product,
+    native,
+    driver,
+    gpus.gpus,
+    gpus.mps,
+    gpus.strangers,
+    agent,
+    agents.agents,
+    agents.residue,
+    programs,
+    host.host_memory,
+    host.locked_memory,
+    host.container,
+    host.toolkit,
+    container_shares.shares,
+    kernel,
+)

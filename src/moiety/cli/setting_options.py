@@ -1,0 +1,64 @@
+"""Options of commands that are settings: from the table, and with what else says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from moiety.cli.lazy_completion import completed_as
+from moiety.config.load import Config, load
+from moiety.config.table import Setting, of_section
+
+SHORT: Final = {"run.quiet": "-q"}
+
+
+def setting_options(section: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A command's options for every setting of a section that has a flag.
+
+    Each arrives as the text that was typed (a switch as a bool), None if it was not.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for setting in reversed(of_section(section)):
+            if setting.flag:
+                command = _option(setting)(command)
+        return command
+
+    return decorate
+
+
+def settled(
+    section: str, given: Mapping[str, str | bool | None], config: Config | None = None
+) -> dict[str, Any]:
+    """What holds in a section, by field, with what was typed counting for most.
+
+    Raises BadConfigFile, BadSetting, and what the parser of a setting raises for what was typed.
+    """
+    config = config or load()
+    typed = {
+        setting.name: _text(value)
+        for setting in of_section(section)
+        if (value := given.get(setting.field)) is not None
+    }
+    whole = Config(config.environment, typed, config.files)
+    return {field: found.value for field, found in whole.section(section).items()}
+
+
+def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    short = [SHORT[setting.name]] if setting.name in SHORT else []
+    if not setting.is_switch:
+        names = [str(setting.flag), *short, setting.field]
+        return click.option(
+            *names, metavar=setting.metavar, help=setting.help, shell_complete=completed_as(setting)
+        )
+    key = str(setting.flag).removeprefix("--")
+    names = [f"--{key}/--no-{key}", *short, setting.field]
+    return click.option(*names, default=None, help=setting.help)
+
+
+def _text(value: str | bool) -> str:
+    if isinstance(value, str):
+        return value
+    return "true" if value else "false"

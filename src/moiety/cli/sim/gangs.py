@@ -1,0 +1,370 @@
+"""`moiety sim` on traces that say how long gangs ran: one file instead of a folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from moiety.cli.output import Number, count, output_option, table
+from moiety.model.errors import BadArgument, FileNotWritable
+
+if TYPE_CHECKING:
+    from moiety.sim.capacity import QueuesOf
+    from moiety.sim.gangs import GangTrace
+    from moiety.sim.outcome import GangOutcome
+    from moiety.sim.runs import Change, Cost
+
+ORDERS: Final = (
+    "default",
+    "fifo",
+    "backfill",
+    "sjf",
+    "srtf",
+    "srsf",
+    "las",
+    "tiresias",
+)
+"""sim's names, for help that does not import it; a test compares"""
+SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
+RESTART_S: Final = 30.0
+OF_FILES: Final = frozenset(
+    {
+        *("order", "orders", "cluster", "node_gpus", "restart_s", "by_queue", "queues"),
+        *("changes", "fail_hours", "repair_hours", "splits"),
+    }
+)
+"""parameters that say nothing of a trace that is a folder"""
+OF_FOLDERS: Final = frozenset(
+    {
+        *("placing", "placings", "choosing", "load", "live", "faster", "name", "pools"),
+        "shuffle_nodes",
+    }
+)
+"""and of one that is a file"""
+
+Command = Callable[..., None]
+
+
+def cluster_options(command: Command) -> Command:
+    """How large the cluster is, and what restarts cost."""
+    for option in (
+        click.option(
+            "--restart",
+            "restart_s",
+            type=Number(min=0, max=1e9),
+            default=RESTART_S,
+            show_default=True,
+            help="Seconds that a gang loses when it goes on after it was stopped.",
+        ),
+        click.option(
+            "--node-gpus",
+            type=click.IntRange(1, 63),
+            default=8,
+            show_default=True,
+            help="GPUs of each node.",
+        ),
+        click.option("--cluster", type=click.IntRange(1, 1_000_000), help="GPUs in all."),
+    ):
+        command = option(command)
+    return command
+
+
+def queue_options(command: Command) -> Command:
+    """Which queues there are."""
+    for option in (
+        click.option(
+            "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
+        ),
+        click.option("--by-queue", is_flag=True, help="Queues have quotas, by what they used."),
+    ):
+        command = option(command)
+    return command
+
+
+def gang_options(command: Command) -> Command:
+    """What replays of a file have and those of a folder have not."""
+    for option in (
+        click.option(
+            "--repair",
+            "repair_hours",
+            type=Number(min=0, max=1e9, min_open=True),
+            default=4.0,
+            show_default=True,
+            help="Hours until a node that failed is back.",
+        ),
+        click.option(
+            "--fail-every",
+            "fail_hours",
+            type=Number(min=0, max=1e9, min_open=True),
+            help="Each node fails at random, once in so many hours, by --seed.",
+        ),
+        click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
+    ):
+        command = option(command)
+    return cluster_options(queue_options(command))
+
+
+def is_gangs(folder: str | None) -> bool:
+    """Whether that is a trace of gangs."""
+    return folder is not None and Path(folder).is_file()
+
+
+def check_folder() -> None:
+    """Raises BadArgument for an option that a folder has no use for."""
+    for flag in _typed(OF_FILES):
+        raise BadArgument(f"{flag} is for a trace that is one file", "docs/howto-simulate.md")
+
+
+def check_file() -> None:
+    """Raises BadArgument for an option that a file of jobs has no use for."""
+    for flag in _typed(OF_FOLDERS):
+        raise BadArgument(f"{flag} is for a trace that is a folder", "docs/traces-of-pools.md")
+
+
+def _typed(names: Collection[str]) -> Iterator[str]:
+    """Those of these options that were typed."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        name = each.name or ""
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            yield each.opts[0]
+
+
+def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
+    """Replay a file with each order, and show what came of it."""
+    from moiety.cli.sim.command import bar
+    from moiety.sim import gang_plot
+    from moiety.sim import plot as plots
+    from moiety.sim.outcome import run_gangs
+
+    check_file()
+    target = Path(plot) if plot else None
+    if target:
+        plots.check(target)
+    trace = open_file(options)
+    queues = _queues_of(trace, options)(trace)
+    if queues and "default" not in orders:
+        problem = f"the order {' and '.join(orders)} knows nothing of queues"
+        raise BadArgument(problem, "--order default")
+    changes = _changes(trace, options)
+    outcomes = []
+    for name in orders:
+        with bar(len(trace.gangs), name) as step:
+            mine = queues if name == "default" else None
+            outcomes.append(run_gangs(trace, name, _cost(options), changes, mine, step))
+    if target:
+        try:
+            gang_plot.draw(outcomes, target)
+        except OSError as error:
+            raise FileNotWritable(str(target), error.strerror or str(error)) from None
+    show(outcomes, output)
+
+
+def _queues_of(trace: GangTrace, options: dict[str, Any]) -> QueuesOf:
+    """The queues that were asked for, on a cluster of any size."""
+    from moiety.sim.by_queue import queues_by_use
+    from moiety.sim.queue_file import read_queues
+
+    if options["by_queue"] and options["queues"]:
+        raise BadArgument("--by-queue makes quotas up, and --queues says them", "one of both")
+    if options["by_queue"]:
+        if len({gang.queue for gang in trace.gangs}) < 2:
+            raise BadArgument(f"{trace.name} names no queues", "no --by-queue")
+        return queues_by_use
+    if options["queues"]:
+        queues = read_queues(Path(options["queues"]), trace.complaints)
+        return lambda _: queues
+    return lambda _: None
+
+
+def open_file(options: dict[str, Any]) -> GangTrace:
+    """The trace that was named, on the cluster that was named."""
+    from moiety.sim.gangs import read_gangs
+
+    return read_gangs(
+        Path(options["folder"]),
+        options["cluster"],
+        options["node_gpus"],
+        lenient=options["bad"] == "report",
+    )
+
+
+def _cost(options: dict[str, Any]) -> Cost:
+    from moiety.sim.runs import Cost
+
+    return Cost(options["restart_s"])
+
+
+def _changes(trace: GangTrace, options: dict[str, Any]) -> list[Change]:
+    from moiety.sim.changes import failures, read_changes
+
+    found: list[Change] = []
+    if options["changes"]:
+        found += read_changes(Path(options["changes"]), len(trace.nodes), trace.complaints)
+    if options["fail_hours"]:
+        every_s, repair_s = options["fail_hours"] * 3600, options["repair_hours"] * 3600
+        found += failures(trace, every_s, repair_s, options["seed"])
+    return found
+
+
+def show(outcomes: Sequence[GangOutcome], output: str) -> None:
+    """A table, or everything."""
+    if output == "json":
+        import msgspec
+
+        plain = msgspec.to_builtins(outcomes if len(outcomes) > 1 else outcomes[0])
+        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        return
+    first = outcomes[0]
+    head = f"{first.trace}: {count(first.jobs, 'job')}, {count(first.nodes, 'node')}"
+    click.echo(f"{head}, {first.gpus} GPUs")
+    for told in first.bad_lines_told:
+        click.echo(told)
+    if first.bad_lines > len(first.bad_lines_told):
+        click.echo(f"... and {first.bad_lines - len(first.bad_lines_told)} more lines")
+    click.echo(times_table(outcomes))
+    for outcome in outcomes:
+        if outcome.queues and outcome.quota_broken is not None:
+            click.echo(_queue_table(outcome))
+            broken = count(outcome.quota_broken, "moment")
+            click.echo(f"quotas were not kept at {broken}{_fairness(outcome)}")
+    if any(outcome.knows_durations for outcome in outcomes):
+        names = ", ".join(outcome.order for outcome in outcomes if outcome.knows_durations)
+        click.echo(f"knows how long jobs run: {names}")
+
+
+def _fairness(outcome: GangOutcome) -> str:
+    """All indices, each with what it is of; nothing for a single queue."""
+    of = (
+        (outcome.jain_of_due, "of what was due to queues"),
+        (outcome.jain_of_due_over_run, "of that over the whole run"),
+        (outcome.jain, "of all that they asked for"),
+    )
+    parts = [f"{index:.3f} {what}" for index, what in of if index is not None]
+    return f"; fairness (Jain): {', '.join(parts)}" if parts else ""
+
+
+def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> str:
+    """A line for each replay, by its order or by its pools."""
+    from moiety.cli.output import seconds
+
+    rows = [
+        [
+            pools[at] if pools else outcome.order,
+            str(outcome.gpus),
+            f"{outcome.allocation_percent:.1f} %",
+            seconds(outcome.completion_mean_s),
+            seconds(outcome.completion_p99_s),
+            seconds(outcome.wait_mean_s),
+            seconds(outcome.wait_p95_s),
+            f"{outcome.preemptions_per_job:.2f}",
+            str(outcome.failures),
+            str(outcome.queue_longest),
+        ]
+        for at, outcome in enumerate(outcomes)
+    ]
+    titles = [
+        "POOLS" if pools else "ORDER",
+        "GPUS",
+        "IN-USE",
+        "COMPLETION",
+        "P99",
+        "WAIT",
+        "WAIT-P95",
+    ]
+    return table([*titles, "PREEMPTED", "FAILED", "QUEUE"], rows)
+
+
+def _queue_table(outcome: GangOutcome) -> str:
+    from moiety.cli.output import seconds
+
+    rows = [
+        [
+            queue.name,
+            "-" if queue.quota_gpus is None else f"{queue.quota_gpus:g}",
+            str(queue.jobs),
+            f"{100 * queue.satisfied:.1f} %",
+            seconds(queue.completion_mean_s),
+        ]
+        for queue in outcome.queues
+    ]
+    return table(["QUEUE", "QUOTA", "JOBS", "HAD", "COMPLETION"], rows)
+
+
+@click.command()
+@output_option
+@click.option(
+    "--wait",
+    "wait_minutes",
+    type=Number(min=0, max=1e9),
+    default=60.0,
+    show_default=True,
+    help="Minutes that all but 5 % of the jobs may wait at most, in all.",
+)
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    metavar="GPUS@JOB,GPUS",
+    help="Compare with pools apart: 48@1,64 is 48 GPUs for jobs of 1 GPU, 64 for the others; "
+    "48:vision,64 is 48 for those of a queue. Again for each split.",
+)
+@click.option("--order", type=click.Choice(ORDERS), default="default", show_default=True)
+@click.option("--bad", type=click.Choice(["refuse", "report"]), default="refuse", show_default=True)
+@queue_options
+@cluster_options
+@click.argument("folder", required=False, metavar="[TRACE]")
+def capacity(
+    output: str, wait_minutes: float, splits: Sequence[str], order: str, **options: Any
+) -> None:
+    """How many GPUs hold a trace within a given wait; or, with --split, which pools serve better.
+
+    TRACE says how long its jobs ran: a file of jobs (docs/howto-simulate.md), or a folder with
+    nodes and jobs (docs/traces-of-pools.md); without it, the one that comes with moiety. The
+    search halves the range and shows each size that it tries.
+    """
+    from moiety.cli.output import seconds
+    from moiety.cli.sim import capacity as answers
+    from moiety.sim.capacity import needed, parse_split, split
+    from moiety.sim.outcome import run_gangs
+
+    if not is_gangs(options["folder"]):
+        check_folder()
+        answers.search(options["folder"], wait_minutes, options["bad"] == "report", output)
+        return
+    trace = open_file(options)
+    cost = _cost(options)
+    queues = _queues_of(trace, options)
+    if splits:
+        parts = [parse_split(text) for text in splits]
+        outcomes = [run_gangs(trace, order, cost, queues=queues(trace))]
+        outcomes += [split(trace, part, order, cost, options["node_gpus"]) for part in parts]
+        names = ["one pool", *splits]
+        if output == "json":
+            answers.emit_splits(names, outcomes)
+            return
+        click.echo(times_table(outcomes, names))
+        if len({outcome.gpus for outcome in outcomes}) > 1:
+            click.echo("they have not equally many GPUs")
+        best = min(range(len(outcomes)), key=lambda at: outcomes[at].wait_p95_s)
+        click.echo(f"{names[best]} serves best by the wait of all but 5 %")
+        return
+    tried: list[GangOutcome] = []
+
+    def note(outcome: GangOutcome) -> None:
+        tried.append(outcome)
+        if sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"{outcome.gpus} GPUs: {seconds(outcome.wait_p95_s)}", err=True)
+
+    found = needed(trace, wait_minutes * 60, order, cost, options["node_gpus"], note, queues)
+    tried.sort(key=lambda outcome: outcome.gpus)
+    if output == "json":
+        answers.emit_sizes(found, tried)
+        return
+    click.echo(times_table(tried))
+    click.echo(answers.sentence(found, wait_minutes))

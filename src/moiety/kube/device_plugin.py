@@ -1,0 +1,214 @@
+"""The device plugin of a node: units of GPUs for clusters, or pods, that know no claims.
+
+A kubelet tells when units are given, never when they are free again. It is their being given once
+more that says so, or that no pod has them any more (`take_back_unused`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from moiety.kube import rpc, units
+from moiety.kube.cdi_specs import PREFIX
+from moiety.kube.checkpoint import UNITS, Given, Slot
+from moiety.kube.device_accounting import Mode
+from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
+from moiety.kube.resource_slices import WHOLE, Gpu
+from moiety.kube.share_manager import Shares
+from moiety.model.errors import MoietyError
+from moiety.model.share import Share
+
+PLUGIN: Final = plugin_pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+REGISTRATION: Final = plugin_pb.DESCRIPTOR.services_by_name["Registration"]
+VERSION: Final = "v1beta1"
+FOLDER: Final = "device-plugins"
+KUBELET: Final = "kubelet.sock"
+TIMEOUT_S: Final = 10.0
+UNUSED_S: Final = 60.0
+"""for so long units may be given and with no pod: it is only being started"""
+
+
+class Plugin:
+    """One resource; implements DevicePlugin."""
+
+    def __init__(
+        self, named: units.Named, others: tuple[units.Named, ...], count: int, shares: Shares,
+        log: Any,
+    ) -> None:  # fmt: skip
+        """`others` come before it where a GPU could be of both; `count`: units of a GPU."""
+        self.named = named
+        self.count = count
+        self.shares = shares
+        self.log = log
+        self._others = others
+        self._lock = asyncio.Lock()
+        self._told: set[asyncio.Event] = set()
+        shares.inventory.on_change.append(self.tell)
+        shares.on_change.append(self.tell)
+
+    @property
+    def socket(self) -> str:
+        """The name of its socket."""
+        slug = self.named.resource.replace("/", "-").replace(".", "-")
+        return f"moiety-{slug}.sock"
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """Those whose units these are."""
+        found = units.divide(self._others, self.shares.inventory.gpus.values())
+        return found.get(self.named.resource, [])
+
+    def tell(self) -> None:
+        """Something about the units is not as it was."""
+        for waiting in self._told:
+            waiting.set()
+
+    async def get_device_plugin_options(self, request: Any) -> Any:
+        """What we do beside the necessary."""
+        del request
+        return plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
+
+    async def list_and_watch(self, request: Any) -> AsyncIterator[Any]:
+        """All units, at once and whenever one is not as it was."""
+        del request
+        changed = asyncio.Event()
+        self._told.add(changed)
+        before = None
+        try:
+            while True:
+                changed.clear()
+                now = self._now()
+                if now != before:
+                    yield now
+                before = now
+                await changed.wait()
+        finally:
+            self._told.discard(changed)
+
+    async def get_preferred_allocation(self, request: Any) -> Any:
+        """Whole GPUs first, then the fragment that fits best."""
+        answers = []
+        gone: set[str] = set()
+        for each in request.container_requests:
+            free = [name for name in each.available_deviceIDs if name not in gone]
+            must = list(each.must_include_deviceIDs)
+            found = units.prefer(free, must, each.allocation_size, self.count)
+            gone.update(found)
+            answers.append(plugin_pb.ContainerPreferredAllocationResponse(deviceIDs=found))
+        return plugin_pb.PreferredAllocationResponse(container_responses=answers)
+
+    async def allocate(self, request: Any) -> Any:
+        """Make the share of each container; a no fails the pod, with the sentence in its status."""
+        async with self._lock:
+            try:
+                given = [self._given(list(each.devices_ids)) for each in request.container_requests]
+                await self._free(name for each in given for name in each.units)
+                await self.shares.give(given)
+            except (MoietyError, OSError) as error:
+                self.log.warning("units refused", resource=self.named.resource, reason=str(error))
+                raise rpc.Refusal(str(error), grpc.StatusCode.FAILED_PRECONDITION) from None
+        for each in given:
+            self.log.info(
+                "units given",
+                resource=self.named.resource,
+                units=len(each.units),
+                share=each.name,
+                devices=[slot.device for slot in each.slots],
+            )
+        return plugin_pb.AllocateResponse(
+            container_responses=[
+                plugin_pb.ContainerAllocateResponse(
+                    cdi_devices=[plugin_pb.CDIDevice(name=self.shares.specs.device(each.name))]
+                )
+                for each in given
+            ]
+        )
+
+    async def pre_start_container(self, request: Any) -> Any:
+        """Never asked for."""
+        del request
+        return plugin_pb.PreStartContainerResponse()
+
+    async def register(self, folder: Path) -> None:
+        """Tell the kubelet that we are there; raises OSError if it does not take us."""
+        request = plugin_pb.RegisterRequest(
+            version=VERSION,
+            endpoint=self.socket,
+            resource_name=self.named.resource,
+            options=plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True),
+        )
+        try:
+            async with rpc.connected(folder / KUBELET) as channel:
+                await rpc.call(channel, REGISTRATION, "Register", request, TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise OSError(f"the kubelet does not take {self.named.resource}: {error.details()}") \
+                from None  # fmt: skip
+        self.log.info("registered with the kubelet", resource=self.named.resource)
+
+    def _now(self) -> Any:
+        found = []
+        for gpu in self.gpus:
+            health = "Unhealthy" if self._trouble(gpu) else "Healthy"
+            node = gpu.card.numa_node
+            topology = None
+            if node is not None:
+                topology = plugin_pb.TopologyInfo(nodes=[plugin_pb.NUMANode(ID=node)])
+            found += [
+                plugin_pb.Device(ID=name, health=health, topology=topology)
+                for name in units.units_of(gpu, self.count)
+            ]
+        return plugin_pb.ListAndWatchResponse(devices=found)
+
+    def _trouble(self, gpu: Gpu) -> str:
+        if gpu.trouble:
+            return gpu.trouble
+        ledger = self.shares.ledger
+        if ledger.mode is Mode.BOTH and ledger.booked(gpu.card.uuid).kinds - {UNITS}:
+            return "claims have a part of it"
+        return ""
+
+    def _given(self, names: list[str]) -> Given:
+        uuids, part = units.parts(names, self.count)
+        known = {gpu.card.uuid: gpu for gpu in self.gpus}
+        lost = [uuid for uuid in uuids if uuid not in known]
+        if lost:
+            raise units.BadUnits(f"{lost[0]} is no GPU of {self.named.resource} on this node")
+        digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:20]
+        return Given(
+            name=f"{PREFIX}u-{digest}",
+            kind=UNITS,
+            key=self.named.resource,
+            slots=[Slot(known[uuid].device, uuid, part * WHOLE) for uuid in uuids],
+            share=Share(gpu=part),
+            units=sorted(names),
+            at_s=time.time(),
+        )
+
+    async def _free(self, names: Any) -> None:
+        """Take back what had these units: the kubelet gives only what is free."""
+        wanted = set(names)
+        over = [each.name for each in self.shares.given.values() if wanted & set(each.units)]
+        if over:
+            await self.shares.take_back(over)
+
+
+async def take_back_unused(shares: Shares, used: Collection[str], log: Any) -> None:
+    """Take back the units that no pod has; `used` are those that pods have."""
+    now_s = time.time()
+    over = [
+        each.name
+        for each in shares.given.values()
+        if each.kind == UNITS
+        and not set(each.units) & set(used)
+        and not 0 <= now_s - each.at_s < UNUSED_S
+    ]
+    if over:
+        log.info("units that no pod has taken back", shares=over)
+        await shares.take_back(over)

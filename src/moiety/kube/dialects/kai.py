@@ -1,0 +1,69 @@
+"""Run:ai's and KAI's: annotations `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`.
+
+A fraction is of a GPU's memory, which is both kept and the limit, and guarantees as much of its
+time, of which there may be more. `gpu-memory` is in MiB and says nothing of time.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from moiety.kube.dialects.hami import WHOLE
+from moiety.kube.dialects.request import (
+    MIB,
+    Ask,
+    Pod,
+    Refused,
+    Told,
+    Wish,
+    containers,
+    count,
+    default_container,
+    notes,
+    number,
+    resources,
+    share,
+)
+
+FRACTION: Final = "gpu-fraction"
+MEMORY: Final = "gpu-memory"
+DEVICES: Final = "gpu-fraction-num-devices"
+CONTAINER: Final = "gpu-fraction-container-name"
+KEYS: Final = (FRACTION, MEMORY, DEVICES, CONTAINER)
+
+
+def read(pod: Pod, _told: Told) -> list[Wish]:
+    """What a pod wishes in Run:ai's or KAI's words; raises Refused."""
+    said = {key: text for key, text in notes(pod).items() if key in KEYS}
+    if not said:
+        return []
+    if (FRACTION in said) == (MEMORY in said):
+        if FRACTION not in said:
+            raise Refused(f"{', '.join(said)} says nothing without {FRACTION} or {MEMORY}")
+        raise Refused(f"{FRACTION} and {MEMORY} both say how much memory; one of them")
+    for container in containers(pod):
+        if WHOLE in resources(container):
+            raise Refused(
+                f"container {container['name']} asks for whole GPUs ({WHOLE}), and the pod for "
+                f"parts ({FRACTION if FRACTION in said else MEMORY})"
+            )
+    gpus = count(DEVICES, said.get(DEVICES, "1"))
+    if not gpus:
+        raise Refused(f"{DEVICES}: 0 is no number of GPUs")
+    there = [each["name"] for each in containers(pod)]
+    name = said.get(CONTAINER) or default_container(pod)
+    if name not in there:
+        raise Refused(f"{CONTAINER} names {name!r}, and the pod has {', '.join(there)}")
+    if FRACTION in said:
+        part = number(FRACTION, said[FRACTION])
+        if not 0 < part <= 1:
+            raise Refused(f"{FRACTION}: {said[FRACTION]!r} is not above 0 and at most 1")
+        part = Fraction(part)
+        ask = Ask(share(FRACTION, gpu=float(part)), gpus, memory_part=part)
+    else:
+        kept = count(MEMORY, said[MEMORY]) * MIB
+        if not kept:
+            raise Refused(f"{MEMORY}: 0 is no memory")
+        ask = Ask(share(MEMORY, memory_bytes=kept, memory_limit_bytes=kept), gpus)
+    return [Wish(name, ask, tuple(said))]

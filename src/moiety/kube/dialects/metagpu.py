@@ -1,0 +1,47 @@
+"""MetaGPU's: units of `cnvrg.io/metagpu` among a container's limits, usually 100 to a GPU.
+
+A unit is a hundredth of a GPU's memory, which MetaGPU watched over and so is the limit; here it
+guarantees a hundredth of the time as well. More units than a GPU has are whole GPUs.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from moiety.kube.dialects.request import (
+    Ask,
+    Pod,
+    Refused,
+    Told,
+    Wish,
+    containers,
+    count,
+    resources,
+    share,
+)
+
+
+def read(pod: Pod, told: Told) -> list[Wish]:
+    """What a pod wishes in MetaGPU's words; raises Refused."""
+    found = []
+    for container in containers(pod):
+        said = {k: v for k, v in resources(container).items() if k in told.metagpu_resources}
+        where = f"container {container['name']}"
+        if len(said) > 1:
+            raise Refused(f"{where} asks for {' and '.join(said)}; one of them")
+        for key, text in said.items():
+            units = count(f"{where}: {key}", text)
+            if not units:
+                continue
+            gpus, rest = divmod(units, told.metagpu_units)
+            if gpus and rest:
+                raise Refused(
+                    f"{where}: {key}: {units} is more than the {told.metagpu_units} units of a "
+                    "GPU, and then it has to be a multiple of them"
+                )
+            model = told.metagpu_resources[key]
+            models = (model,) if model else ()
+            part = Fraction(1 if gpus else Fraction(rest, told.metagpu_units))
+            ask = Ask(share(where, gpu=float(part)), gpus or 1, models, part)
+            found.append(Wish(container["name"], ask, (key,)))
+    return found

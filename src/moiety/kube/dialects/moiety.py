@@ -1,0 +1,135 @@
+"""Our own: annotations `moiety.dev/gpu: "0.5"`, `moiety.dev/memory: 20Gi` and what goes with them.
+
+A pod may name one of the cluster's sizes (`moiety.dev/template: small`); what it says itself counts
+for more than what the size says.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moiety.kube import names
+from moiety.kube.dialects.request import (
+    Ask,
+    Pod,
+    Refused,
+    Told,
+    Wish,
+    containers,
+    count,
+    default_container,
+    memory,
+    notes,
+    part,
+    resources,
+    share,
+)
+from moiety.model.errors import InvalidValue
+from moiety.model.share import parse_mode, parse_priority
+
+AMOUNTS: Final = (names.GPU, names.MEMORY)
+IN_SIZES: Final = tuple(
+    key.removeprefix(names.PREFIX)
+    for key in names.ASKS
+    if key not in (names.TEMPLATE, names.CONTAINER)
+)
+KNOWN: Final = (*names.ASKS, names.RESIZE, *names.OURS)
+GPUS_MOST: Final = 16
+
+
+def read(pod: Pod, told: Told) -> list[Wish]:
+    """What a pod wishes in annotations of ours; raises Refused."""
+    said = {key: text for key, text in notes(pod).items() if key.startswith(names.PREFIX)}
+    for key in said:
+        if key not in KNOWN:
+            near = difflib.get_close_matches(key, names.ASKS, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names.ASKS)}"
+            raise Refused(f"there is no annotation {key}; {meant}")
+    _units(pod, told)
+    asked = {key: text for key, text in said.items() if key in names.ASKS}
+    if not asked:
+        return []
+    ask = _ask(asked, told)
+    return [Wish(name, ask, tuple(asked)) for name in _who(pod, asked.get(names.CONTAINER))]
+
+
+def _ask(asked: Mapping[str, str], told: Told) -> Ask:
+    values = dict(asked)
+    if size := values.pop(names.TEMPLATE, None):
+        values = size_of(size, told) | values
+    values.pop(names.CONTAINER, None)
+    if not any(key in values for key in AMOUNTS):
+        raise Refused(
+            f"{', '.join(values)} says how, and nothing says how much; add {names.GPU} (a part of "
+            f"a GPU, 0.5) or {names.MEMORY} (20Gi)"
+        )
+    return ask_of(values)
+
+
+def ask_of(values: Mapping[str, str]) -> Ask:
+    """What annotations of ours ask for; raises Refused."""
+    fields: dict[str, Any] = {}
+    if text := values.get(names.GPU):
+        fields["gpu"] = part(names.GPU, text)
+    if text := values.get(names.GPU_LIMIT):
+        fields["gpu_limit"] = part(names.GPU_LIMIT, text)
+    if text := values.get(names.MEMORY):
+        fields["memory_bytes"] = memory(names.MEMORY, text)
+    if text := values.get(names.MEMORY_LIMIT):
+        fields["memory_limit_bytes"] = memory(names.MEMORY_LIMIT, text)
+    if text := values.get(names.LATENCY):
+        if text not in ("true", "false"):
+            raise Refused(f'{names.LATENCY}: {text!r} is neither "true" nor "false"')
+        fields["latency"] = text == "true"
+    try:
+        if text := values.get(names.PRIORITY):
+            fields["priority"] = parse_priority(text)
+        if text := values.get(names.MODE):
+            fields["mode"] = parse_mode(text)
+    except InvalidValue as error:
+        raise Refused(f"{error.what}; {error.hint}") from None
+    for key, text in values.items():
+        if not text.strip():
+            raise Refused(f"{key} is empty")
+    gpus = count(names.GPUS, values[names.GPUS]) if names.GPUS in values else 1
+    if not 1 <= gpus <= GPUS_MOST:
+        raise Refused(f"{names.GPUS}: {gpus} is not from 1 to {GPUS_MOST}")
+    models = tuple(each.strip() for each in values.get(names.MODEL, "").split(",") if each.strip())
+    return Ask(share(", ".join(values), **fields), gpus, models)
+
+
+def size_of(name: str, told: Told) -> dict[str, str]:
+    """What one of the cluster's sizes says, as annotations; raises Refused."""
+    if name not in told.sizes:
+        known = ", ".join(sorted(told.sizes)) or "none: the cluster has no sizes"
+        raise Refused(f"{names.TEMPLATE}: there is no size {name!r}; there are {known}")
+    return {f"{names.PREFIX}{key}": text for key, text in told.sizes[name].items()}
+
+
+def _who(pod: Pod, named: str | None) -> list[str]:
+    if named is None:
+        return [default_container(pod)]
+    there = [each["name"] for each in containers(pod)]
+    found = list(dict.fromkeys(each.strip() for each in named.split(",") if each.strip()))
+    for each in found:
+        if each not in there:
+            raise Refused(f"{names.CONTAINER} names {each!r}, and the pod has {', '.join(there)}")
+    if not found:
+        raise Refused(f"{names.CONTAINER} is empty")
+    return found
+
+
+def _units(pod: Pod, told: Told) -> None:
+    """Units are the nodes' own matter; those that no node has would wait for ever."""
+    for container in containers(pod):
+        for key, text in resources(container).items():
+            if not key.startswith(names.PREFIX):
+                continue
+            if key not in told.units:
+                raise Refused(
+                    f"container {container['name']}: no node has a resource {key}; there are "
+                    f"{', '.join(told.units)}"
+                )
+            count(f"container {container['name']}: {key}", text)

@@ -1,0 +1,38 @@
+"""nvshare's: `nvshare.com/gpu: 1` among a container's limits.
+
+There, ten such pods shared a GPU, each with all of its memory, in turns. Here that is a tenth of
+the GPU's time guaranteed, all of it when nobody else wants it, and all of the memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moiety.kube.dialects.request import Ask, Pod, Refused, Told, Wish, containers, count, resources
+from moiety.model.share import Share
+
+PREFIX: Final = "nvshare.com/"
+RESOURCE: Final = "nvshare.com/gpu"
+ASK: Final = Ask(Share(gpu=0.1))
+
+
+def read(pod: Pod, _told: Told) -> list[Wish]:
+    """What a pod wishes in nvshare's words; raises Refused."""
+    found = []
+    for container in containers(pod):
+        name = container["name"]
+        for key, text in resources(container).items():
+            if not key.startswith(PREFIX):
+                continue
+            if key != RESOURCE:
+                raise Refused(f"container {name}: nvshare has no resource {key}, only {RESOURCE}")
+            number = count(f"container {name}: {key}", text)
+            if number > 1:
+                raise Refused(
+                    f"container {name}: {key}: {number} is more than the 1 that a container could "
+                    "have with nvshare; several GPUs are annotations moiety.dev/gpus and "
+                    "moiety.dev/gpu"
+                )
+            if number:
+                found.append(Wish(name, ASK, (key,)))
+    return found

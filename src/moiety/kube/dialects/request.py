@@ -1,0 +1,157 @@
+"""What one container asks for, whatever its spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from moiety.kube import names, quantity, share_config
+from moiety.model.errors import InvalidValue, MoietyError
+from moiety.model.share import NOTHING_ASKED, Share
+
+Pod = Mapping[str, Any]
+MIB: Final = 1 << 20
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+SPELLINGS: Final = ("moiety", "nvshare", "kubeshare", "hami", "kai", "metagpu")
+
+
+class Refused(InvalidValue):
+    """Why a pod is not admitted, in one sentence for whoever applied it."""
+
+    def __init__(self, problem: str, hint: str = "docs/kubernetes-dialects.md") -> None:
+        super().__init__(problem, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Some GPUs, and the same share of each."""
+
+    share: Share = NOTHING_ASKED
+    gpus: int = 1
+    models: tuple[str, ...] = ()
+    """parts of product names, any of which will do; none: whichever"""
+    memory_part: Fraction | None = None
+    """of the GPU's memory that is both kept and the limit, where the spelling says no bytes"""
+
+    def __str__(self) -> str:
+        parts = [f"{self.gpus} GPUs, each: {self.share}" if self.gpus > 1 else str(self.share)]
+        if self.memory_part is not None:
+            parts.append(f"{float(self.memory_part * 100):g} % of its memory")
+        if self.models:
+            parts.append(f"of model {' or '.join(self.models)}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one container asks for, and where that was written."""
+
+    container: str
+    ask: Ask
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What somebody who runs the cluster told the webhook about spellings."""
+
+    spellings: tuple[str, ...] = SPELLINGS
+    whole_gpus: bool = False
+    """share pods that say nothing but `nvidia.com/gpu`, too"""
+    metagpu_resources: Mapping[str, str] = field(default_factory=lambda: {"cnvrg.io/metagpu": ""})
+    """names of MetaGPU's resources, each with a model, or with none"""
+    metagpu_units: int = 100
+    """that a GPU had"""
+    units: tuple[str, ...] = (names.GPU,)
+    """resources of ours that nodes have"""
+    sizes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """by name: annotations without their prefix"""
+
+
+def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    """All that can ask, those that run before the others first."""
+    spec = pod.get("spec") or {}
+    yield from spec.get("initContainers") or []
+    yield from spec.get("containers") or []
+
+
+def notes(pod: Pod) -> Mapping[str, str]:
+    """A pod's; empty if it has none."""
+    return (pod.get("metadata") or {}).get("annotations") or {}
+
+
+def labels(pod: Pod) -> Mapping[str, str]:
+    """A pod's; empty if it has none."""
+    return (pod.get("metadata") or {}).get("labels") or {}
+
+
+def resources(container: Mapping[str, Any]) -> dict[str, str]:
+    """What a container asks of each resource; raises Refused where request and limit differ."""
+    own = container.get("resources") or {}
+    requests, limits = own.get("requests") or {}, own.get("limits") or {}
+    found = {str(key): str(value) for key, value in {**requests, **limits}.items()}
+    for key in requests.keys() & limits.keys():
+        if "/" in key and str(requests[key]) != str(limits[key]):
+            raise Refused(
+                f"container {container['name']}: {key} has request {requests[key]} and limit "
+                f"{limits[key]}, which have to be the same"
+            )
+    return found
+
+
+def default_container(pod: Pod) -> str:
+    """Whom an annotation on a pod means that names nobody: the default one, else the first.
+
+    Raises Refused if the default container is none of the pod's.
+    """
+    regular = [each["name"] for each in (pod.get("spec") or {}).get("containers") or []]
+    if not regular:
+        raise Refused("the pod has no container")
+    named = notes(pod).get(DEFAULT_CONTAINER)
+    if named is None:
+        return str(regular[0])
+    if named not in regular:
+        raise Refused(f"{DEFAULT_CONTAINER} names {named!r}, and the pod has no such container")
+    return named
+
+
+def count(key: str, text: str) -> int:
+    """A whole number that stands under a key; raises Refused."""
+    try:
+        return quantity.parse_count(text)
+    except quantity.InvalidQuantity as error:
+        raise Refused(f"{key}: {error.what}") from None
+
+
+def number(key: str, text: str) -> Fraction:
+    """A number that stands under a key; raises Refused."""
+    try:
+        return quantity.parse(text)
+    except quantity.InvalidQuantity as error:
+        raise Refused(f"{key}: {error.what}") from None
+
+
+def part(key: str, text: str) -> float:
+    """A part of a GPU that stands under a key; raises Refused."""
+    try:
+        return share_config.parse_part(text, key)
+    except share_config.InvalidShareConfig as error:
+        raise Refused(error.what) from None
+
+
+def memory(key: str, text: str) -> int:
+    """Bytes that stand under a key; raises Refused."""
+    try:
+        return share_config.parse_memory(text, key)
+    except share_config.InvalidShareConfig as error:
+        raise Refused(error.what) from None
+
+
+def share(where: str, **fields: Any) -> Share:
+    """A share; raises Refused, naming where it was written."""
+    try:
+        return Share(**fields)
+    except MoietyError as error:
+        raise Refused(f"{where}: {error.what}") from None

@@ -1,0 +1,211 @@
+"""Events of Kubernetes, of what the agent's journal says: on the pod that it is about, or the node.
+
+What goes on and on, such as evictions of pods that take turns, is one Event with a count.
+What was told is counted by the journal's numbers, and the last one is written down: the next
+process goes on after it. What an API server does not take in time is lost, and said in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.agent.control import protocol
+from moiety.kube.agent_client import AgentLine
+from moiety.kube.client import EVENTS, ApiError, Client
+from moiety.kube.pods import Pod, Pods, reference
+from moiety.model.errors import MoietyError
+
+CONTROLLER: Final = "moiety.dev/node"
+TOLD: Final = frozenset({"Evicted", "Idle", "ShareChanged", "OffenceOver"})
+"""what is told beside warnings"""
+LEFT_OUT: Final = frozenset({"Missing", "ConnectionLost"})
+"""warnings that say nothing to the owner of a pod"""
+OF_NODE: Final = frozenset({"GpuError", "GpuUnreadable", "Unregistered"})
+"""told on the node, where they are about no pod"""
+SERIES: Final = frozenset({"Evicted"})
+"""what is counted in one Event while it goes on"""
+SERIES_S: Final = 360.0
+"""without another one it is over: the next is a new Event"""
+COUNT_S: Final = 30.0
+"""the count is written so often at most"""
+NOTE_MOST: Final = 1000
+A_MINUTE: Final = 30
+"""events of one reason about one pod; more are left out, and said in the log"""
+WAIT_S: Final = 5.0
+AGAIN_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    """of the Event"""
+    seen_s: float
+    told_s: float
+    count: int = 1
+
+
+class Notices:
+    """Tells Kubernetes what happens on one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        line: AgentLine,
+        pods: Pods,
+        node: str,
+        cursor: Path,
+        log: Any,
+    ) -> None:
+        """`line` is its own: it waits there. `cursor` is the file with the last number."""
+        self._client = client
+        self._line = line
+        self._pods = pods
+        self._node = node
+        self._cursor = cursor
+        self._log = log
+        self._lately: dict[tuple[str, str], deque[float]] = {}
+        """when there were events about a pod for a reason: one reason leaves others their room"""
+        self._series: dict[tuple[str, str, int | None], _Series] = {}
+        """by pod, reason and GPU"""
+
+    async def follow(self) -> None:
+        """Tell what happens from now on, for ever."""
+        after = await self._begin()
+        while True:
+            try:
+                asked = protocol.Events(after=after, wait_s=WAIT_S)
+                page = await self._line.ask(asked, protocol.Happened)
+            except MoietyError:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for event in page.events:
+                await self._tell(event)
+            if page.read_to > after:
+                after = page.read_to
+                self._write(after)
+            elif not page.events and await self._last() < after:
+                after = 0  # an agent that counts anew: somebody has emptied its folder
+
+    async def tell(
+        self, about: Pod | None, reason: str, note: str, *, warning: bool, gpu: int | None = None
+    ) -> str:
+        """One event, and its name; empty: it did not arrive, which is said in the log."""
+        key = about.uid if about else "", reason
+        lately = self._lately.setdefault(key, deque(maxlen=A_MINUTE))
+        now_s = time.monotonic()
+        if len(lately) == A_MINUTE and now_s - lately[0] < 60:
+            self._log.info("event left out", reason=reason, note=note)
+            return ""
+        lately.append(now_s)
+        self._forget()
+        name = about.name if about else self._node
+        namespace = about.namespace if about else "default"
+        where = f" (GPU {gpu})" if gpu is not None else ""
+        node = {"apiVersion": "v1", "kind": "Node", "name": self._node}
+        own = f"{name[:230]}.{secrets.token_hex(8)}"
+        body = {
+            "metadata": {"name": own, "namespace": namespace},
+            "eventTime": _now(),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._node[:128],
+            "action": "Sharing",
+            "reason": reason,
+            "regarding": reference(about) if about else node,
+            "note": (note + where)[:NOTE_MOST],
+            "type": "Warning" if warning else "Normal",
+        }
+        try:
+            await self._client.create(EVENTS, body, namespace)
+        except ApiError as no:
+            self._log.warning("event not taken", reason=reason, note=note, problem=no.what)
+            return ""
+        return own
+
+    async def _tell_again(self, pod: Pod, reason: str, gpu: int | None) -> bool:
+        """Count one more of something that goes on; False: nothing does, so it is to be told."""
+        known = self._series.get((pod.uid, reason, gpu))
+        now_s = time.monotonic()
+        if known is None or now_s - known.seen_s > SERIES_S:
+            return False
+        known.seen_s = now_s
+        known.count += 1
+        if now_s - known.told_s < COUNT_S:
+            return True
+        known.told_s = now_s
+        change = {"series": {"count": known.count, "lastObservedTime": _now()}}
+        try:
+            await self._client.patch(EVENTS, known.name, change, pod.namespace)
+        except ApiError as no:
+            self._log.warning("event not counted", reason=reason, problem=no.what)
+            return not no.is_missing  # Kubernetes keeps them for an hour, usually
+        return True
+
+    def _forget(self) -> None:
+        """Of pods that are gone nothing is kept."""
+        there = self._pods.by_uid
+        if len(self._lately) + len(self._series) > 8 * A_MINUTE + 8 * len(there):
+            self._lately = {k: v for k, v in self._lately.items() if k[0] in there}
+            self._series = {k: v for k, v in self._series.items() if k[0] in there}
+
+    async def _tell(self, event: protocol.Event) -> None:
+        warning = event.severity == "warning"
+        if event.reason in LEFT_OUT or not (warning or event.reason in TOLD):
+            return
+        pod = self._pod(event)
+        if pod is None and event.reason not in OF_NODE:
+            return
+        who = f"{event.program} (pid {event.pid}): " if event.pid is not None else ""
+        goes_on = event.reason in SERIES and pod is not None
+        if goes_on and pod and await self._tell_again(pod, event.reason, event.gpu):
+            return
+        note = who + event.message
+        name = await self.tell(pod, event.reason, note, warning=warning, gpu=event.gpu)
+        if goes_on and pod and name:
+            now_s = time.monotonic()
+            self._series[pod.uid, event.reason, event.gpu] = _Series(name, now_s, now_s)
+
+    def _pod(self, event: protocol.Event) -> Pod | None:
+        if found := self._pods.by_uid.get(event.pod):
+            return found
+        labels = event.labels
+        if "pod" in labels:
+            return self._pods.named(labels.get("namespace", ""), labels["pod"])
+        return None
+
+    async def _begin(self) -> int:
+        """After which event: what an earlier process told last, else the newest there is."""
+        while True:
+            try:
+                last = await self._last()
+                break
+            except MoietyError:
+                await asyncio.sleep(AGAIN_S)
+        try:
+            return min(int(self._cursor.read_text()), last)
+        except (OSError, ValueError):
+            return last
+
+    async def _last(self) -> int:
+        """The number of the agent's newest event."""
+        after = 0
+        while True:
+            page = await self._line.ask(protocol.Events(after=after), protocol.Happened)
+            after = max(after, page.read_to)
+            if not page.more:
+                return after
+
+    def _write(self, after: int) -> None:
+        with contextlib.suppress(OSError):  # then some are told twice
+            self._cursor.write_text(f"{after}\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,203 @@
+"""A node's GPUs as the scheduler sees them: the ResourceSlices of one pool.
+
+Each GPU is a device that may be allocated many times. What is consumed of it: `compute`, in whole
+percent of its time, and `memory`, in bytes that stay on it while others run. (Percent, because
+schedulers round requests up in whole numbers: of thousandths, each would become a whole GPU.)
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moiety.devices.gpu_models import Card
+from moiety.kube.client import NODES, SLICES, Client, Object
+from moiety.kube.share_config import DRIVER
+
+COMPUTE: Final = "compute"
+MEMORY: Final = "memory"
+WHOLE: Final = 100
+"""percent: all of a GPU's time"""
+DEVICES_MOST: Final = 64
+"""in one slice, where devices have taints"""
+TEXT_MOST: Final = 64
+TAKEN: Final = "gpu.moiety.dev/taken"
+ALL: Final = "whole"
+UNHEALTHY: Final = "gpu.moiety.dev/unhealthy"
+_VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU that this node's agent shares out."""
+
+    card: Card
+    capacity_bytes: int
+    """of its memory, what is shared out"""
+    trouble: str = ""
+    """why nobody should get it; empty: it is well"""
+    taken: str = ""
+    """units: pods have parts of it that are not claims; whole: one has all of it; empty: free"""
+
+    @property
+    def device(self) -> str:
+        """Its name in the pool."""
+        return f"gpu-{self.card.index}"
+
+
+def device(gpu: Gpu) -> Object:
+    """One device of a slice."""
+    found: Object = {
+        "name": gpu.device,
+        "allowMultipleAllocations": True,
+        "attributes": attributes(gpu.card),
+        "capacity": {
+            COMPUTE: {
+                "value": str(WHOLE),
+                "requestPolicy": {
+                    "default": str(WHOLE),
+                    "validRange": {"min": "0", "max": str(WHOLE), "step": "1"},
+                },
+            },
+            MEMORY: {
+                "value": str(gpu.capacity_bytes),
+                "requestPolicy": {"default": "0", "validRange": {"min": "0"}},
+            },
+        },
+    }
+    if gpu.trouble:
+        found["taints"] = [{"key": UNHEALTHY, "value": "true", "effect": "NoSchedule"}]
+    elif gpu.taken:
+        found["taints"] = [{"key": TAKEN, "value": gpu.taken, "effect": "NoSchedule"}]
+    return found
+
+
+def attributes(card: Card) -> Object:
+    """By the names that NVIDIA's driver has for them; what is not known is left out."""
+    texts = {
+        "type": "gpu",
+        "uuid": card.uuid,
+        "productName": card.name,
+        "brand": card.brand,
+        "architecture": card.architecture,
+        "pcieBusID": card.bus_id,
+        "resource.kubernetes.io/pciBusID": card.bus_id,
+        "resource.kubernetes.io/pcieRoot": card.pcie_root,
+    }
+    versions = {
+        "driverVersion": version(card.driver),
+        "cudaDriverVersion": version(_dotted(card.cuda)),
+        "cudaComputeCapability": version(_dotted(card.capability)),
+    }
+    numbers = {"index": card.index, "minor": card.minor, "numaNode": card.numa_node}
+    found: Object = {name: {"string": text[:TEXT_MOST]} for name, text in texts.items() if text}
+    found |= {name: {"version": text} for name, text in versions.items() if text}
+    found |= {name: {"int": number} for name, number in numbers.items() if number is not None}
+    return found
+
+
+def version(text: str) -> str:
+    """A version as semver.org has it: three numbers without zeros before them; empty: no such."""
+    match = _VERSION.match(text)
+    if not match:
+        return ""
+    parts = [*(str(int(part)) for part in match[0].split(".")), "0", "0"]
+    return ".".join(parts[:3])
+
+
+def _dotted(pair: tuple[int, int] | None) -> str:
+    return f"{pair[0]}.{pair[1]}" if pair else ""
+
+
+def slices(node: str, gpus: Iterable[Gpu], owner: Object | None = None) -> list[Object]:
+    """The slices of a node's pool, of generation 0; `owner` is the Node, whose end is theirs."""
+    devices = [device(gpu) for gpu in sorted(gpus, key=lambda each: each.card.index)]
+    parts = [devices[i : i + DEVICES_MOST] for i in range(0, len(devices), DEVICES_MOST)] or [[]]
+    found = []
+    for number, part in enumerate(parts):
+        metadata: Object = {"name": slice_name(node, number)}
+        if owner:
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
+                    "controller": True,
+                }
+            ]
+        spec: Object = {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 0, "resourceSliceCount": len(parts)},
+            "devices": part,
+        }
+        found.append({"metadata": metadata, "spec": spec})
+    return found
+
+
+def slice_name(node: str, number: int) -> str:
+    """Of a node's slice: the node's name in it, and no two nodes' the same."""
+    digest = hashlib.sha256(node.encode()).hexdigest()[:8]
+    return f"{node[:200].rstrip('.-')}-{DRIVER}-{digest}-{number}"
+
+
+async def publish(client: Client, node: str, gpus: Sequence[Gpu]) -> bool:
+    """Bring the pool to what the GPUs are; True if something was not so. Raises ApiError.
+
+    All slices of a pool are of one generation, and a scheduler takes the newest that is complete:
+    if anything differs, all are written with a new one.
+    """
+    owner = await client.get(NODES, node)
+    wanted = slices(node, gpus, owner)
+    selector = f"spec.nodeName={node},spec.driver={DRIVER}"
+    there, _ = await client.list(SLICES, field_selector=selector)
+    if _same(wanted, there):
+        return False
+    known = {each["metadata"]["name"]: each for each in there}
+    newest = max((each["spec"]["pool"]["generation"] for each in there), default=0)
+    for each in wanted:
+        each["spec"]["pool"]["generation"] = newest + 1
+        before = known.pop(each["metadata"]["name"], None)
+        if before is None:
+            await client.create(SLICES, each)
+        else:
+            metadata = {**each["metadata"]}
+            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+            await client.update(SLICES, {**each, "metadata": metadata})
+    for name in known:  # of a time when there were more
+        await client.delete(SLICES, name)
+    return True
+
+
+async def withdraw(client: Client, node: str) -> None:
+    """Take the pool away: nothing more is allocated from it. Raises ApiError."""
+    selector = f"spec.nodeName={node},spec.driver={DRIVER}"
+    there, _ = await client.list(SLICES, field_selector=selector)
+    for each in there:
+        await client.delete(SLICES, each["metadata"]["name"])
+
+
+def _same(wanted: Sequence[Object], there: Sequence[Object]) -> bool:
+    """Whether what is there says what is wanted, whatever its generation."""
+    if len({each["spec"]["pool"]["generation"] for each in there}) > 1:
+        return False
+    return _comparable(wanted) == _comparable(there)
+
+
+def _comparable(found: Sequence[Object]) -> dict[str, Any]:
+    specs = {}
+    for each in found:
+        spec = copy.deepcopy(each["spec"])
+        spec["pool"]["generation"] = 0
+        for entry in spec.get("devices") or []:
+            for taint in entry.get("taints") or []:
+                taint.pop("timeAdded", None)  # the server's own
+        spec["devices"] = spec.get("devices") or []
+        owners = each["metadata"].get("ownerReferences") or []
+        specs[each["metadata"]["name"]] = (spec, [owner.get("uid") for owner in owners])
+    return specs

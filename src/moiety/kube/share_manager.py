@@ -1,0 +1,165 @@
+"""Shares of pods, from promise to removal: in the book, with the agent, and in a CDI file.
+
+The order is the same always: written down, then made; unmade, then struck out. So whatever is
+killed in between, the next one knows of everything that may be there, and does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from moiety.agent.control import protocol
+from moiety.kube.agent_client import AgentLine
+from moiety.kube.cdi_specs import PREFIX, Specs
+from moiety.kube.checkpoint import Given
+from moiety.kube.device_accounting import Ledger
+from moiety.kube.inventory import Inventory
+from moiety.model import errors
+
+
+class NoRoom(errors.MoietyError):
+    """The book says that it is given to others."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, "the pod again, on another node or later")
+
+
+class Shares:
+    """All shares that this node's pods have."""
+
+    def __init__(
+        self, ledger: Ledger, line: AgentLine, specs: Specs, inventory: Inventory, log: Any
+    ) -> None:
+        self.ledger = ledger
+        self.line = line
+        self.specs = specs
+        self.inventory = inventory
+        self.log = log
+        self.on_change: list[Callable[[], None]] = []
+        """something was given or taken back"""
+        self.lock = asyncio.Lock()
+        """who changes the book, holds it"""
+        inventory.on_change.append(self._see)
+        self._see()
+
+    def _tell(self) -> None:
+        for each in self.on_change:
+            each()
+
+    def _see(self) -> None:
+        self.ledger.gpus = self.inventory.gpus
+
+    @property
+    def given(self) -> dict[str, Given]:
+        """All of them, by name."""
+        return self.ledger.checkpoint.given
+
+    async def give(self, given: Sequence[Given]) -> None:
+        """Make these, all or none. Raises NoRoom, and what the agent and the disk raise."""
+        async with self.lock:
+            if no := self.ledger.check(given):
+                raise NoRoom(no)
+            new = [each.name for each in given if each.name not in self.given]
+            self.ledger.checkpoint.put(*given)
+            try:
+                for each in given:
+                    await self._make(each)
+            except (errors.MoietyError, OSError):
+                await self._unmake(new)
+                raise
+        self._tell()
+
+    async def make_sure(self, given: Sequence[Given]) -> None:
+        """Have what was given before be there. Raises what the agent and the disk raise."""
+        for each in given:
+            await self._make(each)
+
+    async def take_back(self, names: Sequence[str]) -> None:
+        """Remove these; those that are none are no error. Raises what the agent and disk raise."""
+        async with self.lock:
+            await self._unmake(names, must=True)
+        self._tell()
+
+    async def change(self, given: Given) -> None:
+        """Have one be otherwise from now on, also for its running processes.
+
+        Raises NoRoom, and what the agent raises: then it is as it was.
+        """
+        async with self.lock:
+            before = self.given.get(given.name)
+            if before is None:
+                return
+            if given.slots != before.slots and (no := self.ledger.check([given])):
+                raise NoRoom(no)
+            await self._make(given)
+            self.ledger.checkpoint.put(given)
+        self._tell()
+
+    async def reconcile(self) -> None:
+        """Bring agent and files to what the book says: after any of the three was restarted."""
+        async with self.lock:
+            asked = await self.line.ask(protocol.Containers(), protocol.ContainerRows)
+            rows = {row.name: row for row in asked.rows}
+            for name, row in rows.items():
+                if name.startswith(PREFIX) and name not in self.given:
+                    if row.pids:
+                        self.log.warning("share of no pod is in use", share=name, pids=row.pids)
+                        continue
+                    self.log.info("share of no pod removed", share=name)
+                    await self._forget(name)
+            for each in self.given.values():
+                try:
+                    await self._make(each, rows.get(each.name))
+                except errors.MoietyError as error:
+                    self.log.error("share not made again", share=each.name, problem=error.what)
+            for name in self.specs.sweep(self.given):
+                self.log.info("specification of no pod removed", share=name)
+
+    async def _make(self, given: Given, row: protocol.ContainerRow | None = None) -> None:
+        wanted = protocol.CreateContainer(
+            name=given.name,
+            share=given.share,
+            spec=str(self.specs.path(given.name)),
+            gpus=sorted({slot.uuid for slot in given.slots}),
+            pods=given.pods,
+            labels=given.labels,
+        )
+        if row is None or not _is_so(row, wanted):
+            done = await self.line.ask(wanted, protocol.Contained)
+            row = done.row
+        uuids = {slot.uuid for slot in given.slots}
+        gpus = self.inventory.gpus.values()
+        cards = sorted((g.card for g in gpus if g.card.uuid in uuids), key=lambda c: c.index)
+        self.specs.write(given.name, Path(row.folder), cards)
+
+    async def _unmake(self, names: Sequence[str], *, must: bool = False) -> None:
+        for name in names:
+            try:
+                self.specs.remove(name)
+                await self._forget(name)
+            except (errors.MoietyError, OSError) as error:
+                if must:
+                    raise
+                self.log.warning("share not removed yet", share=name, problem=str(error))
+                continue  # it stays in the book, and the next who comes does the rest
+            if name in self.given:
+                self.ledger.checkpoint.drop(name)
+
+    async def _forget(self, name: str) -> None:
+        try:
+            await self.line.ask(protocol.RemoveContainer(name=name, force=True), protocol.Contained)
+        except errors.ContainerShareUnknown:
+            pass  # somebody was killed before it was made, or after it was removed
+
+
+def _is_so(row: protocol.ContainerRow, wanted: protocol.CreateContainer) -> bool:
+    return (row.share, row.spec, row.gpus, row.pods, row.labels) == (
+        wanted.share,
+        wanted.spec,
+        wanted.gpus,
+        wanted.pods,
+        wanted.labels,
+    )

@@ -1,0 +1,158 @@
+"""Keeps the webhook's certificate, and what the API server is told of it, as they have to be.
+
+All copies of the webhook do the same, and agree through one Secret: whoever writes it first is who
+made it, and a writer that finds it changed reads it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import datetime as dt
+import ssl
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.kube.client import ApiError, Client, Object, Resource
+from moiety.kube.webhook import certificates, registration
+from moiety.kube.webhook.certificates import Certificates
+from moiety.kube.webhook.cluster_cache import Knowledge
+
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
+SECRET: Final = "moiety-webhook-tls"
+TRIES: Final = 8
+
+
+class Keeper:
+    """Of one copy of the webhook."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        knowledge: Knowledge,
+        log: Any,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.knowledge = knowledge
+        self.log = log
+        self.now = now
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.certificates: Certificates | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """What the API server calls the service."""
+        name = f"{registration.SERVICE}.{self.namespace}.svc"
+        return (name, f"{name}.cluster.local")
+
+    async def keep(self) -> None:
+        """Bring all of it to what it has to be. Raises ApiError."""
+        await self.agree()
+        await self.register()
+
+    async def agree(self) -> None:
+        """Have the Secret hold what is good, and serve with what it holds. Raises ApiError."""
+        for _ in range(TRIES):
+            try:
+                found = await self._once()
+            except ApiError as no:
+                if no.is_conflict:  # another copy was quicker: what it wrote will do
+                    await asyncio.sleep(0.05)
+                    continue
+                raise
+            if found != self.certificates:
+                _load(self.context, found)
+                self.certificates = found
+                self.log.info("serving with a certificate", until=str(certificates.ends(found)))
+            return
+        raise ApiError(409, "Conflict", "its content changes all the time", f"secret {SECRET}")
+
+    async def _once(self) -> Certificates:
+        try:
+            secret = await self.client.get(SECRETS, SECRET, self.namespace)
+        except ApiError as no:
+            if not no.is_missing:
+                raise
+            found = certificates.make(self.hosts, self.now())
+            await self.client.create(SECRETS, _secret(found), self.namespace)
+            return found
+        data = {key: base64.b64decode(text) for key, text in (secret.get("data") or {}).items()}
+        held = certificates.of_data(data)
+        found = certificates.renewed(held, self.hosts, self.now())
+        if found != held:
+            version = secret["metadata"].get("resourceVersion")
+            await self.client.update(SECRETS, _secret(found, version), self.namespace)
+        return found
+
+    async def register(self) -> None:
+        """Have the API server trust it, and ask about what the settings say. Raises ApiError."""
+        assert self.certificates is not None, "agree comes first"
+        trusted, told = self.certificates.trusted, self.knowledge.cluster.told
+        owner = await self._owner()
+        for resource, wanted in (
+            (registration.MUTATING, registration.mutating(told, trusted, self.namespace)),
+            (registration.VALIDATING, registration.validating(trusted, self.namespace)),
+        ):
+            try:
+                found = await self.client.get(resource, registration.NAME)
+            except ApiError as no:
+                if not no.is_missing:
+                    raise
+                self.log.warning("nobody is asked about pods", missing=resource.kind,
+                                 hint="kubectl apply -k deploy/overlays/...")  # fmt: skip
+                continue
+            new = _with(found, wanted, owner)
+            if new != found:
+                await self.client.update(resource, new)
+                self.log.info("the API server was told", kind=resource.kind)
+
+    async def _owner(self) -> Object | None:
+        """The namespace: what is left when it goes must not refuse pods."""
+        try:
+            found = await self.client.get(NAMESPACES, self.namespace)
+        except ApiError:
+            return None
+        return {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "name": self.namespace,
+            "uid": found["metadata"]["uid"],
+        }
+
+
+def _with(found: Object, wanted: Object, owner: Object | None) -> Object:
+    """A configuration with our certificate and conditions, and all else as somebody wrote it."""
+    new = copy.deepcopy(found)
+    by_name = {hook["name"]: hook for hook in wanted["webhooks"]}
+    for hook in new.get("webhooks") or []:
+        if ours := by_name.get(hook["name"]):
+            hook["clientConfig"]["caBundle"] = ours["clientConfig"]["caBundle"]
+            hook["matchConditions"] = ours["matchConditions"]
+    if owner and owner not in (new["metadata"].get("ownerReferences") or []):
+        new["metadata"]["ownerReferences"] = [owner]
+    return new
+
+
+def _secret(found: Certificates, version: str | None = None) -> Object:
+    data = {key: base64.b64encode(text).decode() for key, text in found.data().items()}
+    metadata: Object = {"name": SECRET, "labels": {"app.kubernetes.io/managed-by": "moiety"}}
+    if version:
+        metadata["resourceVersion"] = version
+    return {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+
+
+def _load(context: ssl.SSLContext, found: Certificates) -> None:
+    with tempfile.TemporaryDirectory() as scratch:  # ssl reads these from files only
+        chain, key = Path(scratch) / "crt", Path(scratch) / "key"
+        chain.write_bytes(found.server)
+        key.touch(mode=0o600)
+        key.write_bytes(found.server_key)
+        context.load_cert_chain(chain, key)

@@ -1,0 +1,104 @@
+"""What the webhook knows of its cluster now: settings, sizes and GPUs, watched."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moiety.kube import cluster_gpus, names
+from moiety.kube.client import SLICES, ApiError, Client, Object, Resource
+from moiety.kube.share_config import DRIVER
+from moiety.kube.webhook import webhook_config
+from moiety.kube.webhook.admission import Cluster
+
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+AGAIN_S: Final = 30.0
+
+
+class Knowledge:
+    """Kept up to date while `watch` runs."""
+
+    def __init__(self, client: Client, namespace: str, log: Any) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.log = log
+        self.problems: tuple[str, ...] = ()
+        self.changed = asyncio.Event()
+        """the settings are others than those that were seen last"""
+        self._maps: dict[str, Mapping[str, str]] = {}
+        self._slices: dict[str, Object] = {}
+        self._cluster: Cluster | None = None
+        self._synced = {"maps": False, "slices": False}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all was heard once."""
+        return all(self._synced.values())
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known."""
+        if self._cluster is None:
+            found = webhook_config.read(
+                self._maps.get(names.SETTINGS, {}),
+                self._maps.get(names.SIZES, {}),
+                cluster_gpus.of(self._slices.values()),
+            )
+            for problem in set(found.problems) - set(self.problems):
+                self.log.warning("settings make no sense", problem=problem)
+            self._cluster, self.problems = found.cluster, found.problems
+        return self._cluster
+
+    async def watch(self) -> None:
+        """Go on for ever."""
+        await asyncio.gather(self._watch_maps(), self._watch_slices())
+
+    async def _watch_maps(self) -> None:
+        while True:
+            try:
+                async for change in self.client.watch(CONFIG_MAPS, self.namespace):
+                    if change.kind == "SYNCED":
+                        self._synced["maps"] = True
+                        continue
+                    name = change.object["metadata"]["name"]
+                    if name not in (names.SETTINGS, names.SIZES):
+                        continue
+                    gone = change.kind == "DELETED"
+                    self._maps[name] = {} if gone else change.object.get("data") or {}
+                    self._cluster = None
+                    self.changed.set()
+            except ApiError as no:
+                self.log.error("settings are not readable", problem=no.what)
+                await asyncio.sleep(AGAIN_S)
+
+    async def _watch_slices(self) -> None:
+        """Where there is no such API, nothing is known of GPUs, and units are given."""
+        selector = f"spec.driver={DRIVER}"
+        while True:
+            try:
+                async for change in self.client.watch(SLICES, field_selector=selector):
+                    if change.kind == "SYNCED":
+                        self._synced["slices"] = True
+                        continue
+                    name = change.object["metadata"]["name"]
+                    if change.kind == "DELETED":
+                        self._slices.pop(name, None)
+                    else:
+                        self._slices[name] = change.object
+                    self._cluster = None
+            except ApiError as no:
+                self._synced["slices"] = True
+                self.log.warning("GPUs are not known", problem=no.what)
+                await asyncio.sleep(AGAIN_S)
+
+
+def age_s(found: Object, now: float | None = None) -> float:
+    """For how long an object has been there, by its own date."""
+    text = found["metadata"].get("creationTimestamp")
+    if not text:
+        return 0.0
+    made = dt.datetime.fromisoformat(text).timestamp()
+    return (time.time() if now is None else now) - made

@@ -1,0 +1,85 @@
+"""Keeps the templates of claims: those that pods need are there, and those of nobody go.
+
+A template is made before its pod is, so it is left alone until it is old, and one that a pod turns
+out to have named in the moment in which it went is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from moiety.kube import names
+from moiety.kube.client import PODS, ApiError, Client, Object, Resource
+from moiety.kube.templates import NAME_PREFIX
+from moiety.kube.webhook.cluster_cache import age_s
+
+TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+OURS: Final = f"{names.MANAGED_BY}=moiety"
+KEEP_S: Final = 3600.0
+"""how old a template is at least that goes: a pod with it may be on its way"""
+SETTLE_S: Final = 30.0
+"""longer than an answer of the webhook may be on its way"""
+ENDED: Final = ("Succeeded", "Failed")
+
+
+async def make(client: Client, template: Object, namespace: str) -> None:
+    """Have a template be in a namespace; its name says what it is. Raises ApiError."""
+    try:
+        await client.create(TEMPLATES, template, namespace)
+    except ApiError as no:
+        if not no.is_conflict:
+            raise
+
+
+async def sweep(
+    client: Client, log: Any, *, keep_s: float = KEEP_S, settle_s: float = SETTLE_S
+) -> int:
+    """Remove what no pod needs; how many were. Raises ApiError."""
+    there, _ = await client.list(TEMPLATES, label_selector=OURS)
+    old = [
+        each
+        for each in there
+        if age_s(each) >= keep_s and each["metadata"]["name"].startswith(NAME_PREFIX)
+    ]
+    needed = await _needed(client) if old else set()
+    gone = [each for each in old if _key(each) not in needed]
+    for each in gone:
+        told = each["metadata"]
+        await client.delete(TEMPLATES, told["name"], told["namespace"], uid=told["uid"])
+        log.info("template of no pod removed", template=told["name"], namespace=told["namespace"])
+    if not gone:
+        return 0
+    await asyncio.sleep(settle_s)
+    needed = await _needed(client)
+    back = [each for each in gone if _key(each) in needed]
+    for each in back:
+        told = {key: each["metadata"][key] for key in ("name", "labels")}
+        await make(client, {"metadata": told, "spec": each["spec"]}, each["metadata"]["namespace"])
+    return len(gone) - len(back)
+
+
+async def _needed(client: Client) -> set[tuple[str, str]]:
+    """Namespace and name of each template that a pod names which has not ended."""
+    pods, _ = await client.list(PODS, label_selector=f"{names.SHARED}=claim")
+    return {
+        (pod["metadata"]["namespace"], claim["resourceClaimTemplateName"])
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") not in ENDED
+        for claim in (pod.get("spec") or {}).get("resourceClaims") or []
+        if claim.get("resourceClaimTemplateName")
+    }
+
+
+def _key(found: Object) -> tuple[str, str]:
+    return found["metadata"]["namespace"], found["metadata"]["name"]
+
+
+async def remove_all(client: Client) -> int:
+    """Remove all templates of ours, needed or not: claims that were made of them stay."""
+    there, _ = await client.list(TEMPLATES, label_selector=OURS)
+    for each in there:
+        await client.delete(TEMPLATES, each["metadata"]["name"], each["metadata"]["namespace"])
+    return len(there)

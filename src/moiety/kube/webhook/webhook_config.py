@@ -1,0 +1,121 @@
+"""What the cluster tells the webhook: two ConfigMaps, as texts. Pure.
+
+`moiety-webhook` has the settings, `moiety-sizes` the sizes that pods name in `moiety.dev/template`:
+each key a size, each line of its text a word and its value.
+
+    small: |
+      gpu: 0.25
+      memory: 10Gi
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.kube import quantity
+from moiety.kube.cluster_gpus import Fleet
+from moiety.kube.dialects import moiety
+from moiety.kube.dialects.request import SPELLINGS, Refused, Told
+from moiety.kube.webhook.admission import By, Cluster
+from moiety.model.errors import InvalidValue
+
+WORDS: Final = (
+    "shares", "spellings", "whole-gpus", "units", "gpu-memory", "resources",
+    "metagpu-resources", "metagpu-units",
+)  # fmt: skip
+
+
+class BadSettings(InvalidValue):
+    """A ConfigMap that makes no sense, in one sentence; what was told before goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a cluster told, as far as it makes sense."""
+
+    cluster: Cluster
+    problems: tuple[str, ...] = ()
+
+
+def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> Read:
+    """What both ConfigMaps say; what makes no sense in them is left out and told."""
+    problems = [f"settings: there is no {key!r}" for key in settings if key not in WORDS]
+    known: dict[str, Mapping[str, str]] = {}
+    for name, text in sizes.items():
+        try:
+            known[name] = size(name, text)
+        except BadSettings as bad:
+            problems.append(bad.what)
+
+    def word(key: str, usual: str) -> str:
+        return settings.get(key, "").strip() or usual
+
+    def number(key: str, usual: int, *, in_bytes: bool = False) -> int:
+        text = word(key, str(usual))
+        try:
+            found = quantity.parse_bytes(text) if in_bytes else quantity.parse_count(text)
+        except quantity.InvalidQuantity as bad:
+            problems.append(f"settings: {key}: {bad.what}")
+            return usual
+        if not found and usual:
+            problems.append(f"settings: {key}: 0 makes no sense")
+            return usual
+        return found
+
+    def choice(key: str, usual: str, choices: tuple[str, ...]) -> str:
+        text = word(key, usual)
+        if text not in choices:
+            problems.append(f"settings: {key}: {text!r} is none of {', '.join(choices)}")
+            return usual
+        return text
+
+    spellings = tuple(word("spellings", " ".join(SPELLINGS)).split())
+    problems += [
+        f"settings: spellings: there is no {each!r}" for each in spellings if each not in SPELLINGS
+    ]
+    metagpu = [
+        each.partition("=")[::2] for each in word("metagpu-resources", "cnvrg.io/metagpu").split()
+    ]
+    told = Told(
+        spellings=tuple(each for each in SPELLINGS if each in spellings),
+        whole_gpus=choice("whole-gpus", "leave", ("leave", "share")) == "share",
+        metagpu_resources=dict(metagpu),
+        metagpu_units=number("metagpu-units", 100),
+        units=tuple(word("resources", "moiety.dev/gpu").split()),
+        sizes=known,
+    )
+    cluster = Cluster(
+        told=told,
+        fleet=fleet,
+        by=By(choice("shares", "claims", tuple(By))),
+        units=number("units", 100),
+        gpu_memory_bytes=number("gpu-memory", 0, in_bytes=True),
+    )
+    return Read(cluster, tuple(problems))
+
+
+def size(name: str, text: str) -> dict[str, str]:
+    """One size: words of `moiety.dev/` annotations without that prefix. Raises BadSettings."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        line = line.strip()  # noqa: PLW2901 (the line is what counts)
+        if not line or line.startswith("#"):
+            continue
+        key, colon, value = line.partition(":")
+        key, value = key.strip(), value.strip().strip("\"'")
+        if not colon or not value:
+            raise BadSettings(f"size {name}: {line!r} is no WORD: VALUE")
+        if key not in moiety.IN_SIZES:
+            raise BadSettings(
+                f"size {name}: there is no {key!r}; there are {', '.join(moiety.IN_SIZES)}"
+            )
+        found[key] = value
+    try:
+        moiety.ask_of({f"moiety.dev/{key}": value for key, value in found.items()})
+    except Refused as no:
+        raise BadSettings(f"size {name}: {no.what}") from None
+    if not found.keys() & {"gpu", "memory"}:
+        raise BadSettings(f"size {name}: it says neither gpu nor memory")
+    return found

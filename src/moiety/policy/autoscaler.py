@@ -1,0 +1,293 @@
+"""Dynamic pools: which nodes are worth starting for those who wait, and which can be given back.
+
+What a cycle has left is tried out on a second cluster that also has the nodes which are being
+started and all that could be. There everybody who waits is served once more in the usual order: on
+what is there, then on what comes, then on the fewest further nodes of the first pool with which
+there is room. So who would not fit, or may not begin for a limit, starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from moiety.policy.model.cluster import Node, Pool
+from moiety.policy.model.decisions import Growth, Release, Scaling
+from moiety.policy.model.snapshot import Running
+from moiety.policy.place.arrays import Bools, Cluster, Mask
+from moiety.policy.place.pools import Masks
+from moiety.policy.place.workload_mix import Typical
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.queue_order import Line, Piece, waiting
+
+STARTED_MAX: Final = 1024
+"""nodes of a pool that are started in one cycle at most"""
+SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """What dynamic pools should do, and who waits for it."""
+
+    decisions: tuple[Scaling, ...] = ()
+    comes: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    """by workload: the pool of which nodes come for it, and when they are all there"""
+
+
+def scale(
+    state: State, known: Typical, without: Collection[str] = (), kept: Collection[Masks] = ()
+) -> Scaled:
+    """How the dynamic pools should grow and shrink, with things as a cycle leaves them.
+
+    Those `without` are done and do not wait; `kept` masks leave what is not kept for others.
+    """
+    trial = _Trial(state, known)
+    if any(name not in without for name in state.unmet):
+        trial.serve(without)
+    decisions: list[Scaling] = []
+    grows = set()
+    for pool in trial.pools:
+        if growth := trial.growth(pool):
+            decisions.append(growth)
+            grows.add(pool.name)
+    busy = _busy(state, kept) | trial.used
+    for pool in trial.pools:
+        if pool.name not in grows | trial.wanted:
+            decisions += _releases(state, pool, busy)
+    return Scaled(tuple(decisions), trial.comes)
+
+
+def could_hold(state: State, piece: Piece) -> Pool | None:
+    """A dynamic pool that could take all of a piece if it had as many nodes as it may."""
+    for name in state.pools.open_to(piece.workload):
+        pool = state.pools.pools[name]
+        if not pool.is_dynamic:
+            continue
+        one = Cluster([_like(pool, "")])
+        for shape, count in piece.shapes:
+            slots = int(one.slots(shape, one.left, one.free_cpu, one.free_memory)[0])
+            if slots < 1 or (pool.nodes_max is not None and slots * pool.nodes_max < count):
+                break
+        else:
+            return pool
+    return None
+
+
+def _like(pool: Pool, name: str) -> Node:
+    assert pool.template
+    return replace(pool.template, name=name, pool=pool.name)
+
+
+def _busy(state: State, kept: Collection[Masks]) -> set[tuple[str, int]]:
+    """Nodes on which something runs, or that are kept for somebody."""
+    found = {(each.place.pool, each.place.seat.node) for each in state.seated.values()}
+    for masks in kept:
+        for name, mask in masks.items():
+            found.update((name, int(at)) for at in np.flatnonzero(~mask.nodes))
+    return found
+
+
+def _releases(state: State, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:
+    """The nodes that have been empty for long, those first that have been so for longest."""
+    now_s, since = state.snapshot.now_s, state.snapshot.empty_since
+    nodes = state.pools.placers[pool.name].cluster.nodes
+    idle = [
+        (since[node.name], node.name)
+        for at, node in enumerate(nodes)
+        if node.name in since
+        and now_s - since[node.name] >= pool.idle_s
+        and (pool.name, at) not in busy
+    ]
+    found = []
+    for left, (empty_s, name) in zip(
+        range(len(nodes) - 1, pool.nodes_min - 1, -1), sorted(idle), strict=False
+    ):
+        for_s = now_s - empty_s
+        text = (
+            f"node {name} of pool {pool.name} has been empty for {for_s:.0f} s, and nobody who "
+            f"waits would have room on it: {left} are left, of at least {pool.nodes_min}"
+        )
+        numbers = {"empty_s": round(for_s), "nodes_left": left, "nodes_min": pool.nodes_min}
+        found.append(Release(pool.name, name, text, numbers))
+    return found
+
+
+class _Trial:
+    """The cluster as it would be with more nodes."""
+
+    def __init__(self, state: State, known: Typical) -> None:
+        self._before, self._known = state, known
+        self._now_s = state.snapshot.now_s
+        self.pools = [pool for pool in state.snapshot.pools if pool.is_dynamic]
+        self.comes: dict[str, tuple[str, float]] = {}
+        self.used: set[tuple[str, int]] = set()
+        """nodes that are there and would be taken"""
+        self.wanted: set[str] = set()
+        """pools of which somebody waits for nodes that are in use, or for more at once"""
+        self._for: dict[str, list[str]] = {pool.name: [] for pool in self.pools}
+        self._opened = dict.fromkeys(self._for, 0)
+        """nodes beyond those that come"""
+        self._there = {name: len(state.pools.placers[name].cluster) for name in self._for}
+        self._ready = {
+            pool.name: sorted(
+                each.ready_s for each in state.snapshot.starting if each.pool == pool.name
+            )
+            for pool in self.pools
+        }
+        self._most = {pool.name: self._room(pool) for pool in self.pools}
+        self._in_vain: set[tuple[object, ...]] = set()
+
+    def _room(self, pool: Pool) -> int:
+        """At most so many nodes can be of use: one for each task."""
+        state = self._before
+        tasks = sum(state.workloads[name].tasks for name in state.unmet)
+        bound = min(tasks, STARTED_MAX)
+        if pool.nodes_max is None:
+            return bound
+        has = self._there[pool.name] + len(self._ready[pool.name])
+        return max(0, min(bound, pool.nodes_max - has))
+
+    def serve(self, without: Collection[str]) -> None:
+        """Everybody who waits begins if there would be room, in the usual order."""
+        before = self._before
+        running = []
+        for task, (shape, place, _) in before.seated.items():
+            spot, began = before.pools.spot(place), before.began.get(task)
+            again = Running(task, shape, spot, self._now_s)
+            running.append(replace(began, spot=spot) if began else again)
+        nodes = list(before.snapshot.nodes)
+        for pool in self.pools:
+            more = len(self._ready[pool.name]) + self._most[pool.name]
+            nodes += [_like(pool, f"\0{pool.name}/{at}") for at in range(more)]
+        there = replace(before.snapshot, nodes=tuple(nodes), running=tuple(running))
+        self._state = State(there, self._known)
+        self._state.standing.share_out(before.capacity, waiting(self._state), there.used)
+        self._now = self._masks()
+        self._coming = self._masks()
+        for name, ready in self._ready.items():
+            self._open_nodes(name)[: self._there[name] + len(ready)] = True
+        for _ in Line(self._state, without).serve(self._attempt):
+            if before.budget.is_past():
+                break
+
+    def _masks(self) -> Masks:
+        """The nodes that are there now."""
+        masks = {}
+        for name, placer in self._state.pools.placers.items():
+            open_: Bools = np.ones(len(placer.cluster), np.bool_)
+            if name in self._there:
+                open_[self._there[name] :] = False
+            masks[name] = Mask(open_)
+        return masks
+
+    def _open_nodes(self, name: str) -> Bools:
+        return self._coming[name].nodes
+
+    def _attempt(self, piece: Piece) -> None:
+        if piece.is_extra or piece.likeness in self._in_vain:
+            return  # what a gang can do without is no reason to start nodes
+        state = self._state
+        if not state.may_start(piece.workload, piece.amounts):
+            return
+        if start_piece(state, piece, self._now):
+            self._note(piece)
+            return
+        names = [name for name in state.pools.open_to(piece.workload) if name in self._for]
+        has_more = any(self._ready[name] or self._opened[name] for name in names)
+        if has_more and start_piece(state, piece, self._coming):
+            self._note(piece)
+            return
+        for name in names:
+            if self._open(piece, name):
+                self._note(piece)
+                return
+        self._in_vain.add(piece.likeness)
+        pool = could_hold(self._before, piece)
+        if pool is not None:
+            self.wanted.add(pool.name)
+
+    def _open(self, piece: Piece, name: str) -> bool:
+        """Let it begin with the fewest more nodes of a pool; False: that is not possible."""
+        low, high = 1, self._most[name] - self._opened[name]
+        if high < 1 or not self._fits(piece, name, high):
+            return False
+        while low < high:
+            middle = (low + high) // 2
+            if self._fits(piece, name, middle):
+                high = middle
+            else:
+                low = middle + 1
+        self._widen(name, high, is_open=True)
+        if not start_piece(self._state, piece, self._coming):  # a rule that is random, say
+            self._widen(name, high, is_open=False)
+            return False
+        self._opened[name] += high
+        return True
+
+    def _fits(self, piece: Piece, name: str, more: int) -> bool:
+        state = self._state
+        mark = state.mark()
+        self._widen(name, more, is_open=True)
+        fits = start_piece(state, piece, self._coming)
+        state.back(mark)
+        self._widen(name, more, is_open=False)
+        return fits
+
+    def _widen(self, name: str, more: int, *, is_open: bool) -> None:
+        first = self._first(name) + self._opened[name]
+        self._open_nodes(name)[first : first + more] = is_open
+
+    def _first(self, name: str) -> int:
+        """The position of the first node that nobody has asked for yet."""
+        return self._there[name] + len(self._ready[name])
+
+    def _note(self, piece: Piece) -> None:
+        """Whom it waits for: the node that comes last."""
+        latest: tuple[float, str] | None = None
+        workload = piece.workload.name
+        for task, _ in piece.tasks:
+            name, seat = self._state.seated[task].place
+            if name not in self._for:
+                continue
+            if seat.node < self._there[name]:
+                self.used.add((name, seat.node))
+                continue
+            ready_s = self._ready_s(name, seat.node)
+            if seat.node >= self._first(name) and workload not in self._for[name][-1:]:
+                self._for[name].append(workload)
+            if latest is None or ready_s > latest[0]:
+                latest = ready_s, name
+        if latest is not None:
+            self.comes[workload] = latest[1], latest[0]
+
+    def _ready_s(self, name: str, node: int) -> float:
+        if node < self._first(name):
+            return max(self._ready[name][node - self._there[name]], self._now_s)
+        return self._now_s + self._before.pools.pools[name].start_s
+
+    def growth(self, pool: Pool) -> Growth | None:
+        """The nodes that were opened in this pool."""
+        more, whom = self._opened[pool.name], self._for[pool.name]
+        if not more:
+            return None
+        has, coming = self._there[pool.name], len(self._ready[pool.name])
+        node = _like(pool, "")
+        what = f"{len(node.gpus)} {node.model} GPUs each" if node.gpus else "without GPUs"
+        shown = ", ".join(whom[:SHOWN_MAX])
+        if len(whom) > SHOWN_MAX:
+            shown += f" and {len(whom) - SHOWN_MAX} more"
+        bound = "" if pool.nodes_max is None else f", of at most {pool.nodes_max}"
+        text = (
+            f"pool {pool.name} wants {more} more node{'s' * (more > 1)} ({what}), expected in "
+            f"{pool.start_s:.0f} s: there {shown} would have room, and nowhere now; it has {has}, "
+            f"and {coming} more start{'s' * (coming == 1)}{bound}"
+        )
+        numbers = {"nodes": has, "starting": coming, "workloads": len(whom)}
+        if pool.nodes_max is not None:
+            numbers["nodes_max"] = pool.nodes_max
+        ready_s = self._now_s + pool.start_s
+        return Growth(pool.name, more, tuple(whom), ready_s, text, numbers)

@@ -1,0 +1,77 @@
+"""Keeps room for who waits for much: where and when it will be, and who may use it until then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from moiety.policy.estimate.remaining_time import Runtimes, remaining
+from moiety.policy.model.snapshot import Running
+from moiety.policy.place.arrays import Mask
+from moiety.policy.place.pools import Masks
+from moiety.policy.preempt.upper_bound import Bound
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.queue_order import Piece
+
+TRIES_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that a workload will have, as expected, when what is in its way has ended."""
+
+    workload: str
+    start_s: float
+    others: Masks
+    """what is left to others"""
+
+
+def ends(state: State, runtimes: Runtimes) -> list[tuple[float, Running]]:
+    """What runs, by when it is expected to end."""
+    now = state.snapshot.now_s
+    found = []
+    for task, seated in state.seated.items():
+        began = state.began.get(task)
+        if began is None:
+            began = Running(task, seated.shape, state.pools.spot(seated.place), now)
+        workload = state.workloads[task.workload]
+        found.append((now + remaining(workload, began, now, runtimes).expected_s, began))
+    found.sort(key=lambda each: (each[0], each[1].task))
+    return found
+
+
+def reserve(state: State, piece: Piece, runtimes: Runtimes) -> Reservation | None:
+    """When and where a piece will have room, if nothing else began; None: that is not foreseen."""
+    mark = state.mark()
+    bound = Bound(state, piece)
+    tries = 0
+    found: Reservation | None = None
+    for at_s, running in ends(state, runtimes):
+        place = state.stop(running.task).place
+        bound.freed([(place.pool, place.seat.node)])
+        if not bound.has_chance():
+            continue
+        before = state.mark()
+        if start_piece(state, piece):
+            found = Reservation(piece.workload.name, at_s, _others(state, piece))
+            break
+        state.back(before)
+        tries += 1
+        if tries == TRIES_MAX:
+            break
+    state.back(mark)
+    return found
+
+
+def _others(state: State, piece: Piece) -> Masks:
+    masks = {
+        pool: Mask(np.ones(len(placer.cluster), np.bool_))
+        for pool, placer in state.pools.placers.items()
+    }
+    for task, _ in piece.tasks:
+        place = state.seated[task].place
+        masks[place.pool].nodes[place.seat.node] = False
+    return masks

@@ -1,0 +1,120 @@
+"""What ran before, and what it tells of the run times of workloads: where nobody declares any.
+
+Asked is whose it was, what it was called, and how much of GPUs it took: of work like that in all
+three, if some of it has ended; else of work of the same owner and size; else of the same owner and
+name. Owner is who submitted it, in which queue. Of a name, what counts is what stays when somebody
+submits the next of a kind: `sweep-7` and `sweep-12` are `sweep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.policy.estimate.remaining_time import Odds, Runtimes
+from moiety.policy.estimate.runtime_estimator import Chances, History
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Workload
+
+TIERS: Final = 3
+SERIAL: Final = "0123456789-_.:/# "
+"""what tells one of a kind from the next stands at the end of its name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Work that has run, or still does."""
+
+    name: str
+    user: str
+    queue: str
+    gpu_milli: int
+    """thousandths of GPUs in all"""
+    submitted_s: float
+    run_s: float
+    """so far, or until it ended"""
+    is_over: bool = True
+    gpu_memory_mib: int = 0
+    """in all, of what asked for GPUs by memory alone"""
+
+
+class Past:
+    """A history that can be asked about workloads. The order in which it is told does not matter.
+
+    Work that still runs makes its like longer: see `durations`.
+    """
+
+    def __init__(self, ran: Iterable[Ran]) -> None:
+        self._histories = tuple(History() for _ in range(TIERS))
+        self._known: dict[tuple[Hashable, ...], Chances | None] = {}
+        for each in sorted(ran, key=lambda one: (one.submitted_s, one.name, one.run_s)):
+            size = each.gpu_milli, each.gpu_memory_mib
+            likes = _likes(each.queue, each.user, each.name, size)
+            for history, like in zip(self._histories, likes, strict=True):
+                row = history.came(like, each.submitted_s)
+                if each.is_over:
+                    history.ended(row, each.run_s)
+                else:
+                    history.ran(row, each.run_s)
+
+    def odds(self, workload: Workload) -> Chances | None:
+        """Of a workload that begins; None: nothing like it has ended."""
+        likes = _likes(workload.queue, workload.user, workload.name, size_of(workload))
+        if likes not in self._known:
+            tiers = zip(self._histories, likes, strict=True)
+            found = (history.typical(like) for history, like in tiers)
+            self._known[likes] = next((odds for odds in found if odds is not None), None)
+        return self._known[likes]
+
+
+def runtimes(past: Past, declared: Runtimes) -> Runtimes:
+    """What was declared of a workload; where nothing was, what the past tells."""
+
+    def ask(workload: Workload) -> float | Odds | None:
+        known = declared(workload)
+        return past.odds(workload) if known is None else known
+
+    return ask
+
+
+def still_running(snapshot: Snapshot) -> list[Ran]:
+    """What runs in a snapshot, by how long it has."""
+    since: dict[str, float] = {}
+    for each in snapshot.running:
+        name = each.task.workload
+        since[name] = min(since.get(name, each.since_s), each.since_s)
+    found = []
+    for workload in snapshot.workloads:
+        if workload.name in since:
+            milli, memory = size_of(workload)
+            run_s = max(snapshot.now_s - since[workload.name], 0.0)
+            found.append(
+                Ran(
+                    workload.name,
+                    workload.user,
+                    workload.queue,
+                    milli,
+                    workload.submitted_s,
+                    run_s,
+                    is_over=False,
+                    gpu_memory_mib=memory,
+                )
+            )
+    return found
+
+
+def size_of(workload: Workload) -> tuple[int, int]:
+    """Thousandths of GPUs in all; and MiB in all of what asks for GPUs by memory alone."""
+    milli = memory = 0
+    for subgroup in workload.subgroups:
+        shape = subgroup.shape
+        milli += subgroup.tasks * shape.total_milli
+        if not shape.gpu_milli:
+            memory += subgroup.tasks * shape.gpus * shape.gpu_memory_mib
+    return milli, memory
+
+
+def _likes(queue: str, user: str, name: str, size: tuple[int, int]) -> tuple[Hashable, ...]:
+    stem = name.rstrip(SERIAL) or name
+    return (queue, user, stem, size), (queue, user, size), (queue, user, stem)

@@ -1,0 +1,279 @@
+"""Why a workload waits, until when, who is ahead, and who would have to end or move for it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.cycle import USUAL, Cycle, Terms
+from moiety.policy.estimate.remaining_time import Remaining, remaining, takes_at_most
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Workload
+from moiety.policy.place.workload_mix import Typical
+from moiety.policy.preempt import reclaim
+from moiety.policy.preempt.preemption_trial import Ended
+from moiety.policy.preempt.upper_bound import Bound
+from moiety.policy.preempt.victims import Leavers
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.queue_order import Line, Piece, next_piece
+
+AHEAD_MAX: Final = 200
+"""of those ahead, so many are placed in thought"""
+ENDS_MAX: Final = 2000
+"""so many ends are gone through until it is said that nobody can tell"""
+MOVES_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When it is expected to begin, in seconds from now; None: that cannot be foreseen."""
+
+    expected_s: float | None
+    earliest_s: float | None
+    """if all that is in the way ends early"""
+    latest_s: float | None
+    """if it ends late"""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What can be said of one workload."""
+
+    workload: str
+    status: str
+    """`runs`, `begins` (now), `waits`, `never` (does not fit, even if nothing else ran)"""
+    sentence: str
+    numbers: dict[str, int] = field(default_factory=dict)
+    spots: tuple[tuple[Task, Spot], ...] = ()
+    """where it runs or begins"""
+    ahead: tuple[str, ...] = ()
+    """workloads that wait too and are served before it"""
+    end: tuple[Task, ...] = ()
+    """what ends for it, or would have to, in the order of least harm"""
+    move: tuple[Task, ...] = ()
+    """what moves for it, or could: nobody would have to end"""
+    start: Start | None = None
+
+
+Say = Callable[[Task], str]
+
+
+def explain(
+    snapshot: Snapshot,
+    name: str,
+    known: Typical | None = None,
+    terms: Terms = USUAL,
+    say: Say = str,
+) -> Explanation:
+    """What the next cycle does about a workload, and why; raises InvalidValue for unknown names.
+
+    The expected start counts ends of what runs and the places of those ahead. It leaves out that
+    room could be made meanwhile, so it is rather too late than too early. `say` has the names by
+    which tasks are called.
+    """
+    workload = next((each for each in snapshot.workloads if each.name == name), None)
+    if workload is None:
+        raise InvalidValue(f"there is no workload {name}", _names(snapshot))
+    cycle = Cycle(snapshot, known, terms)
+    cycle.run()
+    decisions = cycle.decisions()
+    began = [each for each in decisions if isinstance(each, Placement) and each.task[0] == name]
+    ran = [(each.task, each.spot) for each in snapshot.running if each.task.workload == name]
+    own_end = [each for each in decisions if isinstance(each, Eviction) and each.task[0] == name]
+    if began:
+        return _begins(cycle, workload, decisions, began, say)
+    if own_end:
+        text = f"{name} ends: {own_end[0].reason}"
+        return Explanation(name, "waits", text, end=tuple(each.task for each in own_end))
+    refusal = next((r for r in decisions if isinstance(r, Refusal) and r.task[0] == name), None)
+    if ran and (refusal is None or cycle.state.tasks_of.get(name)):
+        wanted = f"{len(ran)} of {workload.tasks} tasks"
+        text = f"{name} runs with {wanted}"
+        if refusal:
+            text += f"; for more of them, {refusal.text}"
+        return Explanation(name, "runs", text, spots=tuple(ran))
+    assert refusal
+    return _waits(cycle, workload, refusal, say)
+
+
+def what_if(
+    snapshot: Snapshot,
+    workload: Workload,
+    known: Typical | None = None,
+    terms: Terms = USUAL,
+    say: Say = str,
+) -> Explanation:
+    """The same for a workload that is not there yet: as if it were submitted now."""
+    coming = replace(workload, submitted_s=snapshot.now_s)
+    there = replace(snapshot, workloads=(*snapshot.workloads, coming))
+    return explain(there, workload.name, known, terms, say)
+
+
+def _names(snapshot: Snapshot) -> str:
+    names = [workload.name for workload in snapshot.workloads]
+    return "one of " + ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
+
+
+def _begins(
+    cycle: Cycle, workload: Workload, decisions: list[Decision], began: list[Placement], say: Say
+) -> Explanation:
+    name = workload.name
+    ends = tuple(
+        each.task for each in decisions if isinstance(each, Eviction) and each.for_workload == name
+    )
+    moves = tuple(
+        each.task
+        for each in decisions
+        if isinstance(each, Move) and cycle.why[each.task][1] == name
+    )
+    nodes = sorted({each.spot.node for each in began})
+    shown = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+    text = f"{name} begins now with {len(began)} of {workload.tasks} tasks on {shown}"
+    if ends:
+        text += (
+            f"; {_list(ends, say)} ends for it"
+            if len(ends) == 1
+            else f"; {_list(ends, say)} end for it"
+        )
+    if moves:
+        text += f"; {_list(moves, say)} moves" if len(moves) == 1 else f"; {_list(moves, say)} move"
+    spots = tuple((each.task, each.spot) for each in began)
+    return Explanation(
+        name, "begins", text, spots=spots, end=ends, move=moves, start=Start(0, 0, 0)
+    )
+
+
+def _waits(cycle: Cycle, workload: Workload, refusal: Refusal, say: Say) -> Explanation:
+    state, name = cycle.state, workload.name
+    piece = next_piece(state, workload)
+    assert piece
+    numbers = dict(refusal.numbers)
+    if refusal.is_final:
+        return Explanation(name, "never", f"{name} cannot run here: {refusal.text}", numbers)
+    ahead = _ahead(cycle, piece)
+    leavers = Leavers(state)
+    move = _would_move(state, piece, leavers)
+    end = () if move else _would_end(state, piece, leavers)
+    start = _start(cycle, piece, ahead)
+    text = f"{name} waits: {refusal.text}"
+    if ahead:
+        text += f"; {len(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of it"
+    if move:
+        text += f"; it would have room if {_list(move, say)} moved"
+    elif end:
+        text += f"; it would have room if {_list(end, say)} ended"
+    text += f"; {_expected(start)}"
+    return Explanation(name, "waits", text, numbers, (), ahead, end, move, start)
+
+
+def _list(tasks: tuple[Task, ...], say: Say) -> str:
+    shown = ", ".join(map(say, tasks[:3]))
+    return shown if len(tasks) <= 3 else f"{shown} and {len(tasks) - 3} more"
+
+
+def _expected(start: Start) -> str:
+    if start.expected_s is None:
+        return "when it begins cannot be foreseen"
+    latest = "nobody knows when" if start.latest_s is None else f"{start.latest_s:.0f} s"
+    return (
+        f"expected to begin in {start.expected_s:.0f} s "
+        f"(between {start.earliest_s or 0:.0f} s and {latest})"
+    )
+
+
+def _ahead(cycle: Cycle, piece: Piece) -> tuple[str, ...]:
+    found: list[str] = []
+    for served in Line(cycle.state, cycle.ended).serve(lambda _: None):
+        if served.workload.name == piece.workload.name:
+            break
+        found.append(served.workload.name)
+    return tuple(found)
+
+
+def _would_move(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]:
+    mark = state.mark()
+    if not state.may_start(piece.workload, piece.amounts):
+        return ()
+    plan = reclaim.consolidate(state, piece, leavers, MOVES_MAX)
+    return _kept_out(state, plan, mark)
+
+
+def _would_end(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]:
+    """By the order of harm alone, without regard to who has a right to what."""
+    mark = state.mark()
+    if not state.may_start(piece.workload, piece.amounts):
+        return ()
+    plan = reclaim.whoever(state, piece, leavers, MOVES_MAX)
+    return _kept_out(state, plan, mark)
+
+
+def _kept_out(state: State, plan: list[Ended] | None, mark: int) -> tuple[Task, ...]:
+    """The tasks that have no place any more, or another; the plan is undone."""
+    tasks = [
+        task
+        for ended in plan or ()
+        for task, seated in zip(ended.unit.tasks, ended.seated, strict=True)
+        if state.seated.get(task) != seated
+    ]
+    state.back(mark)
+    return tuple(tasks)
+
+
+def _start(cycle: Cycle, piece: Piece, ahead: tuple[str, ...]) -> Start:
+    found = [
+        _when(cycle, piece, ahead, lambda left: left.expected_s),
+        _when(cycle, piece, ahead, lambda left: left.least_s),
+        _when(cycle, piece, ahead, lambda left: left.most_s),
+    ]
+    comes = cycle.scaled.comes.get(piece.workload.name)
+    if comes is not None:  # nodes start for it, and it begins there if nothing ends before
+        node_s = comes[1] - cycle.state.snapshot.now_s
+        found = [node_s if at_s is None else min(at_s, node_s) for at_s in found]
+    return Start(*found)
+
+
+def _when(
+    cycle: Cycle, piece: Piece, ahead: tuple[str, ...], which: Callable[[Remaining], float]
+) -> float | None:
+    """Seconds until it has room, if what runs ends so, and those ahead begin before it."""
+    state, terms = cycle.state, cycle.terms
+    now = state.snapshot.now_s
+    mark = state.mark()
+    ends: list[tuple[float, Task]] = []
+    for task, seated in state.seated.items():
+        began = state.began.get(task) or Running(task, seated.shape, Spot(""), now)
+        left = remaining(state.workloads[task.workload], began, now, terms.runtimes)
+        ends.append((which(left), task))
+    usual = sorted(at for at, _ in ends)[len(ends) // 2] if ends else 0.0
+    heapq.heapify(ends)
+    first = [
+        found for name in ahead[:AHEAD_MAX] if (found := next_piece(state, state.workloads[name]))
+    ]
+    bound = Bound(state, piece)
+    answer: float | None = None
+    for _ in range(ENDS_MAX):
+        if not ends:
+            break
+        at_s, task = heapq.heappop(ends)
+        place = state.stop(task).place
+        bound.freed([(place.pool, place.seat.node)])
+        if ends and ends[0][0] <= at_s:
+            continue
+        for other in list(first):
+            if start_piece(state, other):
+                first.remove(other)
+                takes = takes_at_most(other.workload, terms.runtimes)
+                for begun, _ in other.tasks:
+                    seat = state.seated[begun].place
+                    bound.freed([(seat.pool, seat.seat.node)])
+                    heapq.heappush(ends, (at_s + (usual if takes is None else takes), begun))
+        if bound.has_chance() and start_piece(state, piece):
+            answer = at_s
+            break
+    state.back(mark)
+    return answer

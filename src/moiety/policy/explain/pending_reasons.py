@@ -1,0 +1,176 @@
+"""Why a piece waits: the refusal that its workload is given, true and with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from moiety.policy.backfill import Reservation
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.gang_start import candidates, required, start_piece
+from moiety.policy.state.queue_order import Piece
+
+NO_TIME: Final = "the time for this cycle was used up before it was looked at"
+
+
+class Reasons:
+    """Finds them on the state as a cycle leaves it; what is alike is looked at once."""
+
+    def __init__(self, state: State, reserved: Sequence[Reservation]) -> None:
+        self._state = state
+        self._reserved = reserved
+        self._known: dict[tuple[object, ...], Refusal] = {}
+
+    def of(self, piece: Piece) -> Refusal:
+        """Why it has no place."""
+        task, _ = piece.tasks[0]
+        if self._state.budget.is_past():
+            return Refusal(task, Reason.NOT_YET, NO_TIME)
+        if not piece.workload.is_opportunistic:
+            refusal = self._by_queue(piece)
+            if refusal:
+                return refusal
+        refusal = self._known.get(piece.likeness)
+        if refusal is None:
+            if self._state.budget.is_used_up():
+                return Refusal(task, Reason.NOT_YET, NO_TIME)
+            refusal = self._by_size(piece) or self._by_room(piece)
+            self._known[piece.likeness] = refusal
+        text = refusal.text
+        if not refusal.is_final and not piece.workload.is_opportunistic:
+            text = f"{text}; {stands(self._state, piece.workload.queue)}"
+        return replace(refusal, task=task, text=text)
+
+    def _by_queue(self, piece: Piece) -> Refusal | None:
+        standing, workload = self._state.standing, piece.workload
+        excess = standing.over_limit(workload.queue, piece.amounts)
+        if excess is not None:
+            return _refusal(piece, excess, Reason.QUEUE_LIMIT, "limit")
+        if not workload.is_preemptible:
+            excess = standing.over_quota(workload.queue, piece.amounts)
+            if excess is not None:
+                return _refusal(piece, excess, Reason.QUEUE_QUOTA, "quota")
+        return None
+
+    def _by_size(self, piece: Piece) -> Refusal | None:
+        """Whether it is too large for all nodes together, or for each domain, even if empty."""
+        state = self._state
+        if len(piece.tasks) == 1 or piece.workload.name in state.tasks_of:
+            return None
+        pools = list(state.pools.open_to(piece.workload))
+        domain = required(piece)
+        for shape, count in piece.shapes:
+            slots = 0
+            for pool in pools:
+                cluster = state.pools.placers[pool].cluster
+                empty = cluster.capacity, cluster.cpu, cluster.memory
+                slots += int(cluster.slots(shape, *empty).sum())
+            if 0 < slots < count:
+                text = (
+                    f"it needs places for {count} tasks at once, each with {shape}: "
+                    f"all nodes together have {slots}, even when empty"
+                )
+                numbers = {"tasks": count, "places_when_empty": slots}
+                return Refusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
+            if domain is None or not slots:
+                continue
+            areas = state.domains.areas(domain.level)
+            most = max(
+                (state.domains.slots(area, shape, pools, empty=True) for area in areas), default=0
+            )
+            if most < count:
+                text = (
+                    f"it needs places for {count} tasks in one {domain.level}, each with {shape}: "
+                    f"the largest of {len(areas)} has {most}, even when empty"
+                )
+                numbers = {"tasks": count, "places_when_empty": most}
+                return Refusal(piece.tasks[0][0], Reason.TOPOLOGY, text, True, numbers)
+        return None
+
+    def _by_room(self, piece: Piece) -> Refusal:
+        """Place what can be placed, and ask about the first task that cannot."""
+        state = self._state
+        mark = state.mark()
+        left_to, state.left_to = state.left_to, None
+        refusal = None
+        has_room = start_piece(state, piece)
+        if not has_room:
+            for task, shape in piece.tasks:
+                if not state.try_start(task, shape, piece.workload):
+                    masks = state.masks(task)
+                    if state.pools.find(shape, piece.workload, masks) is None:
+                        refusal = state.pools.refuse(shape, task, piece.workload, masks)
+                    break
+            state.back(mark)
+            refusal = refusal or self._by_area(piece)
+        state.back(mark)
+        state.left_to = left_to
+        return refusal or self._kept(piece)
+
+    def _by_area(self, piece: Piece) -> Refusal | None:
+        domain = required(piece)
+        if domain is None:
+            return None
+        state = self._state
+        pools = list(state.pools.open_to(piece.workload))
+        areas = candidates(state, piece, domain)
+        rooms: list[tuple[int, int, str]] = []
+        for shape, count in piece.shapes:
+            found = [(state.domains.slots(area, shape, pools), area.name) for area in areas]
+            most, name = max(found, default=(0, ""))
+            rooms.append((count - most, most, name))
+        lacking, most, name = max(rooms)
+        best = f"the one with most room, {name}, has {most}" if most else "none has any"
+        text = (
+            f"it needs places for {len(piece.tasks)} tasks in one {domain.level}: "
+            f"of {len(areas)}, {best}"
+        )
+        if lacking <= 0:
+            text += ", but not for all of its tasks together"
+        numbers = {"tasks": len(piece.tasks), "most_places": most, "domains": len(areas)}
+        return Refusal(piece.tasks[0][0], Reason.TOPOLOGY, text, False, numbers)
+
+    def _kept(self, piece: Piece) -> Refusal:
+        task, _ = piece.tasks[0]
+        if self._reserved:
+            kept = self._reserved[0]
+            wait_s = kept.start_s - self._state.snapshot.now_s
+            text = (
+                f"the room that there is is kept for {kept.workload}, which is expected to "
+                f"begin in {wait_s:.0f} s, and this may run for longer"
+            )
+            return Refusal(task, Reason.RESERVED, text, numbers={"expected_s": round(wait_s)})
+        return Refusal(task, Reason.NOT_YET, "there is room, and it is next")
+
+
+def stands(state: State, queue: str) -> str:
+    """What a queue has, and should have."""
+    standing = state.standing
+    has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
+    quota = standing.quota[queue][GPU_MILLI]
+    own = "" if quota is None else f", its quota is {_gpus(quota)}"
+    credit = standing.credit.get(queue, 0.0) / 3600
+    if round(credit, 1):
+        of_late = f"{abs(credit):.1f} GPU-hours {'less' if credit > 0 else 'more'} than its part"
+        own += f", and it had {of_late} of late"
+    return f"queue {queue} has {_gpus(has)} of a fair share of {_gpus(fair)} GPUs{own}"
+
+
+def _refusal(piece: Piece, excess: Excess, reason: Reason, bound: str) -> Refusal:
+    task, _ = piece.tasks[0]
+    of = excess.resource
+    wanted, most = f"{excess.wanted} {of}", f"{excess.bound}"
+    if of == "gpu_milli":
+        wanted, most = f"{_gpus(excess.wanted)} GPUs", _gpus(excess.bound)
+    own = " that must not be taken away" if reason is Reason.QUEUE_QUOTA else ""
+    text = f"queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
+    numbers = {f"wanted_{of}": excess.wanted, f"{bound}_{of}": excess.bound}
+    return Refusal(task, reason, text, numbers=numbers)
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / WHOLE_GPU:g}"

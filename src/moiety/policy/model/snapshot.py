@@ -1,0 +1,92 @@
+"""All that a decision is made from, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.model.cluster import Node, Pool
+from moiety.policy.model.queues import Queue
+from moiety.policy.model.workloads import Shape, Workload
+
+
+class Task(NamedTuple):
+    """One task of a workload."""
+
+    workload: str
+    subgroup: str
+    index: int  # type: ignore[assignment]  # nobody asks this tuple where in it something stands
+
+    def __str__(self) -> str:
+        return f"{self.workload}/{self.subgroup}/{self.index}"
+
+
+class Spot(NamedTuple):
+    """A place: a node, and of its GPUs those that the task has."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    gpu_milli: int = 0
+    """of each"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A task that has a place."""
+
+    task: Task
+    shape: Shape
+    spot: Spot
+    since_s: float = 0.0
+    state_bytes: int = 0
+    """what a move or a pause would have to carry"""
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A node of a dynamic pool that was asked for and is not there yet."""
+
+    pool: str
+    ready_s: float
+    """when work is expected to begin on it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at `now_s`. Raises InvalidValue where names are ambiguous."""
+
+    nodes: tuple[Node, ...]
+    workloads: tuple[Workload, ...] = ()
+    """all of them, pending and running"""
+    running: tuple[Running, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    pools: tuple[Pool, ...] = (Pool(),)
+    now_s: float = 0.0
+    seed: int = 0
+    monday_s: float = 0.0
+    """a Monday's midnight on the same clock: times of day count from there"""
+    used: Mapping[str, float] = field(default_factory=dict)
+    """GPU thousandths that each queue had in the mean of late, older use counting less"""
+    credit: Mapping[str, float] = field(default_factory=dict)
+    """GPU-seconds that each queue had less than its part of late (`credit`); or more, below 0"""
+    starting: tuple[Starting, ...] = ()
+    empty_since: Mapping[str, float] = field(default_factory=dict)
+    """since when nothing runs on a node, by its name; of a dynamic pool, who is not here stays"""
+
+    def __post_init__(self) -> None:
+        for kind, names in (
+            ("nodes", [node.name for node in self.nodes]),
+            ("workloads", [workload.name for workload in self.workloads]),
+            ("pools", [pool.name for pool in self.pools]),
+        ):
+            seen: set[str] = set()
+            for name in names:
+                if name in seen:
+                    raise InvalidValue(f"there are two {kind} of the name {name}")
+                seen.add(name)
+        dynamic = {pool.name for pool in self.pools if pool.is_dynamic}
+        for each in self.starting:
+            if each.pool not in dynamic:
+                raise InvalidValue(f"a node of pool {each.pool} starts, which is not dynamic")

@@ -1,0 +1,90 @@
+"""Who shares a GPU with whom: affinity, anti-affinity and exclusion by label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from moiety.policy.model.workloads import Company, Workload
+from moiety.policy.place.arrays import Bools, Mask
+from moiety.policy.place.pools import Masks, Place, Pools
+
+NOBODY = Company()
+
+
+class Companies:
+    """Which labels are on which GPU; only GPUs with labels are in it.
+
+    Costs nothing where nobody has any (`are_asked_for`). A task that has no label of its own stays
+    away from GPUs with an exclusion.
+    """
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._on: dict[tuple[str, int, int], Counter[tuple[str, str]]] = {}
+
+    @staticmethod
+    def are_asked_for(workloads: tuple[Workload, ...]) -> bool:
+        """Whether any of them cares."""
+        return any(
+            subgroup.company != NOBODY for workload in workloads for subgroup in workload.subgroups
+        )
+
+    def change(self, company: Company, place: Place, sign: int) -> None:
+        """A task with these labels begins (sign 1) or ends (-1) there."""
+        for kind, label in _labels(company):
+            for gpu in place.seat.gpus:
+                key = place.pool, place.seat.node, gpu
+                on = self._on.setdefault(key, Counter())
+                on[kind, label] += sign
+                if not on[kind, label]:
+                    del on[kind, label]
+                if not on:
+                    del self._on[key]
+
+    def masks(self, company: Company) -> Masks:
+        """Where a task with these labels may run now."""
+        found = {}
+        for pool, placer in self._pools.placers.items():
+            cluster = placer.cluster
+            gpus: Bools = np.ones(cluster.left.shape, np.bool_)
+            if company.exclusion is not None:  # what is in use by those without the label is not
+                gpus = cluster.left == cluster.capacity  # for it
+            found[pool] = Mask(np.ones(len(cluster), np.bool_), gpus)
+        met = [
+            place for place, on in self._on.items() if ("affinity", company.affinity or "") in on
+        ]
+        for (pool, node, gpu), on in self._on.items():
+            on_gpus = found[pool].gpus
+            assert on_gpus is not None
+            excluded = {label for kind, label in on if kind == "exclusion"}
+            if excluded:
+                on_gpus[node, gpu] = excluded == {company.exclusion}
+            if company.anti_affinity is not None and ("anti", company.anti_affinity) in on:
+                on_gpus[node, gpu] = False
+        if company.affinity is None or not met:
+            return found
+        together = {
+            pool: np.zeros(placer.cluster.left.shape, np.bool_)
+            for pool, placer in self._pools.placers.items()
+        }
+        for pool, node, gpu in met:
+            together[pool][node, gpu] = True
+        return {pool: mask.both(Mask(mask.nodes, together[pool])) for pool, mask in found.items()}
+
+    def allow(self, company: Company, place: Place) -> bool:
+        """Whether a task with these labels may run exactly there."""
+        gpus = self.masks(company)[place.pool].gpus
+        assert gpus is not None
+        return all(bool(gpus[place.seat.node, gpu]) for gpu in place.seat.gpus)
+
+
+def _labels(company: Company) -> Iterator[tuple[str, str]]:
+    if company.affinity is not None:
+        yield "affinity", company.affinity
+    if company.anti_affinity is not None:
+        yield "anti", company.anti_affinity
+    if company.exclusion is not None:
+        yield "exclusion", company.exclusion

@@ -1,0 +1,337 @@
+"""The nodes of a pool as arrays: what is free on each, changed in place by placements.
+
+`ordered` repeats `left` with each node's GPUs sorted, because most questions (is there room, which
+GPUs are alike) do not depend on which GPU is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from moiety.model.errors import InternalError, InvalidValue
+from moiety.policy.model.cluster import WHOLE_GPU, Node
+from moiety.policy.model.workloads import Shape
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+UNBOUNDED: Final = 1 << 30
+"""tasks that ask for nothing have room everywhere"""
+SMALLEST_PADDING: Final = 1
+"""a node without GPUs has one that is full: so no array is without columns"""
+
+
+class Seat(NamedTuple):
+    """A place by numbers: the node's position and those of its GPUs."""
+
+    node: int
+    gpus: tuple[int, ...]
+    gpu_milli: int
+    """of each GPU"""
+
+
+class Free(NamedTuple):
+    """What is free on one node, as numbers of Python."""
+
+    cpu_milli: int
+    memory_mib: int
+    left: tuple[int, ...]
+    """a row of `Cluster.ordered`"""
+    left_total: int
+
+
+class Mask(NamedTuple):
+    """Where a task may run, of N nodes with at most G GPUs each."""
+
+    nodes: Bools
+    """[N]"""
+    gpus: Bools | None = None
+    """[N, G]; None: on all of a node's GPUs"""
+
+    def both(self, other: Mask) -> Mask:
+        """What both leave."""
+        if self.gpus is None or other.gpus is None:
+            gpus = self.gpus if other.gpus is None else other.gpus
+        else:
+            gpus = self.gpus & other.gpus
+        return Mask(self.nodes & other.nodes, gpus)
+
+
+class Cluster:
+    """What is free on N nodes with at most G GPUs each.
+
+    free_cpu, free_memory, left_total: [N]; left, ordered: [N, G] in thousandths, 0 where a node has
+    no such GPU; GPUs that are not healthy count as full. model: [N], a position in `models`, of
+    which the last is "" for nodes without GPUs.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        count = len(nodes)
+        width = max([SMALLEST_PADDING, *(len(node.gpus) for node in nodes)])
+        self.nodes = tuple(nodes)
+        self.index = {node.name: at for at, node in enumerate(nodes)}
+        if len(self.index) < count:
+            raise InvalidValue("two nodes have the same name")
+        self.models = (*sorted({node.model for node in nodes if node.model}), "")
+        self.cpu: Ints = np.array([node.cpu_milli for node in nodes], np.int64)
+        self.memory: Ints = np.array([node.memory_mib for node in nodes], np.int64)
+        self.gpu_memory: Ints = np.array([node.gpu_memory_mib for node in nodes], np.int64)
+        self.model: Ints = np.array([self.models.index(node.model) for node in nodes], np.int64)
+        self.capacity: Ints = np.zeros((count, width), np.int64)
+        for at, node in enumerate(nodes):
+            for gpu in node.gpus:
+                self.capacity[at, gpu.index] = WHOLE_GPU * gpu.is_healthy
+        self.free_cpu = self.cpu.copy()
+        self.free_memory = self.memory.copy()
+        self.left = self.capacity.copy()
+        self.ordered: Ints = np.sort(self.left, axis=1)
+        self.left_total: Ints = self.left.sum(axis=1)
+        self.gpu_milli_total = int(self.left_total.sum())
+        self.used_milli = 0
+        self._free: list[Free | None] = [None] * count
+        """kept for nodes that are asked for one by one"""
+        self.counts_memory = False
+        """whether memory of GPUs is in use apart from their thousandths"""
+        self._over: Ints | None = None
+        """[N, G]: memory of GPUs that is in use beyond the part that goes with the thousandths in
+        use, in thousandths of MiB; negative: less. None: nowhere. See `Shape.is_apart`"""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def copy(self) -> Self:
+        """Another one in the same state, to try things out in."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for name in ("free_cpu", "free_memory", "left", "ordered", "left_total"):
+            setattr(twin, name, getattr(self, name).copy())
+        twin._free = [None] * len(self)
+        twin._over = None if self._over is None else self._over.copy()
+        return twin
+
+    def milli(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Ints | int:
+        """Thousandths of each GPU that a shape takes: one number, or one for each of the nodes."""
+        if not shape.gpu_memory_mib:
+            return shape.gpu_milli
+        memory = self.gpu_memory[nodes]
+        by_memory = -(-shape.gpu_memory_mib * WHOLE_GPU // np.maximum(memory, 1))
+        needed = shape.gpu_milli if shape.is_apart else by_memory
+        return np.where(memory >= shape.gpu_memory_mib, needed, WHOLE_GPU + 1)
+
+    def enough(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Bools:
+        """[number of nodes, G]: which GPUs have enough left of themselves and of their memory."""
+        milli = np.reshape(self.milli(shape, nodes), (-1, 1))
+        left = self.left[nodes]
+        enough: Bools = left >= milli
+        if self._over is not None or shape.is_apart:
+            memory = self.gpu_memory[nodes][:, None]
+            needed = shape.gpu_memory_mib * WHOLE_GPU if shape.is_apart else milli * memory
+            over = 0 if self._over is None else self._over[nodes]
+            enough &= left * memory - over >= needed
+        return enough
+
+    def acceptable(self, shape: Shape) -> Bools | None:
+        """[number of models]: which of them will do; None: all. Nodes without GPUs never matter."""
+        if not shape.models or not shape.gpus:
+            return None
+        return np.array([model in shape.models for model in self.models])
+
+    def has_room(self, shape: Shape, nodes: Ints | slice = slice(None)) -> Bools:
+        """Which of the nodes could take one task of this shape now."""
+        fits: Bools = self.free_cpu[nodes] >= shape.cpu_milli
+        fits &= self.free_memory[nodes] >= shape.memory_mib
+        if shape.gpus:
+            width = self.left.shape[1]
+            if shape.gpus > width:
+                return np.zeros_like(fits)
+            if self._over is None and not shape.is_apart:
+                fits &= self.ordered[nodes, width - shape.gpus] >= self.milli(shape, nodes)
+            else:
+                fits &= self.enough(shape, nodes).sum(axis=1) >= shape.gpus
+            models = self.acceptable(shape)
+            if models is not None:
+                fits &= models[self.model[nodes]]
+        return fits
+
+    def free_on(self, node: int) -> Free:
+        """What is free on one node."""
+        found = self._free[node]
+        if found is None:
+            found = Free(
+                self.free_cpu.item(node),
+                self.free_memory.item(node),
+                tuple(self.ordered[node].tolist()),
+                self.left_total.item(node),
+            )
+            self._free[node] = found
+        return found
+
+    def has_room_on(self, shape: Shape, node: int) -> bool:
+        """Whether one node could take one task of this shape now."""
+        cpu, memory, left, _ = self._free[node] or self.free_on(node)
+        if cpu < shape.cpu_milli or memory < shape.memory_mib:
+            return False
+        if not shape.gpus:
+            return True
+        if self._over is not None or shape.is_apart:
+            return bool(self.has_room(shape, np.array([node]))[0])
+        if shape.gpus > len(left):
+            return False
+        milli = shape.gpu_milli
+        if shape.models or shape.gpu_memory_mib:
+            on = self.nodes[node]
+            if shape.models and on.model not in shape.models:
+                return False
+            milli = shape.milli_on(on.gpu_memory_mib)
+        return left[-shape.gpus] >= milli
+
+    def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
+        """The same for all nodes, if only what the mask leaves may be used."""
+        fits = self.has_room(shape) & mask.nodes
+        if shape.gpus and mask.gpus is not None:
+            enough = self.enough(shape)
+            fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
+        return fits
+
+    def slots(self, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:
+        """[N]: at most so many tasks of this shape have room on each node, if so much is free."""
+        slots: Ints = np.full(len(self), UNBOUNDED, np.int64)
+        if shape.cpu_milli:
+            slots = np.minimum(slots, cpu // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = np.minimum(slots, memory // shape.memory_mib)
+        if shape.gpus:
+            milli = np.broadcast_to(self.milli(shape), len(self))[:, None]
+            on_gpus = left // np.maximum(milli, 1)
+            if shape.is_apart:
+                in_memory = self.gpu_memory // shape.gpu_memory_mib
+                on_gpus = np.minimum(on_gpus, in_memory[:, None])
+            slots = np.minimum(slots, on_gpus.sum(axis=1) // shape.gpus)
+            slots[(left >= milli).sum(axis=1) < shape.gpus] = 0
+            models = self.acceptable(shape)
+            if models is not None:
+                slots = np.where(models[self.model], slots, 0)
+        return slots
+
+    def slots_of(self, shape: Shape, node: int) -> int:
+        """The same for what is free on one node now."""
+        slots = UNBOUNDED
+        if shape.cpu_milli:
+            slots = min(slots, int(self.free_cpu[node]) // shape.cpu_milli)
+        if shape.memory_mib:
+            slots = min(slots, int(self.free_memory[node]) // shape.memory_mib)
+        if slots and shape.gpus:
+            on = self.nodes[node]
+            if shape.models and on.model not in shape.models:
+                return 0
+            milli = max(shape.milli_on(on.gpu_memory_mib), 1)
+            most = on.gpu_memory_mib // shape.gpu_memory_mib if shape.is_apart else UNBOUNDED
+            gpus = [min(left // milli, most) for left in self.left[node].tolist() if left >= milli]
+            slots = min(slots, sum(gpus) // shape.gpus) if len(gpus) >= shape.gpus else 0
+        return slots
+
+    def slots_within(self, shape: Shape, mask: Mask, *, empty: bool = False) -> int:
+        """At most so many have room on what the mask leaves; `empty`: if nothing ran there."""
+        left = self.capacity if empty else self.left
+        cpu = self.cpu if empty else self.free_cpu
+        memory = self.memory if empty else self.free_memory
+        if mask.gpus is not None:
+            left = np.where(mask.gpus, left, 0)
+        return int(self.slots(shape, left, cpu, memory)[mask.nodes].sum())
+
+    def could_ever(self, shape: Shape) -> Bools:
+        """Which nodes could take it if nothing ran on them."""
+        empty = self.copy()
+        empty.free_cpu, empty.free_memory = self.cpu, self.memory
+        empty.left, empty._over, empty.counts_memory = self.capacity, None, False
+        empty.ordered = np.sort(self.capacity, axis=1)
+        return empty.has_room(shape)
+
+    def take(self, shape: Shape, seat: Seat) -> None:
+        """A task begins there; raises InternalError if that is more than there is."""
+        self._change(shape, seat, 1)
+
+    def give_back(self, shape: Shape, seat: Seat) -> None:
+        """It ends; exactly undoes `take`."""
+        self._change(shape, seat, -1)
+
+    def take_all(self, taken: Sequence[tuple[Shape, Seat]]) -> None:
+        """Many tasks begin at once, as with `take`."""
+        at = np.array([seat.node for _, seat in taken], np.int64)
+        np.subtract.at(self.free_cpu, at, [shape.cpu_milli for shape, _ in taken])
+        np.subtract.at(self.free_memory, at, [shape.memory_mib for shape, _ in taken])
+        parts = [(seat.node, gpu, seat.gpu_milli) for _, seat in taken for gpu in seat.gpus]
+        if parts:
+            nodes, gpus, amounts = np.array(parts, np.int64).T
+            np.subtract.at(self.left, (nodes, gpus), amounts)
+        for shape, seat in taken:
+            if shape.is_apart:
+                self._change_memory(shape, seat, 1)
+        for node, gpu in np.argwhere(self.left < 0):
+            name = self.nodes[node].name
+            raise InternalError(f"GPU {gpu} of {name} has {self.left[node, gpu]} left")
+        for node in np.flatnonzero((self.free_cpu < 0) | (self.free_memory < 0)):
+            cpu, memory = self.free_cpu[node], self.free_memory[node]
+            raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        self._free = [None] * len(self)
+        self.ordered = np.sort(self.left, axis=1)
+        self.left_total = self.left.sum(axis=1)
+        self.used_milli = self.gpu_milli_total - int(self.left_total.sum())
+
+    def _change(self, shape: Shape, seat: Seat, sign: int) -> None:
+        node = seat.node
+        row: list[int] = self.left[node].tolist()
+        amount = sign * seat.gpu_milli
+        cpu = self.free_cpu.item(node) - sign * shape.cpu_milli
+        memory = self.free_memory.item(node) - sign * shape.memory_mib
+        for gpu in seat.gpus:
+            row[gpu] -= amount
+            if not 0 <= row[gpu] <= self.capacity.item(node, gpu):
+                raise InternalError(f"GPU {gpu} of {self.nodes[node].name} has {row[gpu]} left")
+        on = self.nodes[node]
+        if not (0 <= cpu <= on.cpu_milli and 0 <= memory <= on.memory_mib):
+            raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
+        if shape.is_apart:
+            self._change_memory(shape, seat, sign)
+        used = amount * len(seat.gpus)
+        self.free_cpu[node] = cpu
+        self.free_memory[node] = memory
+        if used:
+            self.left[node] = row
+            row.sort()
+            self.ordered[node] = row
+            self.left_total[node] -= used
+            self.used_milli += used
+        before = self._free[node]
+        if before is not None:
+            left = tuple(row) if used else before.left
+            self._free[node] = Free(cpu, memory, left, before.left_total - used)
+
+    def _change_memory(self, shape: Shape, seat: Seat, sign: int) -> None:
+        if self._over is None:
+            self._over = np.zeros_like(self.left)
+            self.counts_memory = True
+        goes_along = seat.gpu_milli * int(self.gpu_memory[seat.node])
+        over = shape.gpu_memory_mib * WHOLE_GPU - goes_along
+        self._over[seat.node, list(seat.gpus)] += sign * over
+
+    def fragments_of(self, shapes: Iterable[tuple[Shape, float]]) -> float:
+        """GPU thousandths that are free but of no use to a task, by how often each shape comes.
+
+        `shapes` with weights that add up to one. The published measure (Weng et al., USENIX ATC
+        '23): for a shape that a node cannot take, all that is free there; else what lies on GPUs
+        with less left than it needs of one. CPU-only shapes leave everything unused.
+        """
+        total = 0.0
+        for shape, weight in shapes:
+            if not shape.gpus:
+                total += weight * float(self.left_total.sum())
+                continue
+            fits = self.has_room(shape)
+            too_small = np.where(self.enough(shape), 0, self.left)
+            total += weight * float(np.where(fits, too_small.sum(axis=1), self.left_total).sum())
+        return total

@@ -1,0 +1,69 @@
+"""Which GPUs of a node a task gets, once the node is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import comb
+from typing import Final
+
+import numpy as np
+
+from moiety.policy.model.cluster import WHOLE_GPU, Choosing, Node
+
+TRIED_MAX: Final = 500
+"""sets of GPUs that are compared; where there are more, a set is grown one GPU at a time"""
+
+
+def choose(
+    node: Node,
+    left: Sequence[int],
+    count: int,
+    milli: int,
+    choosing: Choosing,
+    random: np.random.Generator,
+) -> tuple[int, ...]:
+    """`count` GPUs, each with `milli` of the thousandths that are `left`; there are enough.
+
+    Several whole GPUs are those with the fastest links between them, if links are known: all
+    rules find them equal otherwise. `rule` is best-fit here.
+    """
+    fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
+    if choosing is Choosing.RANDOM:
+        random.shuffle(fitting)
+    elif milli == WHOLE_GPU:
+        if 1 < count < len(fitting) and any(gpu.links for gpu in node.gpus):
+            return _connected(node, fitting, count)
+    elif choosing is Choosing.LEAST_BUSY and any(g.utilisation is not None for g in node.gpus):
+        fitting.sort(key=lambda gpu: (round(10 * (node.gpus[gpu].utilisation or 0)), -left[gpu]))
+    elif choosing in (Choosing.RULE, Choosing.BEST_FIT):
+        fitting.sort(key=left.__getitem__)
+    elif choosing in (Choosing.WORST_FIT, Choosing.LEAST_BUSY):
+        fitting.sort(key=left.__getitem__, reverse=True)
+    return tuple(sorted(fitting[:count]))
+
+
+def _connected(node: Node, fitting: list[int], count: int) -> tuple[int, ...]:
+    """The set with the most link speed inside; of those, the one that leaves the most outside."""
+    speed = {(gpu.index, link.peer): link.gbps for gpu in node.gpus for link in gpu.links}
+
+    def inside(gpus: Iterable[int]) -> float:
+        return sum(
+            speed.get((one, other), 0.0) + speed.get((other, one), 0.0)
+            for one, other in combinations(gpus, 2)
+        )
+
+    if comb(len(fitting), count) <= TRIED_MAX:
+        return max(
+            combinations(fitting, count),
+            key=lambda gpus: (
+                inside(gpus),
+                inside([gpu for gpu in fitting if gpu not in gpus]),
+                [-gpu for gpu in gpus],
+            ),
+        )
+    grown = list(max(combinations(fitting, 2), key=inside))
+    while len(grown) < count:
+        rest = [gpu for gpu in fitting if gpu not in grown]
+        grown.append(max(rest, key=lambda gpu: inside([*grown, gpu])))
+    return tuple(sorted(grown))

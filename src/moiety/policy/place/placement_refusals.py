@@ -1,0 +1,98 @@
+"""Why a task has no place: in one sentence with numbers, and true."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Bools, Cluster, Mask
+
+WORDS = {
+    Reason.MODEL: "{count} have GPUs of other models or none",
+    Reason.GPU_SIZE: "{count} have GPUs with too little memory",
+    Reason.NODE_SIZE: "{count} are too small even when empty",
+    Reason.GPUS_FULL: "{count} have too little of their GPUs left",
+    Reason.CPU_FULL: "{count} have too few CPUs left",
+    Reason.MEMORY_FULL: "{count} have too little memory left",
+    Reason.NOT_ALLOWED: "{count} have room but may not be used for it",
+}
+
+
+def refuse(cluster: Cluster, shape: Shape, task: Task, mask: Mask | None = None) -> Refusal:
+    """Say why no node takes this task; only for a task for which `Placer.find` had none.
+
+    Each node counts for the first thing that rules it out, in the order of `Reason`: so whoever
+    removes what is named, on one of the nodes that it names, makes room there, or meets the next.
+    """
+    if not len(cluster):
+        return Refusal(task, Reason.NO_NODES, "the pool has no nodes", is_final=True)
+    ruled_out = _ruled_out(cluster, shape, mask)
+    counts = {reason: int(nodes.sum()) for reason, nodes in ruled_out.items() if nodes.any()}
+    waits = [reason for reason in counts if reason not in _FINAL]
+    is_final = not waits
+    reason = max(waits or counts, key=lambda each: counts[each])
+    parts = [
+        WORDS[each].format(count=count)
+        for each, count in sorted(counts.items(), key=lambda item: -item[1])
+    ]
+    never = ", and would not if nothing ran there" if is_final else ""
+    numbers = {str(each): count for each, count in counts.items()} | _best(cluster, shape)
+    text = f"none of {len(cluster)} nodes can take {shape} now{never}: {', '.join(parts)}"
+    return Refusal(task, reason, text, is_final, numbers)
+
+
+_FINAL = frozenset({Reason.MODEL, Reason.GPU_SIZE, Reason.NODE_SIZE})
+
+
+def _ruled_out(cluster: Cluster, shape: Shape, mask: Mask | None) -> dict[Reason, Bools]:
+    """For each reason, the nodes that it is the first to rule out."""
+    open_: Bools = np.ones(len(cluster), np.bool_)
+    found: dict[Reason, Bools] = {}
+
+    def rule_out(reason: Reason, nodes: Bools) -> None:
+        nonlocal open_
+        found[reason] = open_ & nodes
+        open_ = open_ & ~nodes
+
+    models = cluster.acceptable(shape)
+    if models is not None:
+        rule_out(Reason.MODEL, ~models[cluster.model])
+    elif shape.gpus:
+        rule_out(Reason.MODEL, cluster.capacity.sum(axis=1) == 0)
+    if shape.gpu_memory_mib:
+        rule_out(Reason.GPU_SIZE, np.asarray(cluster.milli(shape)) > WHOLE_GPU)
+    rule_out(Reason.NODE_SIZE, ~cluster.could_ever(shape))
+    if shape.gpus:
+        rule_out(Reason.GPUS_FULL, ~_gpus_fit(cluster, shape))
+    rule_out(Reason.CPU_FULL, cluster.free_cpu < shape.cpu_milli)
+    rule_out(Reason.MEMORY_FULL, cluster.free_memory < shape.memory_mib)
+    if mask is not None:
+        rule_out(Reason.NOT_ALLOWED, ~cluster.has_room_within(shape, mask))
+    return found
+
+
+def _gpus_fit(cluster: Cluster, shape: Shape) -> Bools:
+    fits: Bools = cluster.enough(shape).sum(axis=1) >= shape.gpus
+    return fits
+
+
+def _best(cluster: Cluster, shape: Shape) -> dict[str, int]:
+    """What the nodes have left that would do by model and size."""
+    models = cluster.acceptable(shape)
+    suitable = cluster.could_ever(shape)
+    if models is not None:
+        suitable &= models[cluster.model]
+    if not suitable.any():
+        return {}
+    best = {
+        "most_free_cpu_milli": int(cluster.free_cpu[suitable].max()),
+        "most_free_memory_mib": int(cluster.free_memory[suitable].max()),
+    }
+    if shape.gpus:
+        enough = cluster.enough(shape)[suitable]
+        best["most_free_gpu_milli"] = int(cluster.left_total[suitable].max())
+        best["most_gpus_with_enough_left"] = int(enough.sum(axis=1).max())
+    return best

@@ -1,0 +1,136 @@
+"""The nodes of a snapshot, pool by pool: where there is room, and why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.placement_refusals import refuse
+from moiety.policy.place.placer import Placer
+from moiety.policy.place.workload_mix import Typical
+
+Masks = Mapping[str, Mask]
+"""by pool; each pool has one"""
+
+
+def both(one: Masks | None, other: Masks | None) -> Masks | None:
+    """What both leave; None: everything."""
+    if one is None or other is None:
+        return one if other is None else other
+    return {pool: mask.both(other[pool]) for pool, mask in one.items()}
+
+
+class Place(NamedTuple):
+    """A seat in a pool."""
+
+    pool: str
+    seat: Seat
+
+
+class Pools:
+    """A placer for each pool, with everything that runs in its place.
+
+    Changed by `take` and `give_back`, so that a plan can be tried and undone. Raises InvalidValue
+    for a node of an unknown pool and for a task that runs on an unknown node; InternalError if more
+    runs somewhere than there is room for.
+    """
+
+    def __init__(self, snapshot: Snapshot, known: Typical) -> None:
+        self.pools = {pool.name: pool for pool in snapshot.pools}
+        for node in snapshot.nodes:
+            if node.pool not in self.pools:
+                raise InvalidValue(f"node {node.name} is of pool {node.pool}, which is not there")
+        clusters = {
+            name: Cluster([node for node in snapshot.nodes if node.pool == name])
+            for name in self.pools
+        }
+        self._at = {
+            node.name: (name, at)
+            for name, cluster in clusters.items()
+            for at, node in enumerate(cluster.nodes)
+        }
+        self.places = [self._place_of(running) for running in snapshot.running]
+        """of what runs, in the snapshot's order"""
+        taken: dict[str, list[tuple[Shape, Seat]]] = {}
+        for running, place in zip(snapshot.running, self.places, strict=True):
+            taken.setdefault(place.pool, []).append((running.shape, place.seat))
+        for name, found in taken.items():
+            clusters[name].take_all(found)
+        self.placers = {
+            name: Placer(clusters[name], pool.placing, pool.choosing, known, seed=snapshot.seed)
+            for name, pool in self.pools.items()
+        }
+
+    def _place_of(self, running: Running) -> Place:
+        node, gpus, milli = running.spot
+        found = self._at.get(node)
+        if found is None:
+            raise InvalidValue(f"{running.task} runs on {node}, which is not there")
+        return Place(found[0], Seat(found[1], gpus, milli))
+
+    def open_to(self, workload: Workload) -> Iterator[str]:
+        """The pools that it may run in, in the snapshot's order."""
+        return (name for name in self.pools if not workload.pools or name in workload.pools)
+
+    def find(self, shape: Shape, workload: Workload, masks: Masks | None = None) -> Place | None:
+        """Where a task of this workload should run: in the first of its pools that has room.
+
+        `masks` restricts it.
+        """
+        for pool in self.open_to(workload):
+            seat = self.placers[pool].find(shape, None if masks is None else masks[pool])
+            if seat is not None:
+                return Place(pool, seat)
+        return None
+
+    def larger_gpus(self, place: Place) -> Masks:
+        """The nodes of which the GPUs have more memory than there."""
+        least = self.placers[place.pool].cluster.nodes[place.seat.node].gpu_memory_mib
+        return {
+            pool: Mask(np.array([n.gpu_memory_mib > least for n in placer.cluster.nodes], np.bool_))
+            for pool, placer in self.placers.items()
+        }
+
+    def is_free(self, shape: Shape, place: Place) -> bool:
+        """Whether exactly that place could be taken."""
+        cluster, seat = self.placers[place.pool].cluster, place.seat
+        node = seat.node
+        if cluster.free_cpu[node] < shape.cpu_milli or cluster.free_memory[node] < shape.memory_mib:
+            return False
+        if cluster.counts_memory:
+            enough = cluster.enough(shape, slice(node, node + 1))[0]
+            return all(bool(enough[gpu]) for gpu in seat.gpus)
+        return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in seat.gpus)
+
+    def take(self, shape: Shape, place: Place) -> None:
+        """A task begins there."""
+        self.placers[place.pool].take(shape, place.seat)
+
+    def give_back(self, shape: Shape, place: Place) -> None:
+        """It ends; exactly undoes `take`."""
+        self.placers[place.pool].give_back(shape, place.seat)
+
+    def spot(self, place: Place) -> Spot:
+        """The place by its names."""
+        node = self.placers[place.pool].cluster.nodes[place.seat.node]
+        return Spot(node.name, place.seat.gpus, place.seat.gpu_milli)
+
+    def refuse(
+        self, shape: Shape, task: Task, workload: Workload, masks: Masks | None = None
+    ) -> Refusal:
+        """Why no pool takes it: that of a pool in which it could run some day, if there is one."""
+        refusals = [
+            refuse(self.placers[pool].cluster, shape, task, None if masks is None else masks[pool])
+            for pool in self.open_to(workload)
+        ]
+        if not refusals:
+            wanted = " or ".join(sorted(workload.pools))
+            return Refusal(task, Reason.NO_NODES, f"there is no pool {wanted}", is_final=True)
+        return min(refusals, key=lambda refusal: refusal.is_final)

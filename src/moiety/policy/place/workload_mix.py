@@ -1,0 +1,88 @@
+"""Which shapes a pool should stay able to take: the most frequent ones of what comes to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.workloads import Shape
+
+COVERED_PERCENT: Final = 95
+"""of all tasks; what is rarer is noise (as published: Weng et al., USENIX ATC '23)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """Shapes by how often they come, the most frequent first; host memory is left out of them."""
+
+    shapes: tuple[tuple[Shape, int], ...]
+    tasks: int = 0
+    """all of which these were chosen"""
+    demand: tuple[tuple[frozenset[str], int], ...] = ()
+    """GPU thousandths of all tasks, rare ones too, by the models that they name"""
+    memory_mib_per_gpu: int = 0
+    """what a whole GPU's worth of tasks needs in the mean; 0: not known"""
+
+    @property
+    def weighted(self) -> list[tuple[Shape, float]]:
+        """With weights that add up to one, divided twice as published: the last bit can matter."""
+        covered = sum(count for _, count in self.shapes)
+        if covered == self.tasks:
+            return [(shape, count / covered) for shape, count in self.shapes]
+        part = covered / self.tasks
+        return [(shape, count / self.tasks / part) for shape, count in self.shapes]
+
+
+def typical(
+    tasks: Iterable[Shape],
+    covered_percent: int = COVERED_PERCENT,
+    spelled: Iterable[str] | None = None,
+) -> Typical:
+    """Of past or expected tasks, as many shapes as make up `covered_percent` of them.
+
+    `spelled` has each task's models as its trace writes them: what is written differently then
+    counts apart, as in the published runs, where `A|B|B` is not `A|B`.
+    """
+    if spelled is None:
+        return typical_of(Counter(tasks), covered_percent)
+    return _typical(Counter(zip(tasks, spelled, strict=True)), covered_percent)
+
+
+def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCENT) -> Typical:
+    """The same of so many tasks of each shape."""
+    found = {(shape, "|".join(sorted(shape.models))): count for shape, count in tasks.items()}
+    return _typical(found, covered_percent)
+
+
+def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Typical:
+    counts: Counter[tuple[Shape, str]] = Counter()
+    demand: Counter[frozenset[str]] = Counter()
+    memory = 0
+    for (shape, name), count in tasks.items():
+        counts[replace(shape, memory_mib=0), name] += count
+        if shape.gpus:
+            demand[shape.models] += count * shape.total_milli
+            memory += count * shape.memory_mib
+    gpu_milli = demand.total()
+    total = counts.total()
+    ranked = sorted(counts.items(), key=lambda item: (item[1], _order(*item[0])), reverse=True)
+    kept: list[tuple[Shape, int]] = []
+    covered = 0
+    for (shape, _), count in ranked:
+        if covered * 100 >= covered_percent * total:
+            break
+        kept.append((shape, count))
+        covered += count
+    return Typical(
+        tuple(kept),
+        total,
+        tuple(demand.items()),
+        memory * WHOLE_GPU // gpu_milli if gpu_milli else 0,
+    )
+
+
+def _order(shape: Shape, name: str) -> tuple[int, int, int, int, str]:
+    return shape.cpu_milli, shape.gpu_milli, shape.gpus, shape.gpu_memory_mib, name

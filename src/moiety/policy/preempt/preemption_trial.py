@@ -1,0 +1,115 @@
+"""Ends others in a trial until a piece has room, and keeps the result only if it holds.
+
+Units end one after the other, those first whose end does the least harm, until the piece has room.
+Then those that were not in the way, or find another place, come back, the last to go first. What is
+left is the plan; if it does not hold, everything is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Shape
+from moiety.policy.preempt.upper_bound import Bound
+from moiety.policy.preempt.victims import Unit
+from moiety.policy.state.cluster_state import Seated, State
+from moiety.policy.state.gang_start import start_piece, stay
+from moiety.policy.state.queue_order import Piece
+
+TRIES_MAX: Final = 64
+"""how often one plan is tried out before it is given up"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A unit that ended in a trial, and where its tasks were."""
+
+    unit: Unit
+    seated: tuple[Seated, ...]
+
+
+def clear(
+    state: State,
+    piece: Piece,
+    picked: Iterator[Unit],
+    holds: Callable[[], bool],
+    moves_max: int,
+    *,
+    all_return: bool,
+) -> list[Ended] | None:
+    """End what is picked until the piece has room; what stayed ended or moved, or None.
+
+    No more than `moves_max` tasks move: what would have to move beyond that stays ended.
+    """
+    mark = state.mark()
+    bound = Bound(state, piece)
+    ended: list[Ended] = []
+    tries = 0
+    for unit in picked:
+        if state.budget.stops_plan():
+            break
+        state.budget.spend(len(unit.tasks))
+        seated = tuple(state.stop(task) for task in unit.tasks)
+        ended.append(Ended(unit, seated))
+        bound.freed({(each.place.pool, each.place.seat.node) for each in seated})
+        if not bound.has_chance():
+            continue
+        before = state.mark()
+        if start_piece(state, piece):
+            came_back = _come_back(state, ended, moves_max)
+            if (came_back or not all_return) and holds():
+                return ended
+        state.back(before)
+        tries += 1
+        if tries == TRIES_MAX:
+            break
+    state.back(mark)
+    return None
+
+
+def _come_back(state: State, ended: list[Ended], moves_max: int) -> bool:
+    """Let everything come back that can, where it was or elsewhere; whether all of it did."""
+    ends: set[str] = set()
+    full: set[tuple[Shape, frozenset[str]]] = set()
+    missing = False
+    for each in reversed(ended):
+        name = each.unit.workload.name
+        moves = None if name in ends else _return(state, each, full, moves_max)
+        if moves is None:
+            missing = True
+            if not each.unit.is_extra:
+                ends.add(name)
+        else:
+            moves_max -= moves
+    return not missing
+
+
+def _return(
+    state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]], moves_max: int
+) -> int | None:
+    """How many of its tasks had to move; None: they have no place, or that is too many.
+
+    `full` has the shapes for which no pool has room any more.
+    """
+    mark = state.mark()
+    workload = ended.unit.workload
+    is_tied = bool(workload.domain) or any(each.domain for each in workload.subgroups)
+    elsewhere: list[tuple[Task, Seated]] = []
+    for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
+        if not state.try_return(task, seated):
+            elsewhere.append((task, seated))
+    if len(elsewhere) > moves_max:
+        state.back(mark)
+        return None
+    for task, seated in elsewhere:
+        like = seated.shape, workload.pools
+        masks = stay(state, task, seated.place) if is_tied else None
+        if like in full or not state.try_start(task, seated.shape, workload, masks):
+            if len(elsewhere) == len(ended.unit.tasks) == 1 and not (is_tied or state.companies):
+                full.add(like)
+            state.back(mark)
+            return None
+    return len(elsewhere)

@@ -1,0 +1,221 @@
+"""The ways to make room for a piece: by moving others, or by ending those that may be ended.
+
+Each returns who ended or moved in the trial, which then stands in the state, or None: there is no
+such way, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Final
+
+from moiety.policy.model.snapshot import Task
+from moiety.policy.place.pools import Masks
+from moiety.policy.preempt.preemption_trial import Ended, clear
+from moiety.policy.preempt.reclaim_nodes import by_node, is_free_in_sum, openings, touches
+from moiety.policy.preempt.upper_bound import enough_alone
+from moiety.policy.preempt.victims import OPPORTUNISTS, Leavers, Right, Unit, by_right
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.queue_order import Piece
+
+NODES_TRIED_MAX: Final = 32
+GANG_NODES_MAX: Final = 8
+"""of which each alone is tried for a whole gang"""
+UNITS_MAX: Final = 64
+"""units that are looked at one by one"""
+FEW_TRIED_MAX: Final = 4
+IN_ORDER_MAX: Final = 64
+"""units that end in their order before it is tried node by node"""
+
+
+def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+    """Make room by moving others, none of whom ends."""
+    if moves_max <= 0 or not is_free_in_sum(state, piece):
+        return None
+    single = [
+        Unit(unit.order, unit.workload, (task,), unit.is_extra)
+        for queue in leavers.queues
+        for unit in leavers.of(queue)
+        for task in unit.tasks
+        if unit.workload.name != piece.workload.name
+    ]
+    single.sort(key=lambda unit: (_bytes(state, unit), unit.order))
+    if len(piece.tasks) > 1:
+        picked = iter(single[:moves_max])
+        return clear(state, piece, picked, _always, moves_max, all_return=True)
+    for _, units in by_node(state, piece, single, leavers)[:NODES_TRIED_MAX]:
+        picked = iter(units[:moves_max])
+        plan = clear(state, piece, picked, _always, moves_max, all_return=True)
+        if plan is not None:
+            return plan
+    return None
+
+
+def displace(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+    """Make room by ending what is there only as long as nobody else wants the room."""
+    return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS), moves_max)
+
+
+def preempt(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+    """Make room by ending what has a lower priority in the same queue, and who counts for none."""
+    workload = piece.workload
+    lower = [
+        unit
+        for unit in leavers.of(workload.queue)
+        if unit.workload.priority < workload.priority and unit.workload.name != workload.name
+    ]
+    if not lower:
+        return None
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower], moves_max)
+
+
+def whoever(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+    """Make room by ending anybody, in the order of harm, without regard to rights."""
+    units = [
+        unit
+        for queue in leavers.queues
+        for unit in leavers.of(queue)
+        if unit.workload.name != piece.workload.name
+    ]
+    units.sort(key=lambda unit: unit.order)
+    return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *units], moves_max)
+
+
+def _by_end(
+    state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit], moves_max: int
+) -> list[Ended] | None:
+    if not units:
+        return None
+    for masks in openings(state, piece, leavers):
+        here = [unit for unit in units if touches(state, unit, masks)]
+        plan = clear(state, piece, iter(here), _always, moves_max, all_return=False)
+        if plan is None and len(piece.tasks) > 1:
+            nodes = by_node(state, piece, here, leavers)
+            seen = dict.fromkeys(unit for _, found in nodes for unit in found)
+            plan = clear(state, piece, iter(seen), _always, moves_max, all_return=False)
+        if plan is not None:
+            return plan
+    return None
+
+
+def reclaim(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+    """Make room by taking back from other queues what they have too much of."""
+    right = Right(state, piece)
+    others = [queue for queue in leavers.queues if queue != piece.workload.queue]
+    if not any(right.could(queue) for queue in others):
+        return None
+    taking = _Taking(state, piece, leavers, moves_max, others)
+    is_alone = len(piece.tasks) == 1 and not piece.is_tied
+    if is_alone:
+        plan = taking.in_order(None)
+        if plan is not None:
+            return plan
+    for masks in openings(state, piece, leavers):
+        plan = None if is_alone else taking.in_order(masks)
+        plan = plan or taking.in_nodes(masks) or taking.with_few(masks)
+        if plan is not None:
+            return plan
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """Taking back for one piece: which units of other queues yield, in which order."""
+
+    state: State
+    piece: Piece
+    leavers: Leavers
+    moves_max: int
+    others: Sequence[str]
+    """the queues that may be taken from, if there is a right to"""
+
+    def in_order(
+        self, masks: Masks | None, among: Container[Unit] | None = None
+    ) -> list[Ended] | None:
+        """Who yields first ends first, wherever it is. `among` restricts who."""
+
+        def of(queue: str) -> Sequence[Unit]:
+            found = self.leavers.of(queue)
+            if among is not None:
+                return [unit for unit in found if unit in among]
+            return found if masks is None else [u for u in found if touches(self.state, u, masks)]
+
+        right = Right(self.state, self.piece)
+        without = self.piece.workload.name
+        picked: Iterator[Unit] = chain(of(OPPORTUNISTS), by_right(right, self.others, of, without))
+        if len(self.piece.tasks) == 1 or self.piece.tasks[0][1].gpus > 1:
+            picked = islice(picked, IN_ORDER_MAX)
+        return self._clear(picked, right)
+
+    def with_few(self, masks: Masks | None) -> list[Ended] | None:
+        """Only units of which each alone makes room for a task, first all of them, then fewer.
+
+        So the right to take from a queue is not used up by small ones that are of no use, nor by
+        large ones of which too much would have to be taken.
+        """
+        right = Right(self.state, self.piece)
+        here = [
+            unit
+            for queue in self.others
+            if right.could(queue)
+            for unit in self.leavers.of(queue)[:UNITS_MAX]
+            if touches(self.state, unit, masks)
+        ]
+        here.sort(key=lambda unit: unit.order)
+        enough = enough_alone(self.state, self.piece, here[:UNITS_MAX])
+        for first in range(min(len(enough), FEW_TRIED_MAX)):
+            plan = self.in_order(masks, among=set(enough[first:]))
+            if plan is not None:
+                return plan
+        return None
+
+    def in_nodes(self, masks: Masks | None) -> list[Ended] | None:
+        """The same node by node: for a gang on one after the other, then on each alone."""
+        everyone = [unit for queue in self.others for unit in self.leavers.of(queue)]
+        everyone += self.leavers.of(OPPORTUNISTS)
+        everyone = [unit for unit in everyone if touches(self.state, unit, masks)]
+        everyone.sort(key=lambda unit: (not unit.workload.is_opportunistic, unit.order))
+        found = by_node(self.state, self.piece, everyone, self.leavers)
+        nodes = [units for _, units in found]
+        tries = [[units] for units in nodes[:NODES_TRIED_MAX]]
+        if len(self.piece.tasks) > 1:
+            tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
+        for some in tries:
+            right = Right(self.state, self.piece)
+            picked = _node_after_node(right, some, self.piece.workload.name)
+            plan = self._clear(picked, right)
+            if plan is not None:
+                return plan
+        return None
+
+    def _clear(self, picked: Iterator[Unit], right: Right) -> list[Ended] | None:
+        return clear(self.state, self.piece, picked, right.holds, self.moves_max, all_return=False)
+
+
+def _node_after_node(right: Right, nodes: list[list[Unit]], without: str) -> Iterator[Unit]:
+    """What there is a right to on the first node, then on the next."""
+    gone: set[tuple[Task, ...]] = set()
+    for units in nodes:
+        by_queue: dict[str, list[Unit]] = {}
+        for unit in units:
+            if unit.tasks in gone:
+                continue
+            if unit.workload.is_opportunistic:
+                gone.add(unit.tasks)
+                yield unit
+            else:
+                by_queue.setdefault(unit.workload.queue, []).append(unit)
+        for unit in by_right(right, by_queue, by_queue.__getitem__, without):
+            gone.add(unit.tasks)
+            yield unit
+
+
+def _always() -> bool:
+    """Nothing but room is asked for."""
+    return True
+
+
+def _bytes(state: State, unit: Unit) -> int:
+    return sum(state.began[task].state_bytes for task in unit.tasks if task in state.began)

@@ -1,0 +1,131 @@
+"""Where room could be made for a piece, and on which nodes with the least harm."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.pools import Masks
+from moiety.policy.preempt.upper_bound import Node
+from moiety.policy.preempt.victims import Leavers, Unit
+from moiety.policy.state.cluster_state import Seated, State
+from moiety.policy.state.gang_start import candidates, required
+from moiety.policy.state.queue_order import Piece
+
+AREAS_MAX: Final = 8
+"""domains of the topology in which room is made"""
+
+
+def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]:
+    """Where it could have room if all ended that may: one for each domain that would do.
+
+    None in the list: anywhere. None at all: it could not, for certain.
+    """
+    domain = required(piece)
+    pools = list(state.pools.open_to(piece.workload))
+    slots = {
+        (pool, shape): state.pools.placers[pool].cluster.slots(shape, *leavers.emptied(pool))
+        for pool in pools
+        for shape, _ in piece.shapes
+    }
+    if domain is None:
+        if all(
+            sum(int(slots[pool, shape].sum()) for pool in pools) >= count
+            for shape, count in piece.shapes
+        ):
+            return [None]
+        return []
+    found: list[Masks | None] = [
+        area.masks
+        for area in candidates(state, piece, domain)
+        if all(
+            sum(int(slots[pool, shape][area.masks[pool].nodes].sum()) for pool in pools) >= count
+            for shape, count in piece.shapes
+        )
+    ]
+    return found[:AREAS_MAX]
+
+
+def touches(state: State, unit: Unit, masks: Masks | None) -> bool:
+    """Whether any of it is there."""
+    if masks is None:
+        return True
+    places = [state.seated[task].place for task in unit.tasks if task in state.seated]
+    return any(masks[place.pool].nodes[place.seat.node] for place in places)
+
+
+def is_free_in_sum(state: State, piece: Piece) -> bool:
+    """Whether the pools have as much free as it asks for, wherever that is."""
+    gpu = cpu = memory = 0
+    for pool in state.pools.open_to(piece.workload):
+        cluster = state.pools.placers[pool].cluster
+        gpu += int(cluster.left_total.sum())
+        cpu += int(cluster.free_cpu.sum())
+        memory += int(cluster.free_memory.sum())
+    asked_gpu, _, asked_cpu, asked_memory = piece.amounts
+    return gpu >= asked_gpu and cpu >= asked_cpu and memory >= asked_memory
+
+
+class _Need(NamedTuple):
+    """What a node would have to free for one task, and who would have to end for that."""
+
+    to_free: int
+    """thousandths of GPUs"""
+    rank: int
+    """of the last who would have to end there, among all who could"""
+    node: Node
+
+
+def by_node(
+    state: State, piece: Piece, units: list[Unit], leavers: Leavers
+) -> list[tuple[Node, list[Unit]]]:
+    """The nodes that could take a task of the largest shape if all these ended: those on each.
+
+    The nodes first on which the least of GPUs has to be freed, then those of who yields first.
+    """
+    shape = piece.tasks[0][1]
+    could: dict[str, list[int]] = {}
+    for pool in state.pools.open_to(piece.workload):
+        cluster = state.pools.placers[pool].cluster
+        could[pool] = cluster.slots(shape, *leavers.emptied(pool)).tolist()
+    on: dict[Node, list[tuple[int, Unit, Seated]]] = {}
+    for rank, unit in enumerate(units):
+        for task in unit.tasks:
+            seated = state.seated.get(task)
+            if seated is None:
+                continue
+            pool, (node, _, _) = seated.place
+            if pool in could and could[pool][node]:
+                on.setdefault((pool, node), []).append((rank, unit, seated))
+    found: list[_Need] = []
+    for (pool, node), here in on.items():
+        need = _need(state.pools.placers[pool].cluster, shape, (pool, node), here)
+        if need:
+            found.append(need)
+    found.sort()
+    return [
+        (need.node, list(dict.fromkeys(unit for _, unit, _ in on[need.node]))) for need in found
+    ]
+
+
+def _need(
+    cluster: Cluster, shape: Shape, place: Node, here: list[tuple[int, Unit, Seated]]
+) -> _Need | None:
+    """None: it would not be enough in sum."""
+    node = place[1]
+    wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+    gpu, cpu = int(cluster.left_total[node]), int(cluster.free_cpu[node])
+    memory = int(cluster.free_memory[node])
+    to_free = max(wanted - gpu, 0)
+    last = -1
+    queue = deque(here)
+    while gpu < wanted or cpu < shape.cpu_milli or memory < shape.memory_mib:
+        if not queue:
+            return None
+        last, _, seated = queue.popleft()
+        gpu += seated.shape.gpus * seated.place.seat.gpu_milli
+        cpu += seated.shape.cpu_milli
+        memory += seated.shape.memory_mib
+    return _Need(to_free, last, place)

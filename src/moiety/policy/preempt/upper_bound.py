@@ -1,0 +1,78 @@
+"""What a trial could come to: found before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import Ints
+from moiety.policy.preempt.victims import Unit
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.queue_order import Piece
+
+Node = tuple[str, int]
+"""a pool and the position of one of its nodes"""
+
+
+class Bound:
+    """How many tasks of each shape of a piece could have room: never fewer than there have.
+
+    Kept up to date node by node, so that a trial is made only when it has a chance.
+    """
+
+    def __init__(self, state: State, piece: Piece) -> None:
+        self._state = state
+        self._wanted = piece.shapes
+        self._slots: dict[tuple[str, Shape], Ints] = {}
+        self._sums: dict[Shape, int] = {}
+        for shape, _ in self._wanted:
+            total = 0
+            for pool in state.pools.open_to(piece.workload):
+                cluster = state.pools.placers[pool].cluster
+                free = cluster.left, cluster.free_cpu, cluster.free_memory
+                slots = cluster.slots(shape, *free)
+                self._slots[pool, shape] = slots
+                total += int(slots.sum())
+            self._sums[shape] = total
+
+    def freed(self, places: Iterable[Node]) -> None:
+        """Something ended on these nodes."""
+        for pool, node in places:
+            for shape, _ in self._wanted:
+                slots = self._slots.get((pool, shape))
+                if slots is None:
+                    break
+                now = self._state.pools.placers[pool].cluster.slots_of(shape, node)
+                self._sums[shape] += now - int(slots[node])
+                slots[node] = now
+
+    def has_chance(self) -> bool:
+        """Whether each shape alone could have enough."""
+        return all(self._sums[shape] >= count for shape, count in self._wanted)
+
+
+def enough_alone(state: State, piece: Piece, units: Sequence[Unit]) -> list[Unit]:
+    """Those of which each alone, if it ended, would make room for one more task of the piece."""
+    pools = set(state.pools.open_to(piece.workload))
+    shapes = [shape for shape, _ in piece.shapes]
+
+    def slots(places: Iterable[Node]) -> list[int]:
+        return [
+            state.pools.placers[pool].cluster.slots_of(shape, node)
+            for pool, node in places
+            for shape in shapes
+        ]
+
+    found = []
+    for unit in units:
+        seats = [state.seated[task].place for task in unit.tasks if task in state.seated]
+        places = sorted({(pool, seat.node) for pool, seat in seats if pool in pools})
+        before = slots(places)
+        mark = state.mark()
+        for task in unit.tasks:
+            if task in state.seated:
+                state.stop(task)
+        if any(now > then for now, then in zip(slots(places), before, strict=True)):
+            found.append(unit)
+        state.back(mark)
+    return found

@@ -1,0 +1,332 @@
+"""Who may be made to yield, for whom, and who first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Workload
+from moiety.policy.place.arrays import Ints
+from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI
+from moiety.policy.state.cluster_state import State
+from moiety.policy.state.queue_order import Piece
+
+OPPORTUNISTS: Final = "\0"
+"""instead of a queue: those who count for none"""
+
+
+class Backwards(str):
+    """A name in the opposite order: who is served first among equals yields last."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+    def __gt__(self, other: str) -> bool:
+        return str.__lt__(self, other)
+
+
+class Unit(NamedTuple):
+    """Tasks that end together: one that its workload can do without, or all that it cannot."""
+
+    order: tuple[int, bool, float, float, Backwards, int]
+    """who yields first: low priority, what can be done without, the youngest"""
+    workload: Workload
+    tasks: tuple[Task, ...]
+    is_extra: bool
+
+
+class Leavers:
+    """All that could be ended, by queue, first who yields first. Nothing that is guaranteed.
+
+    Found when it is asked for, and kept: `changed` says what is not right any more.
+    """
+
+    def __init__(self, state: State, min_run_s: float = 0.0) -> None:
+        self._state = state
+        self._min_run_s = min_run_s
+        self._names: dict[str, set[str]] = {}
+        """of workloads by queue"""
+        for name, tasks in state.tasks_of.items():
+            workload = state.workloads[name]
+            if tasks and workload.is_preemptible:
+                self._names.setdefault(_queue(workload), set()).add(name)
+        self._units: dict[str, list[Unit]] = {}
+        self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Those in which there is anything to end."""
+        return [queue for queue in self._names if queue != OPPORTUNISTS]
+
+    def of(self, queue: str) -> Sequence[Unit]:
+        """All of a queue's."""
+        found = self._units.get(queue)
+        if found is None:
+            found = [unit for name in self._names.get(queue, ()) for unit in self._of(name)]
+            found.sort(key=itemgetter(0))
+            self._units[queue] = found
+        return found
+
+    def _of(self, name: str) -> list[Unit]:
+        state = self._state
+        workload, tasks = state.workloads[name], state.tasks_of[name]
+        if len(tasks) == 1:
+            since = self._since(tasks[0])
+        else:
+            since = max([self._since(task) for task in tasks])
+        if state.snapshot.now_s - since < self._min_run_s:
+            return []
+        rank = workload.priority, -workload.submitted_s, Backwards(name)
+        if len(tasks) == 1 and len(workload.subgroups) == 1 and workload.subgroups[0].tasks_min:
+            return [_unit(rank, workload, tuple(tasks), since, is_extra=False)]
+        core: list[Task] = []
+        units = []
+        for subgroup in workload.subgroups:
+            own = sorted(task for task in tasks if task.subgroup == subgroup.name)
+            core += own[: subgroup.tasks_min]
+            units += [
+                _unit(rank, workload, (task,), self._since(task), is_extra=True)
+                for task in own[subgroup.tasks_min :]
+            ]
+        if core:
+            since = max(self._since(task) for task in core)
+            units.append(_unit(rank, workload, tuple(core), since, is_extra=False))
+        return units
+
+    def _since(self, task: Task) -> float:
+        """When it began; now, for what this cycle itself started."""
+        began = self._state.began.get(task)
+        return began.since_s if began else self._state.snapshot.now_s
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These workloads began or lost tasks."""
+        state = self._state
+        by_queue: dict[str, set[str]] = {}
+        for name in names:
+            workload = state.workloads[name]
+            if workload.is_preemptible:
+                by_queue.setdefault(_queue(workload), set()).add(name)
+        for queue, own in by_queue.items():
+            here = {name for name in own if state.tasks_of.get(name)}
+            self._names[queue] = self._names.get(queue, set()) - own | here
+            if queue in self._units:
+                found = [unit for unit in self._units[queue] if unit.workload.name not in own]
+                found += [unit for name in here for unit in self._of(name)]
+                found.sort(key=itemgetter(0))
+                self._units[queue] = found
+
+    def emptied(self, pool: str) -> tuple[Ints, Ints, Ints]:
+        """What would be free at most if all of it ended: of GPUs [N, G], CPUs and memory [N].
+
+        Taken once: what begins later is not taken off, so it is never too little.
+        """
+        if not self._emptied:
+            self._empty_all()
+        return self._emptied[pool]
+
+    def _empty_all(self) -> None:
+        state = self._state
+        parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
+        nodes: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
+        for names in self._names.values():
+            for name in names:
+                for task in state.tasks_of[name]:
+                    shape, (pool, (node, gpus, milli)), _ = state.seated[task]
+                    parts[pool] += [(node, gpu, milli) for gpu in gpus]
+                    nodes[pool].append((node, shape.cpu_milli, shape.memory_mib))
+        for pool, placer in state.pools.placers.items():
+            cluster = placer.cluster
+            left = cluster.left.copy()
+            cpu, memory = cluster.free_cpu.copy(), cluster.free_memory.copy()
+            ended = np.array(nodes[pool], np.int64).reshape(-1, 3)
+            np.add.at(cpu, ended[:, 0], ended[:, 1])
+            np.add.at(memory, ended[:, 0], ended[:, 2])
+            freed = np.array(parts[pool], np.int64).reshape(-1, 3)
+            np.add.at(left, (freed[:, 0], freed[:, 1]), freed[:, 2])
+            self._emptied[pool] = left, cpu, memory
+
+
+def _queue(workload: Workload) -> str:
+    return OPPORTUNISTS if workload.is_opportunistic else workload.queue
+
+
+def _unit(
+    rank: tuple[int, float, Backwards],
+    workload: Workload,
+    tasks: tuple[Task, ...],
+    since_s: float,
+    *,
+    is_extra: bool,
+) -> Unit:
+    priority, age, name = rank
+    order = (priority, not is_extra, -since_s, age, name, -tasks[0].index)
+    return Unit(order, workload, tasks, is_extra)
+
+
+class By(IntEnum):
+    """A right to take, the strongest first."""
+
+    QUOTA = 0
+    SHARE = 1
+    CREDIT = 2
+
+
+class Right:
+    """By what right a piece takes from other queues; asked before each unit, and in the end.
+
+    Queues are compared where their paths part: there, and below on the side of the piece. It may
+    take from who has more than its quota, as long as the piece's side stays within quota. And from
+    who has more than its fair share, as long as the piece's side stays within its own and in the
+    end neither has more of what it should have than who yielded, nor that one less than its quota.
+    And from who is in debt, down to quota, if the piece's side has credit for a turn; as long as
+    that lasts, its turn is not taken from it by fair share.
+    """
+
+    def __init__(self, state: State, piece: Piece) -> None:
+        self._state = state
+        self._standing = state.standing
+        self._queue = piece.workload.queue
+        self._amounts = piece.amounts
+        self._may: dict[tuple[int, By], bool] = {}
+        """whether the piece's side may ask by that right, from a level down"""
+        self._may_of = -1
+        self._taken: dict[str, By] = {}
+        """of whom something was taken, and by what right at the least"""
+
+    def _side(self, other: str) -> tuple[int, str, str]:
+        level = self._standing.fork(self._queue, other)
+        return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
+
+    def _by(self, other: str) -> By | None:
+        """The strongest right to anything of that queue's."""
+        standing = self._standing
+        level, _, theirs = self._side(other)
+        is_over_quota = standing.is_over_quota(theirs)
+        credit = standing.credit.get(theirs, 0.0)
+        if is_over_quota and self._may_ask(level, By.QUOTA):
+            return By.QUOTA
+        if self._may_ask(level, By.SHARE) and standing.is_over_fair_share(theirs):
+            return By.SHARE
+        if credit < 0 and is_over_quota and self._may_ask(level, By.CREDIT):
+            return By.CREDIT
+        return None
+
+    def _may_ask(self, level: int, by: By) -> bool:
+        if self._may_of != self._standing.version:
+            self._may_of = self._standing.version
+            self._may.clear()
+        found = self._may.get((level, by))
+        if found is None:
+            if by is By.CREDIT:
+                found = self._standing.has_turn(self._queue, level, self._amounts)
+            else:
+                is_quota = by is By.QUOTA
+                found = self._standing.within(self._queue, level, self._amounts, quota=is_quota)
+            self._may[level, by] = found
+        return found
+
+    def could(self, other: str) -> bool:
+        """Whether anything may be taken from that queue now, before the piece has its place."""
+        return other != self._queue and self._by(other) is not None
+
+    def reaches(self, unit: Unit) -> bool:
+        """Whether the right to take from a queue goes for that unit of it.
+
+        By fair share it goes for what has some of that of which there is too much: who has too many
+        GPUs does not lose his CPUs for that. On credit it goes for what has GPUs.
+        """
+        other = unit.workload.queue
+        by = self._by(other)
+        if by is By.QUOTA:
+            return True
+        standing, seated = self._standing, self._state.seated
+        _, _, theirs = self._side(other)
+        here = [seated[task].amounts for task in unit.tasks if task in seated]
+        if by is By.CREDIT:
+            return any(amounts[GPU_MILLI] for amounts in here)
+        gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
+        if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
+            return False
+        asked = standing.above_fair_share(theirs)
+        return any(amounts[at] for amounts in here for at in asked)
+
+    def take(self, other: str) -> None:
+        """Something is about to be taken from it, because it could be."""
+        by = self._by(other)
+        assert by is not None
+        self._taken[other] = max(by, self._taken.get(other, By.QUOTA))
+
+    def holds(self) -> bool:
+        """Whether it was right in the end, when the piece has its place."""
+        standing = self._standing
+        for other, by in self._taken.items():
+            level, mine, theirs = self._side(other)
+            if by is By.CREDIT:
+                has_turn = standing.has_turn(self._queue, level, self._amounts, is_in=True)
+                if not has_turn or standing.is_below_quota(theirs):
+                    return False
+                continue
+            is_quota = by is By.QUOTA
+            if not standing.is_within(self._queue, level, self._amounts, quota=is_quota):
+                return False
+            if is_quota or not standing.is_below_fair_share(theirs):
+                continue
+            if standing.is_below_quota(theirs):
+                return False
+            if standing.ratio(mine) > standing.ratio(theirs) + CLOSE:
+                return False
+        return True
+
+    def order(self, other: str) -> tuple[float, float, int, float]:
+        """Which queue yields first: who has most of what it should have, then most of all."""
+        _, _, theirs = self._side(other)
+        standing = self._standing
+        return (
+            -standing.ratio(theirs),
+            -standing.ratio(other),
+            standing.tree.queues[theirs].priority,
+            -standing.part(other),
+        )
+
+
+def by_right(
+    right: Right, queues: Iterable[str], of: Callable[[str], Sequence[Unit]], without: str
+) -> Iterator[Unit]:
+    """Units of other queues, one after the other, as long as the right to them lasts.
+
+    Who yields next depends on what those before have left, so each has to end before the next is
+    asked for. `of` has each queue's; nobody yields to itself (`without`, a workload).
+    """
+    left: dict[str, deque[Unit]] = {}
+
+    def first(queue: str) -> Unit | None:
+        if queue not in left:
+            left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
+        units = left[queue]
+        while units and not right.reaches(units[0]):
+            units.popleft()  # nor will it later: what is too much only becomes less
+        return units[0] if units else None
+
+    others = list(queues)
+    while True:
+        open_ = [(right.order(queue), queue) for queue in others if right.could(queue)]
+        candidates: list[tuple[tuple[int, bool, float, float, Backwards, int], str]] = []
+        for _, found in groupby(sorted(open_), key=lambda each: each[0]):
+            heads = [(first(queue), queue) for _, queue in found]
+            candidates = [(unit.order, queue) for unit, queue in heads if unit]
+            if candidates:
+                break
+        if not candidates:
+            return
+        _, queue = min(candidates)
+        right.take(queue)
+        yield left[queue].popleft()

@@ -1,0 +1,298 @@
+"""Where each queue stands: what it has, and what it may and should have.
+
+Amounts are tuples or lists of four whole numbers, in the order of `RESOURCES`. What a queue has
+counts for all queues above it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import RESOURCES, Amounts, Queue, QueueTree
+from moiety.policy.queue.fairness import Claim, divide, weights_by_use
+
+Vector = tuple[int, ...]
+NOTHING: Final = (0,) * len(RESOURCES)
+UNBOUNDED: Final = (None,) * len(RESOURCES)
+GPU_MILLI: Final = 0
+"""its position in a vector"""
+TURN_S: Final = 3600.0
+"""a gang begins on credit that lasts so long at least: it would soon be stopped again with less"""
+CLOSE: Final = 1e-9
+"""two ratios that differ by less are equal"""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A bound of a queue that something would break."""
+
+    queue: str
+    resource: str
+    wanted: int
+    """what the queue would then have"""
+    bound: int
+
+
+class Standing:
+    """All queues of a snapshot. Fair shares are what they were at the last `share_out`."""
+
+    def __init__(self, queues: Iterable[Queue], now_s: float = 0.0, monday_s: float = 0.0) -> None:
+        self.tree = QueueTree(queues)
+        self.paths = {name: self.tree.path(name) for name in self.tree.queues}
+        self.quota: dict[str, tuple[int | None, ...]] = {}
+        self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
+        self.has: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        """of that, what must not be taken away"""
+        self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
+        self.capacity: Vector = NOTHING
+        """of the whole cluster, at the last `share_out`"""
+        self.credit: Mapping[str, float] = {}
+        """GPU-seconds that each had less than its part of late; below nothing is debt"""
+        self._forks: dict[tuple[str, str], int] = {}
+        self.version = 0
+        """grows with each change"""
+        self.at(now_s - monday_s)
+
+    def at(self, since_monday_s: float) -> None:
+        """Quotas are those that hold at that time of a week."""
+        for name, queue in self.tree.queues.items():
+            self.quota[name] = _vector(queue.quota_at(since_monday_s))
+        self.version += 1
+
+    def check(self, queue: str, workload: str) -> None:
+        """Raises InvalidValue for a queue in which nothing can run."""
+        if queue not in self.paths:
+            raise InvalidValue(f"workload {workload}: there is no queue {queue}")
+        if self.tree.children.get(queue):
+            below = ", ".join(child.name for child in self.tree.children[queue])
+            raise InvalidValue(
+                f"workload {workload} is in queue {queue}, which only has queues below it: {below}"
+            )
+
+    def add(self, queue: str, amounts: Sequence[int], sign: int, *, guaranteed: bool) -> None:
+        """Something begins (sign 1) or ends (-1) in a queue."""
+        self.version += 1
+        for name in self.paths[queue]:
+            for at, amount in enumerate(amounts):
+                self.has[name][at] += sign * amount
+                if guaranteed:
+                    self.guaranteed[name][at] += sign * amount
+
+    def share_out(
+        self,
+        capacity: Vector,
+        waiting: Mapping[str, Sequence[int]],
+        used: Mapping[str, float] | None = None,
+    ) -> None:
+        """Fair shares of all queues: of `capacity`, by what they have and wait for.
+
+        `used` is the mean use of each queue of late; it changes weights among siblings.
+        """
+        self.capacity = tuple(capacity)
+        wanted = self._wanted(waiting)
+        self._share_below(None, list(capacity), wanted, used or {}, self.fair, WHOLE_GPU)
+        self.version += 1
+
+    def parts(self, capacity: Vector) -> dict[str, list[int]]:
+        """What each would have of `capacity` if all asked for all, to a thousandth of a GPU."""
+        found = {name: list(NOTHING) for name in self.tree.queues}
+        everything = {
+            name: [
+                max(amount, quota or 0) if most is None else min(max(amount, quota or 0), most)
+                for amount, quota, most in zip(capacity, self.quota[name], limit, strict=True)
+            ]
+            for name, limit in self.limit.items()
+        }
+        self._share_below(None, list(capacity), everything, {}, found, 1)
+        return found
+
+    def _wanted(self, waiting: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        """What each has and waits for, as far as its limit goes and those of the queues below.
+
+        What a queue below can never have, nobody above it wants on its behalf.
+        """
+        wanted: dict[str, list[int]] = {}
+        for name in sorted(self.paths, key=lambda name: -len(self.paths[name])):
+            below = self.tree.children.get(name)
+            if below:
+                sums = [sum(each) for each in zip(*(wanted[q.name] for q in below), strict=True)]
+            else:
+                pairs = zip(self.has[name], waiting.get(name, NOTHING), strict=True)
+                sums = [has + more for has, more in pairs]
+            wanted[name] = [
+                amount if most is None else min(amount, most)
+                for amount, most in zip(sums, self.limit[name], strict=True)
+            ]
+        return wanted
+
+    def _share_below(
+        self,
+        parent: str | None,
+        total: Sequence[int],
+        wanted: Mapping[str, Sequence[int]],
+        used: Mapping[str, float],
+        shares: dict[str, list[int]],
+        gpu_unit: int,
+    ) -> None:
+        below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
+        own = {queue.name: queue.weight for queue in below}
+        weights = weights_by_use(own, used, whole=total[GPU_MILLI])
+        for at in range(len(RESOURCES)):
+            if not any(wanted[queue.name][at] for queue in below):
+                for queue in below:
+                    shares[queue.name][at] = 0
+                continue
+            claims = [
+                Claim(
+                    wanted[queue.name][at],
+                    self.quota[queue.name][at],
+                    weights[queue.name],
+                    queue.priority,
+                    (queue.created_s, queue.name),
+                )
+                for queue in below
+            ]
+            unit = gpu_unit if at == GPU_MILLI else 1
+            for queue, amount in zip(below, divide(total[at], claims, unit), strict=True):
+                shares[queue.name][at] = amount
+        for queue in below:
+            self._share_below(queue.name, shares[queue.name], wanted, used, shares, gpu_unit)
+
+    def over_limit(self, queue: str, amounts: Vector) -> Excess | None:
+        """The limit, of the queue or one above it, that so much more would break."""
+        return self._first(queue, amounts, self.has, self.limit)
+
+    def over_quota(self, queue: str, amounts: Vector) -> Excess | None:
+        """The quota that so much more work that must not be taken away would break."""
+        return self._first(queue, amounts, self.guaranteed, self.quota)
+
+    def _first(
+        self,
+        queue: str,
+        amounts: Vector,
+        has: Mapping[str, Sequence[int]],
+        bounds: Mapping[str, Sequence[int | None]],
+    ) -> Excess | None:
+        for name in reversed(self.paths[queue]):
+            if bounds[name] == UNBOUNDED:
+                continue
+            for at, amount in enumerate(amounts):
+                bound = bounds[name][at]
+                if amount and bound is not None and has[name][at] + amount > bound:
+                    return Excess(name, RESOURCES[at], has[name][at] + amount, bound)
+        return None
+
+    def within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
+        """Whether it stays within quota (or fair share) with so much more, on each level.
+
+        Only levels from `below` down count (0 is the root's), and only what is asked for.
+        """
+        return self._keeps(queue, below, amounts, amounts, quota=quota)
+
+    def is_within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
+        """The same when it has them already."""
+        return self._keeps(queue, below, amounts, NOTHING, quota=quota)
+
+    def _keeps(self, queue: str, below: int, amounts: Vector, more: Vector, *, quota: bool) -> bool:
+        for name in self.paths[queue][below:]:
+            bounds = self.quota[name] if quota else self.fair[name]
+            for amount, extra, has, bound in zip(
+                amounts, more, self.has[name], bounds, strict=True
+            ):
+                if amount and bound is not None and has + extra > bound:
+                    return False
+        return True
+
+    def has_turn(self, queue: str, below: int, amounts: Vector, *, is_in: bool = False) -> bool:
+        """Whether so much more is within fair share, or has a turn on credit, on each level.
+
+        Only levels from `below` down count. Credit is of GPUs: it gives more of nothing else. With
+        `is_in`, what it has counts so much already.
+        """
+        for name in self.paths[queue][below:]:
+            bounds, has = self.fair[name], self.has[name]
+            for at, amount in enumerate(amounts):
+                if not amount or has[at] + (0 if is_in else amount) <= bounds[at]:
+                    continue
+                if at != GPU_MILLI or not self._lasts(name, amount):
+                    return False
+        return True
+
+    def _lasts(self, name: str, gpu_milli: int) -> bool:
+        """Whether it is too much for the fair share of one queue, and its credit gives a turn."""
+        credit = self.credit.get(name, 0.0)
+        return self.is_too_much(name, gpu_milli) and credit >= gpu_milli / WHOLE_GPU * TURN_S
+
+    def is_too_much(self, name: str, gpu_milli: int) -> bool:
+        """Whether it would be beyond the fair share even if the queue had nothing else."""
+        return gpu_milli > self.fair[name][GPU_MILLI]
+
+    def is_over_quota(self, name: str) -> bool:
+        """Whether it has more of anything than its quota."""
+        pairs = zip(self.has[name], self.quota[name], strict=True)
+        return any(quota is not None and has > quota for has, quota in pairs)
+
+    def is_over_fair_share(self, name: str) -> bool:
+        """Whether it has more of anything than its fair share."""
+        return bool(self.above_fair_share(name))
+
+    def above_fair_share(self, name: str) -> list[int]:
+        """The resources, by position, of which it has more than its fair share."""
+        pairs = zip(self.has[name], self.fair[name], strict=True)
+        return [at for at, (has, fair) in enumerate(pairs) if has > fair]
+
+    def is_below_fair_share(self, name: str) -> bool:
+        """Whether it has less of anything than its fair share, if that is bounded at all."""
+        triples = zip(self.has[name], self.fair[name], self.quota[name], strict=True)
+        return any(quota is not None and has < fair for has, fair, quota in triples)
+
+    def is_below_quota(self, name: str) -> bool:
+        """Whether it has less GPUs than its quota, although it would want more."""
+        quota = self.quota[name][GPU_MILLI]
+        least = self.fair[name][GPU_MILLI]
+        if quota is not None:
+            least = min(least, quota)
+        return self.has[name][GPU_MILLI] < least
+
+    def ratio(self, name: str, more: Vector = NOTHING) -> float:
+        """What it has over what it should have, of the resource of which that is most.
+
+        Resources of which its quota is without bound do not count: they are never scarce for it.
+        """
+        most = 0.0
+        for has, fair, quota, extra in zip(
+            self.has[name], self.fair[name], self.quota[name], more, strict=True
+        ):
+            if quota is None or not has + extra:
+                continue
+            should = max(fair, quota)
+            most = max(most, (has + extra) / should if should else float("inf"))
+        return most
+
+    def part(self, name: str, more: Vector = NOTHING) -> float:
+        """Its part of the whole cluster, of the resource of which that is most.
+
+        It decides between queues of which `ratio` says nothing: nothing is their due, or all.
+        """
+        return max(
+            (has + extra) / whole if whole else 0.0
+            for has, extra, whole in zip(self.has[name], more, self.capacity, strict=True)
+        )
+
+    def fork(self, one: str, other: str) -> int:
+        """The level on which the paths to two queues part; only for two different queues."""
+        level = self._forks.get((one, other))
+        if level is None:
+            pairs = zip(self.paths[one], self.paths[other], strict=False)
+            level = sum(1 for mine, theirs in pairs if mine == theirs)
+            self._forks[one, other] = level
+        return level
+
+
+def _vector(amounts: Amounts) -> tuple[int | None, ...]:
+    return tuple(getattr(amounts, resource) for resource in RESOURCES)

@@ -1,0 +1,276 @@
+"""A cluster as it would be: what runs where, changed step by step, and back again.
+
+Plans are tried here. Everything that is done is written down, so that a plan that does not work out
+is undone without a trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot, Task
+from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.workloads import Company, Shape, Workload
+from moiety.policy.place.affinity import Companies
+from moiety.policy.place.pools import Masks, Place, Pools, both
+from moiety.policy.place.topology import Domains
+from moiety.policy.place.workload_mix import Typical
+from moiety.policy.queue.queue_usage import Standing, Vector
+
+
+class Seated(NamedTuple):
+    """A task in its place."""
+
+    shape: Shape
+    place: Place
+    amounts: Vector
+    """what it takes of its queue"""
+
+
+class State:
+    """What runs, and how every queue stands with it.
+
+    Raises InvalidValue if the snapshot does not make sense: an unknown queue or workload, a task
+    that runs twice, a loop of queues.
+    """
+
+    def __init__(self, snapshot: Snapshot, known: Typical, budget: Budget | None = None) -> None:
+        self.snapshot = snapshot
+        self.budget = budget or Budget()
+        self.workloads = {workload.name: workload for workload in snapshot.workloads}
+        queues = snapshot.queues or _one_for_each(snapshot.workloads)
+        self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
+        self.standing.credit = snapshot.credit
+        for workload in snapshot.workloads:
+            self.standing.check(workload.queue, workload.name)
+        self._sizes = {
+            (workload.name, subgroup.name): subgroup.tasks
+            for workload in snapshot.workloads
+            for subgroup in workload.subgroups
+        }
+        self.began: dict[Task, Running] = {}
+        for running in snapshot.running:
+            self._check(running.task)
+            self.began[running.task] = running
+        self.pools = Pools(snapshot, known)
+        self.domains = Domains(self.pools)
+        self.companies = (
+            Companies(self.pools) if Companies.are_asked_for(snapshot.workloads) else None
+        )
+        self.capacity = self._capacity()
+        self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
+        self._sums: dict[tuple[tuple[Shape, int], ...], Vector] = {}
+        self._taken: dict[tuple[Shape, int, int], Vector] = {}
+        self.seated: dict[Task, Seated] = {}
+        self.tasks_of: dict[str, list[Task]] = {}
+        """of each workload, those that run"""
+        self.running: Counter[tuple[str, str]] = Counter()
+        """how many tasks of a workload's subgroup run"""
+        self._log: list[tuple[Task, Seated, int]] = []
+        self._seat_all()
+        self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
+        """workloads of which not all tasks run"""
+        self.left_to: Callable[[Workload], Masks | None] | None = None
+        """what is not kept for others"""
+        self.kept: dict[str, object] = {}
+        """by workload: what others have found of it, until it begins or loses tasks"""
+
+    def _check(self, task: Task) -> None:
+        if task.workload not in self.workloads:
+            raise InvalidValue(f"{task} runs, but there is no workload {task.workload}")
+        if task.index >= self._sizes.get((task.workload, task.subgroup), 0):
+            raise InvalidValue(f"{task} runs, but {task.workload} has no such task")
+        if task in self.began:
+            raise InvalidValue(f"{task} runs twice")
+
+    def _seat_all(self) -> None:
+        """Everything that runs has its place: in sums, because there can be much of it."""
+        counts: Counter[tuple[str, bool, Vector]] = Counter()
+        for running, place in zip(self.snapshot.running, self.pools.places, strict=True):
+            task = running.task
+            name = task[0]
+            amounts = self._amounts(running.shape, place)
+            self.seated[task] = Seated(running.shape, place, amounts)
+            own = self.tasks_of.get(name)
+            if own is None:
+                self.tasks_of[name] = [task]
+            else:
+                own.append(task)
+            self.running[name, task[1]] += 1
+            workload = self.workloads[name]
+            if self.companies:
+                self.companies.change(self._company(task), place, 1)
+            if not workload.is_opportunistic:
+                counts[workload.queue, workload.is_preemptible, amounts] += 1
+        for (queue, is_preemptible, amounts), count in counts.items():
+            total = [count * amount for amount in amounts]
+            self.standing.add(queue, total, 1, guaranteed=not is_preemptible)
+
+    def _company(self, task: Task) -> Company:
+        workload = self.workloads[task.workload]
+        return next(each.company for each in workload.subgroups if each.name == task.subgroup)
+
+    def _lacks(self, name: str, subgroup: str) -> bool:
+        return self.running[name, subgroup] < self._sizes[name, subgroup]
+
+    def _capacity(self) -> Vector:
+        gpu = gpu_memory = 0
+        for node in self.snapshot.nodes:
+            healthy = sum(each.is_healthy for each in node.gpus)
+            gpu += healthy * WHOLE_GPU
+            gpu_memory += healthy * node.gpu_memory_mib
+        cpu = sum(node.cpu_milli for node in self.snapshot.nodes)
+        return gpu, gpu_memory, cpu, sum(node.memory_mib for node in self.snapshot.nodes)
+
+    def _amounts(self, shape: Shape, place: Place) -> Vector:
+        pool, (node, _, milli) = place
+        memory = self.pools.placers[pool].cluster.nodes[node].gpu_memory_mib
+        return self._taken.get((shape, milli, memory)) or self._of(shape, milli, memory)
+
+    def _of(self, shape: Shape, milli: int, gpu_memory_mib: int) -> Vector:
+        """What a task of a shape takes that has so much of each GPU of so much memory."""
+        key = shape, milli, gpu_memory_mib
+        found = self._taken.get(key)
+        if found is None:
+            memory = max(shape.gpu_memory_mib, milli * gpu_memory_mib // WHOLE_GPU)
+            if shape.is_apart:
+                memory = shape.gpu_memory_mib
+            gpus = shape.gpus
+            found = gpus * milli, gpus * memory, shape.cpu_milli, shape.memory_mib
+            self._taken[key] = found
+        return found
+
+    def amounts_of(self, shapes: Iterable[tuple[Shape, int]]) -> Vector:
+        """What so many tasks of each shape would take, as far as that is known before they run.
+
+        A part of a GPU that is asked for by memory counts as what it is of the largest GPU.
+        """
+        key = tuple(shapes)
+        kept = self._sums.get(key)
+        if kept is not None:
+            return kept
+        total = [0, 0, 0, 0]
+        for shape, count in key:
+            milli = min(shape.milli_on(self._largest_gpu), WHOLE_GPU) if shape.gpus else 0
+            for at, amount in enumerate(self._of(shape, milli, self._largest_gpu)):
+                total[at] += count * amount
+        found = self._sums[key] = tuple(total)
+        return found
+
+    def start(self, task: Task, shape: Shape, place: Place) -> None:
+        """It begins there; there is room."""
+        self.pools.take(shape, place)
+        seated = Seated(shape, place, self._amounts(shape, place))
+        self._account(task, seated, 1)
+        self._log.append((task, seated, 1))
+
+    def stop(self, task: Task) -> Seated:
+        """It ends."""
+        seated = self.seated[task]
+        self.pools.give_back(seated.shape, seated.place)
+        self._account(task, seated, -1)
+        self._log.append((task, seated, -1))
+        return seated
+
+    def _account(self, task: Task, seated: Seated, sign: int) -> None:
+        name, subgroup, _ = task
+        workload = self.workloads[name]
+        self.kept.pop(name, None)
+        if self.companies:
+            self.companies.change(self._company(task), seated.place, sign)
+        if not workload.is_opportunistic:
+            self.standing.add(
+                workload.queue, seated.amounts, sign, guaranteed=not workload.is_preemptible
+            )
+        self.running[name, subgroup] += sign
+        if sign > 0:
+            self.seated[task] = seated
+            self.tasks_of.setdefault(name, []).append(task)
+            if not any(self._lacks(name, each.name) for each in workload.subgroups):
+                self.unmet.discard(name)
+        else:
+            del self.seated[task]
+            self.tasks_of[name].remove(task)
+            self.unmet.add(name)
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._log)
+
+    def back(self, mark: int) -> None:
+        """Undo everything since."""
+        while len(self._log) > mark:
+            task, seated, sign = self._log.pop()
+            if sign > 0:
+                self.pools.give_back(seated.shape, seated.place)
+            else:
+                self.pools.take(seated.shape, seated.place)
+            self._account(task, seated, -sign)
+
+    def changed(self) -> list[tuple[Task, Seated | None]]:
+        """The tasks that something was done about, in that order, and where each was before."""
+        before: dict[Task, Seated | None] = {}
+        for task, seated, sign in self._log:
+            before.setdefault(task, None if sign > 0 else seated)
+        return list(before.items())
+
+    def may_start(self, workload: Workload, amounts: Vector) -> bool:
+        """Whether no limit is in the way, and no quota of what must not be taken away."""
+        if workload.is_opportunistic:
+            return True
+        if self.standing.over_limit(workload.queue, amounts):
+            return False
+        return workload.is_preemptible or not self.standing.over_quota(workload.queue, amounts)
+
+    def masks(self, task: Task, masks: Masks | None = None) -> Masks | None:
+        """Where it may begin, for those on whose GPUs it would be or for whom room is kept.
+
+        None: anywhere.
+        """
+        if self.left_to:
+            masks = both(masks, self.left_to(self.workloads[task.workload]))
+        if not self.companies:
+            return masks
+        return both(masks, self.companies.masks(self._company(task)))
+
+    def try_start(
+        self, task: Task, shape: Shape, workload: Workload, masks: Masks | None = None
+    ) -> bool:
+        """Let it begin where the pool's rule wants it, if there is room and its queue may."""
+        allowed = self.masks(task, masks)
+        place = self.pools.find(shape, workload, allowed)
+        while place is not None and not self.may_start(workload, self._amounts(shape, place)):
+            if shape.gpu_milli or not shape.gpu_memory_mib:
+                return False
+            # so much memory is a smaller part of a GPU that has more: that may be within bounds
+            allowed = both(allowed, self.pools.larger_gpus(place))
+            place = self.pools.find(shape, workload, allowed)
+        if place is None:
+            return False
+        self.start(task, shape, place)
+        return True
+
+    def try_return(self, task: Task, seated: Seated) -> bool:
+        """Let it go back to where it was, if that is still free."""
+        if not self.pools.is_free(seated.shape, seated.place):
+            return False
+        if self.companies and not self.companies.allow(self._company(task), seated.place):
+            return False
+        workload = self.workloads[task.workload]
+        if not workload.is_opportunistic and self.standing.over_limit(
+            workload.queue, seated.amounts
+        ):
+            return False
+        self.start(task, seated.shape, seated.place)
+        return True
+
+
+def _one_for_each(workloads: Iterable[Workload]) -> list[Queue]:
+    """Without queues, everyone may have everything."""
+    names = sorted({workload.queue for workload in workloads} | {"default"})
+    return [Queue(name, quota=Amounts()) for name in names]

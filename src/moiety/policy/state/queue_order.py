@@ -1,0 +1,250 @@
+"""Who is next: what waits, in the order in which it is served.
+
+A workload waits in pieces: first the tasks without which it cannot run, all at once, then those
+that it would also like, one at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from moiety.policy.model.snapshot import Task
+from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.queue.queue_usage import Standing, Vector
+from moiety.policy.state.cluster_state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tasks of a workload that begin together or not at all."""
+
+    workload: Workload
+    tasks: tuple[tuple[Task, Shape], ...]
+    """the largest first"""
+    shapes: tuple[tuple[Shape, int], ...]
+    """how many tasks there are of each shape"""
+    amounts: Vector
+    is_extra: bool
+    """whether the workload runs without them too"""
+    is_tied: bool = False
+    """whether it asks for domains of the topology"""
+    ties: tuple[object, ...] = ()
+    """what it asks for beside room: equal ties are equally hard"""
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for pieces of which one has room exactly if the other has."""
+        return self.workload.pools, self.shapes, self.ties
+
+    @property
+    def order(self) -> tuple[int, bool, float, str]:
+        """In its queue: by priority, what does not run yet, age, name."""
+        workload = self.workload
+        return -workload.priority, self.is_extra, workload.submitted_s, workload.name
+
+
+def next_piece(state: State, workload: Workload) -> Piece | None:
+    """What it waits for next; None: everything runs."""
+    name = workload.name
+    if name not in state.unmet:
+        return None
+    kept = state.kept.get(name)
+    if isinstance(kept, Piece):
+        return kept
+    piece = _next_piece(state, workload)
+    state.kept[name] = piece
+    return piece
+
+
+def _next_piece(state: State, workload: Workload) -> Piece:
+    name = workload.name
+    if len(workload.subgroups) == 1 and not state.tasks_of.get(name):  # the usual case, and quick
+        [only] = workload.subgroups
+        if only.tasks_min:
+            shape, own = only.shape, only.name
+            first = [(Task(name, own, index), shape) for index in range(only.tasks_min)]
+            return _piece(state, workload, first, is_extra=False)
+    needed: list[tuple[Task, Shape]] = []
+    extra: tuple[Task, Shape] | None = None
+    for subgroup in workload.subgroups:
+        running = state.running[name, subgroup.name]
+        if running >= subgroup.tasks:
+            continue
+        wanted = max(subgroup.tasks_min - running, 0)
+        if not wanted and (needed or extra):
+            continue
+        tasks = (Task(name, subgroup.name, index) for index in range(subgroup.tasks))
+        waiting = (task for task in tasks if task not in state.seated)
+        if wanted:
+            needed += [(task, subgroup.shape) for task in islice(waiting, wanted)]
+        else:
+            extra = next(waiting), subgroup.shape
+    if needed:
+        needed.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
+        return _piece(state, workload, needed, is_extra=False)
+    assert extra
+    return _piece(state, workload, [extra], is_extra=True)
+
+
+def _piece(
+    state: State, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
+) -> Piece:
+    if len(workload.subgroups) == 1:
+        shapes: tuple[tuple[Shape, int], ...] = ((tasks[0][1], len(tasks)),)
+        own = list(workload.subgroups)
+    else:
+        shapes = tuple(Counter(shape for _, shape in tasks).items())
+        names = {task.subgroup for task, _ in tasks}
+        own = [subgroup for subgroup in workload.subgroups if subgroup.name in names]
+    is_tied = bool(workload.domain) or any(subgroup.domain for subgroup in own)
+    ties: tuple[object, ...] = ()
+    if is_tied or state.companies:
+        counts = Counter(task.subgroup for task, _ in tasks)
+        ties = (
+            workload.domain,
+            *((each.domain, each.company, each.shape, counts[each.name]) for each in own),
+        )
+        if is_tied and state.tasks_of.get(workload.name):
+            ties = *ties, workload.name  # it has to go where the rest of it is
+    amounts = state.amounts_of(shapes)
+    return Piece(workload, tuple(tasks), shapes, amounts, is_extra, is_tied, ties)
+
+
+def waiting(state: State) -> dict[str, Vector]:
+    """What each queue waits for in all."""
+    total: dict[str, list[int]] = {}
+    for name in state.unmet:
+        workload = state.workloads[name]
+        if workload.is_opportunistic:
+            continue
+        lacking = [
+            (subgroup.shape, subgroup.tasks - state.running[name, subgroup.name])
+            for subgroup in workload.subgroups
+        ]
+        sums = total.setdefault(workload.queue, [0, 0, 0, 0])
+        for at, amount in enumerate(state.amounts_of(lacking)):
+            sums[at] += amount
+    return {queue: tuple(sums) for queue, sums in total.items()}
+
+
+class Line:
+    """Everything that waits, served queue by queue: whoever is furthest below what it should have.
+
+    Between the children of a queue: who stays within quota comes before who stays within its fair
+    share, then who has credit for a turn, then the others; then by priority, then by what each
+    would have of what it should have, then the oldest.
+    """
+
+    def __init__(
+        self, state: State, without: Container[str] = (), *, opportunistic: bool = False
+    ) -> None:
+        self._standing: Standing = state.standing
+        self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
+        """by queue and what its next piece takes; they hold until somebody has more or less"""
+        self._keys_of = state.standing.version
+        self._pieces: dict[str, list[tuple[tuple[object, ...], Piece]]] = {}
+        for name in state.unmet:
+            if name in without:
+                continue
+            workload = state.workloads[name]
+            if workload.is_opportunistic is not opportunistic:
+                continue
+            piece = next_piece(state, workload)
+            if piece is not None:
+                self._pieces.setdefault(workload.queue, []).append((piece.order, piece))
+        for pieces in self._pieces.values():
+            heapq.heapify(pieces)
+        self._heaps: dict[str | None, list[tuple[tuple[object, ...], str]]] = {}
+        self._open(None)
+
+    def _open(self, parent: str | None) -> None:
+        """Order what is below a queue."""
+        heap = []
+        for queue in self._standing.tree.children.get(parent, []):
+            self._open(queue.name)
+            key = self._key(queue.name)
+            if key is not None:
+                heap.append((key, queue.name))
+        heapq.heapify(heap)
+        self._heaps[parent] = heap
+
+    def _head(self, name: str) -> Piece | None:
+        pieces = self._pieces.get(name)
+        if pieces:
+            return pieces[0][1]
+        heap = self._heaps.get(name)
+        return self._head(heap[0][1]) if heap else None
+
+    def _key(self, name: str) -> tuple[object, ...] | None:
+        """Where a queue stands among its siblings, if its next piece got a place."""
+        piece = self._head(name)
+        if piece is None:
+            return None
+        standing = self._standing
+        if self._keys_of != standing.version:
+            self._keys_of = standing.version
+            self._keys.clear()
+        key = self._keys.get((name, piece.amounts))
+        if key is None:
+            key = self._key_of(name, piece)
+            self._keys[name, piece.amounts] = key
+        return key
+
+    def _key_of(self, name: str, piece: Piece) -> tuple[object, ...]:
+        standing = self._standing
+        fits_quota = self._fits(name, piece, quota=True)
+        fits_share = fits_quota or self._fits(name, piece, quota=False)
+        queue = standing.tree.queues[name]
+        return (
+            0 if fits_quota else 1 if fits_share else 2 if self._has_turn(name, piece) else 3,
+            -queue.priority,
+            standing.ratio(name, piece.amounts),
+            standing.ratio(name),
+            standing.part(name, piece.amounts),
+            queue.created_s,
+            name,
+        )
+
+    def _fits(self, name: str, piece: Piece, *, quota: bool) -> bool:
+        bounds = self._standing.quota[name] if quota else self._standing.fair[name]
+        has = self._standing.has[name]
+        return all(
+            not amount or bound is None or has[at] + amount <= bound
+            for at, (amount, bound) in enumerate(zip(piece.amounts, bounds, strict=True))
+        )
+
+    def _has_turn(self, name: str, piece: Piece) -> bool:
+        level = len(self._standing.paths[name]) - 1
+        return self._standing.has_turn(name, level, piece.amounts)
+
+    def serve(self, attempt: Callable[[Piece], Piece | None]) -> Iterator[Piece]:
+        """Try each piece in turn, by the standing that the tries before have left.
+
+        `attempt` says what the workload waits for next, if it got its piece; None: nothing. Gives
+        each piece with which that was tried.
+        """
+        while self._heaps[None]:
+            leaf: str | None = None
+            while self._heaps.get(leaf):
+                leaf = self._heaps[leaf][0][1]
+            assert leaf is not None
+            _, piece = heapq.heappop(self._pieces[leaf])
+            following = attempt(piece)
+            if following is not None:
+                heapq.heappush(self._pieces[leaf], (following.order, following))
+            yield piece
+            self._moved(leaf)
+
+    def _moved(self, leaf: str) -> None:
+        """What a queue has or waits for has changed: put it and those above it in their places."""
+        for name in reversed(self._standing.paths[leaf]):
+            parent = self._standing.tree.queues[name].parent
+            heap = self._heaps[parent]
+            heapq.heappop(heap)  # it was first on each level
+            key = self._key(name)
+            if key is not None:
+                heapq.heappush(heap, (key, name))

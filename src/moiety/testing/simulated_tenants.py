@@ -1,0 +1,589 @@
+"""Simulated tenants, and a node that carries messages between them and an arbiter.
+
+A `SimulatedTenant` keeps the shim's side of the contract and knows the truth about its memory:
+chunks that are resident or not. A `SimulatedNode` delivers messages one at a time, in order for
+each process and each direction, as late as the test wants. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.snapshots import TenantView
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """One allocation: whole chunks, mapped by the program's thread once it was admitted."""
+
+    gpu: int
+    chunks: list[int]
+    pinned: bool = False
+    serial: int = 0
+    admitted: bool = False
+    resident: list[bool] = field(default_factory=list)
+    """for each chunk; empty until mapped"""
+
+    @property
+    def bytes(self) -> int:
+        """What was asked for."""
+        return sum(self.chunks)
+
+    @property
+    def resident_bytes(self) -> int:
+        """What is on the GPU."""
+        return sum(size for size, there in zip(self.chunks, self.resident, strict=False) if there)
+
+
+class Bytes(NamedTuple):
+    """A process on one GPU: what is there, what must be there while it runs, what it may have."""
+
+    resident: int
+    mapped: int
+    admitted: int
+
+
+class SimulatedTenant:
+    """One process. `inbox` is what it was told and has not read, `sent` what nobody heard yet."""
+
+    def __init__(self, number: int) -> None:
+        """A process that has not said anything."""
+        self.number = number
+        self.inbox: deque[do.Instruction] = deque()
+        self.sent: deque[ev.Event] = deque()
+        self.is_open = False
+        self.epoch = 0
+        self.contexts: dict[int, int] = {}
+        """residue for each GPU where the context exists"""
+        self.attaching: dict[int, tuple[int, int]] = {}
+        self.needing: dict[int, tuple[int, int]] = {}
+        """requests for room for the driver itself"""
+        self.blocks: list[Block] = []
+        self.credit: dict[int, int] = {}
+        self.allowed: dict[int, int] = {}
+        """what it may allocate without asking, on each GPU where it may"""
+        self.allowed_most: dict[int, int] = {}
+        self.spare: dict[int, list[int]] = {}
+        """chunks that it freed and keeps on the GPU, a part of that"""
+        self.restoring = False
+        self.wanted = False
+        self.told_idle = False
+        self.watched = False
+        self.queue_s = 0.0
+        """the bound on unfinished work; 0: none"""
+        self.hung = False
+        """it reads nothing any more"""
+        self.stopped = False
+        """nor runs anything: whoever looks sees why"""
+        self.depends = 0
+        """so often a thread must pass the gate until its work on the GPU can end"""
+        self.draining: int | None = None
+        """the epoch of the revoke that it will answer once its work has ended"""
+        self.gang: list[SimulatedTenant] = []
+        """the processes that it computes with, itself included"""
+        self.launched = 0
+        """operations that all of its gang do together, so far: each ends once all have begun it"""
+        self.eviction_fails = False
+        self.orders: deque[list[int]] = deque()
+        """evictions under way: [gpu, bytes left]"""
+        self.refusals: list[do.Refused] = []
+        self._serials = itertools.count(1)
+
+    # What the program does
+
+    def attach(self, gpu: int, residue_bytes: int, limit_bytes: int) -> None:
+        """Ask to create a context."""
+        serial = next(self._serials)
+        self.attaching[serial] = (gpu, residue_bytes)
+        self.sent.append(ev.Attached(self.number, gpu, serial, residue_bytes, limit_bytes))
+
+    def allocate(self, gpu: int, chunks: list[int], *, pinned: bool = False) -> Block:
+        """Ask for memory, or take it from the allowance, with what is spare of these sizes."""
+        block = Block(gpu, chunks, pinned, next(self._serials))
+        self.blocks.append(block)
+        if pinned or block.bytes > self.allowed.get(gpu, 0):
+            self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
+            return block
+        self.allowed[gpu] -= block.bytes
+        spare = self.spare.setdefault(gpu, [])
+        before = sum(spare)
+        if self.is_open and all(chunks.count(size) <= spare.count(size) for size in chunks):
+            for size in chunks:
+                spare.remove(size)
+            block.resident = [True] * len(chunks)
+        while sum(spare) > self.allowed[gpu]:
+            spare.pop(0)
+        block.admitted = True
+        self.sent.append(ev.Took(self.number, gpu, block.bytes, before - sum(spare)))
+        return block
+
+    def need(self, gpu: int, amount: int) -> int:
+        """Have the driver run out by itself; the serial is in `needing` till answered."""
+        serial = next(self._serials)
+        self.needing[serial] = (gpu, amount)
+        self.sent.append(ev.Needed(self.number, gpu, serial, amount))
+        return serial
+
+    def free(self, block: Block) -> None:
+        """Free what was admitted, mapped or not; what is on the GPU may become spare."""
+        self.blocks.remove(block)
+        gpu, size = block.gpu, block.bytes
+        is_there = block.resident_bytes == size and not block.pinned
+        if is_there and self.allowed.get(gpu, 0) + size <= self.allowed_most.get(gpu, 0):
+            self.allowed[gpu] += size
+            keeps = len(block.chunks) > 1  # others are released at once
+            if keeps:
+                self.spare.setdefault(gpu, []).extend(block.chunks)
+            spare = size if keeps else 0
+            self.sent.append(ev.Freed(self.number, gpu, size, spare, allowed=True))
+            return
+        self.sent.append(
+            ev.Freed(self.number, block.gpu, block.bytes, block.resident_bytes, block.pinned)
+        )
+
+    def end_allowance(self, gpu: int, *, quietly: bool = False) -> None:
+        """Give back what is left, because it was told to, or did not use it."""
+        left = self.allowed.pop(gpu, 0)
+        self.allowed_most.pop(gpu, None)
+        self.spare.pop(gpu, None)
+        if not quietly:
+            self.sent.append(ev.Returned(self.number, gpu, left))
+
+    def detach(self, gpu: int) -> None:
+        """Destroy the context, and all memory with it."""
+        del self.contexts[gpu]
+        self.end_allowance(gpu, quietly=True)
+        self.blocks = [block for block in self.blocks if block.gpu != gpu]
+        self.needing = {s: need for s, need in self.needing.items() if need[0] != gpu}
+        self.credit.pop(gpu, None)
+        self.sent.append(ev.Detached(self.number, gpu))
+
+    def pin(self, call: str) -> None:
+        """Do something after which no memory can leave."""
+        self.sent.append(ev.Pinned(self.number, call))
+
+    def touch(self) -> None:
+        """Use the GPU: pass the gate, or say once that it is closed."""
+        if self.is_open:
+            self.launched += bool(self.gang)
+            self.depends = max(0, self.depends - 1)
+            self.map()
+            if self.told_idle:
+                self.told_idle = False
+                self.sent.append(ev.Busy(self.number, self.epoch))
+        elif not self.wanted:
+            self.wanted = True
+            self.sent.append(ev.Wanted(self.number))
+
+    def map(self) -> None:
+        """Map what was admitted meanwhile."""
+        for block in self.blocks:
+            if block.admitted and not block.resident:
+                block.resident = [True] * len(block.chunks)
+
+    def fall_idle(self) -> None:
+        """Be silent for as long as the watch asks."""
+        if self.watched and self.is_open:
+            self.watched = False
+            self.told_idle = True
+            self.sent.append(ev.Idle(self.number, self.epoch))
+
+    # The truth
+
+    def resident_bytes(self, gpu: int) -> int:
+        """What of it is on the GPU, its context aside."""
+        return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
+
+    def bytes_on(self, gpu: int) -> Bytes:
+        """All of that at once."""
+        resident = mapped = admitted = 0
+        for block in self.blocks:
+            if block.gpu == gpu and block.admitted:
+                size = block.bytes
+                admitted += size
+                if block.resident:
+                    mapped += size
+                    resident += size if all(block.resident) else block.resident_bytes
+        return Bytes(resident, mapped, admitted)
+
+    def spare_bytes(self, gpu: int) -> int:
+        """What it freed and keeps on the GPU."""
+        return sum(self.spare.get(gpu, []))
+
+    def mapped_bytes(self, gpu: int) -> int:
+        """What of it must be on the GPU while its lease word is open."""
+        return sum(b.bytes for b in self.blocks if b.gpu == gpu and b.resident)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the program can do nothing before somebody answers."""
+        asked = any(not block.admitted for block in self.blocks)
+        wants = self.wanted and not self.is_open
+        return bool(self.attaching or self.needing) or asked or wants
+
+    @property
+    def bound_s(self) -> float:
+        """How much unfinished work it may have submitted once it has read what it was told."""
+        told = [each.queue_s for each in self.inbox if isinstance(each, do.Pace)]
+        return told[-1] if told else self.queue_s
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether its threads have yet to begin what others of its gang wait for."""
+        return any(mate.launched > self.launched for mate in self.gang)
+
+    @property
+    def is_stubborn(self) -> bool:
+        """Whether its work waits for something of its own, or a mate's does, and so it may wait."""
+        return bool(self.depends) or any(mate.depends for mate in self.gang)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its work on the GPU cannot end before threads pass the gate, of any mate."""
+        return bool(self.depends) or any(mate.launched < self.launched for mate in self.gang)
+
+    # The control thread
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the next `work` does anything."""
+        has_drained = self.draining is not None and not self.is_running
+        if self.is_behind and (self.is_open or not self.wanted):
+            return not self.stopped
+        can = self.inbox or self.orders or has_drained or self._can_restore()
+        return not self.hung and not self.stopped and bool(can)
+
+    def work(self) -> None:
+        """Do one thing: a step of an eviction, read a message, or restore a chunk."""
+        if not self.stopped and self.is_behind and (self.is_open or not self.wanted):
+            self.touch()
+        elif self.hung or self.stopped:
+            return
+        elif self.orders:
+            self._evict_one()
+        elif self.draining is not None and not self.is_running:
+            self._drain(self.draining)
+        elif self.inbox:
+            self._read(self.inbox.popleft())
+        else:
+            self._restore_one()
+
+    def _read(self, told: do.Instruction) -> None:
+        if isinstance(told, do.Admitted):
+            self._admitted(told)
+        elif isinstance(told, do.Refused):
+            self.refusals.append(told)
+            self.needing.pop(told.serial, None)
+            self.attaching.pop(told.serial, None)
+            self.blocks = [b for b in self.blocks if b.serial != told.serial]
+        elif isinstance(told, do.Room):
+            self.credit[told.gpu] = self.credit.get(told.gpu, 0) + told.bytes
+            self.restoring = True
+            self._say_restored()
+        elif isinstance(told, do.Evict):
+            self.credit[told.gpu] = 0
+            self.orders.append([told.gpu, told.bytes])
+        elif isinstance(told, do.Grant):
+            self.epoch = told.epoch
+            stood, self.wanted = self.wanted, False
+            self.draining = None
+            if stood and self.depends:
+                self.touch()  # the thread at the gate goes on, or says again that it stands there
+        elif isinstance(told, do.Revoke):
+            self.draining = told.epoch
+            if not self.is_running:
+                self._drain(told.epoch)
+        elif isinstance(told, do.Step):
+            assert self.draining is None, "a step for one that has not answered"
+            self._step(told.epoch)
+        elif isinstance(told, do.Pace):
+            self.queue_s = told.queue_s
+        elif isinstance(told, do.Allow):
+            if told.gpu in self.contexts:  # else all it had there is gone
+                self.allowed[told.gpu] = self.allowed.get(told.gpu, 0) + told.bytes
+                self.allowed_most[told.gpu] = told.most_bytes
+        elif isinstance(told, do.Recall):
+            if told.gpu in self.contexts:
+                self.end_allowance(told.gpu)
+        elif isinstance(told, do.Watch):
+            self.watched = told.idle_s > 0
+            self.told_idle = False
+
+    def _admitted(self, told: do.Admitted) -> None:
+        self.needing.pop(told.serial, None)
+        if told.serial in self.attaching:
+            gpu, residue = self.attaching.pop(told.serial)
+            self.contexts[gpu] = residue
+        for block in self.blocks:
+            if block.serial == told.serial:
+                block.admitted = True
+
+    def _step(self, epoch: int) -> None:
+        """One call passes, if one waits; what it began is drained again."""
+        if self.is_open:
+            return  # it got its lease meanwhile
+        if self.wanted:
+            self.wanted = False
+            self.launched += bool(self.gang)
+            self.depends = max(0, self.depends - 1)
+        self.draining = epoch
+
+    def _drain(self, epoch: int) -> None:
+        self.draining = None
+        self.credit.clear()
+        self.restoring = self.watched = self.told_idle = False
+        for gpu in list(self.allowed_most):
+            self.end_allowance(gpu)
+        counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
+        for gpu, resident in counted[:-1]:
+            self.sent.append(ev.Residency(self.number, gpu, resident))
+        last = counted[-1] if counted else (None, 0)
+        self.sent.append(ev.Drained(self.number, epoch, *last))
+
+    def _evict_one(self) -> None:
+        order = self.orders[0]
+        gpu = order[0]
+        here = [b for b in self.blocks if b.gpu == gpu and not b.pinned]
+        there = [(b, i) for b in here for i, is_there in enumerate(b.resident) if is_there]
+        if order[1] > 0 and there and not self.eviction_fails:
+            block, index = there[-1]
+            block.resident[index] = False
+            moved = block.chunks[index]
+            order[1] -= moved
+            left = self.resident_bytes(gpu)
+            self.sent.append(ev.Evicted(self.number, gpu, moved, left))
+            return
+        self.orders.popleft()
+        self.sent.append(
+            ev.Evicted(
+                self.number,
+                gpu,
+                0,
+                self.resident_bytes(gpu),
+                last=True,
+                failed=order[1] > 0 and self.eviction_fails,
+            )
+        )
+
+    def _missing(self) -> Iterable[tuple[Block, int]]:
+        return ((b, i) for b in self.blocks for i, there in enumerate(b.resident) if not there)
+
+    def _can_restore(self) -> bool:
+        return self.restoring and (self._next_missing() is not None or not any(self._missing()))
+
+    def _next_missing(self) -> tuple[Block, int] | None:
+        """A chunk that there is room for; none also when it has all and said so."""
+        if not self.restoring:
+            return None
+        for block, index in self._missing():
+            if block.chunks[index] <= self.credit.get(block.gpu, 0):
+                return block, index
+        return None
+
+    def _restore_one(self) -> None:
+        if found := self._next_missing():
+            block, index = found
+            block.resident[index] = True
+            self.credit[block.gpu] -= block.chunks[index]
+        self._say_restored()
+
+    def _say_restored(self) -> None:
+        if self.restoring and not any(self._missing()):
+            self.restoring = False
+            self.credit.clear()
+            self.sent.append(ev.Restored(self.number))
+
+
+class SimulatedNode:
+    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read.
+
+    Leases are carried out at once, as the agent does it. With `compares`, another arbiter that says
+    everything at the end of a step has to come to the same each time.
+    """
+
+    def __init__(
+        self, gpus: Iterable[GpuSpec], settings: Settings, *, compares: bool = False
+    ) -> None:
+        """A node without processes, at time 0."""
+        self.specs = {spec.gpu: spec for spec in gpus}
+        self.settings = settings
+        self._compares = compares
+        self._begin(settled=True)
+        self.tenants: dict[int, SimulatedTenant] = {}
+        self.now_s = 0.0
+        self.gangs: dict[str, list[SimulatedTenant]] = {}
+        self.gang_sizes: dict[str, int] = {}
+        self.told: list[do.Instruction] = []
+        self._numbers = itertools.count(1)
+
+    def _begin(self, *, settled: bool) -> None:
+        """A new agent decides from now on."""
+        specs, settings = self.specs.values(), self.settings
+        self._at_once: list[do.Instruction] = []
+        self.arbiter = Arbiter(specs, settings, settled=settled, on_lease=self._at_once.append)
+        self._slower = Arbiter(specs, settings, settled=settled) if self._compares else None
+
+    def _step(self, event: ev.Event) -> list[do.Instruction]:
+        """What the arbiter wants, in order."""
+        self._at_once.clear()
+        rest = self.arbiter.step(self.now_s, event)
+        told = self._at_once + rest
+        if self._slower is not None:
+            same = self._slower.step(self.now_s, event)
+            of = attrgetter("tenant")  # between processes there is no order
+            assert sorted(told, key=of) == sorted(same, key=of), (event, told, same)
+            assert self.arbiter.deadline_s == self._slower.deadline_s
+            assert self.arbiter.tenants() == self._slower.tenants()
+        return told
+
+    def join(self, gang: str = "", size: int = 0, owner: int = -1) -> SimulatedTenant:
+        """A new process, of this user."""
+        tenant = SimulatedTenant(next(self._numbers))
+        self.tenants[tenant.number] = tenant
+        self.feed(ev.Joined(tenant.number, owner=owner))
+        if gang:
+            self.band(tenant, gang, size)
+        return tenant
+
+    def band(self, tenant: SimulatedTenant, gang: str, size: int = 0) -> None:
+        """Make a process a member of a gang."""
+        members = self.gangs.setdefault(gang, [])
+        self.gang_sizes[gang] = max(size, self.gang_sizes.get(gang, 0))
+        members.append(tenant)
+        tenant.gang = members
+        tenant.launched = max(mate.launched for mate in members)
+        self.feed(ev.Banded(tenant.number, gang, size))
+
+    def start(
+        self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
+    ) -> SimulatedTenant:
+        """A new process that has its memory, as far as it was admitted and nobody stands still."""
+        tenant = self.join(owner=owner)
+        for gpu, sizes in chunks.items():
+            tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
+            self.settle()
+            if sizes:
+                tenant.allocate(gpu, sizes)
+            self.settle()
+        tenant.touch()
+        self.settle()
+        return tenant
+
+    def view(self, tenant: SimulatedTenant) -> TenantView:
+        """What the arbiter says of a process."""
+        return next(v for v in self.arbiter.tenants() if v.tenant == tenant.number)
+
+    def kill(self, tenant: SimulatedTenant) -> None:
+        """A process dies; what it said before may still arrive."""
+        del self.tenants[tenant.number]
+        if tenant.gang:
+            tenant.gang.remove(tenant)
+        self.feed(ev.Left(tenant.number))
+
+    def feed(self, event: ev.Event) -> list[do.Instruction]:
+        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        told = self._step(event)
+        for instruction in told:
+            tenant = self.tenants[instruction.tenant]
+            if isinstance(instruction, do.Grant):
+                tenant.is_open = True
+            elif isinstance(instruction, do.Revoke):
+                tenant.is_open = False
+            if not isinstance(instruction, do.Overdue | do.Look):
+                tenant.inbox.append(instruction)
+        self.told += told
+        for each in [i.tenant for i in told if isinstance(i, do.Look)]:
+            told = told + self.feed(ev.Looked(each, self.tenants[each].stopped))
+        return told
+
+    def hear(self, tenant: SimulatedTenant) -> list[do.Instruction]:
+        """Deliver the oldest thing that a process said."""
+        return self.feed(tenant.sent.popleft())
+
+    def tick(self, seconds: float) -> list[do.Instruction]:
+        """Let time pass, as far as the arbiter asked to be woken on the way."""
+        until_s = self.now_s + seconds
+        told: list[do.Instruction] = []
+        while (due_s := self.arbiter.deadline_s) is not None and due_s <= until_s:
+            self.now_s = max(self.now_s, due_s)
+            told += self.feed(ev.Tick())
+            if self.arbiter.deadline_s == due_s:
+                raise AssertionError(f"asked again to be woken at {due_s}")
+        self.now_s = until_s
+        return told
+
+    def settle(self, steps: int = 10_000) -> None:
+        """Deliver and work until nothing is under way."""
+        for _ in range(steps):
+            busy = False
+            for tenant in list(self.tenants.values()):
+                if tenant.has_work:
+                    tenant.work()
+                    busy = True
+                elif tenant.sent:
+                    self.hear(tenant)
+                    busy = True
+            if not busy:
+                return
+        raise AssertionError("this does not come to rest")
+
+    def restart(self) -> None:
+        """The agent dies and another one begins, which knows only what processes tell it.
+
+        What was under way is lost. A process whose lease word is open goes on; everybody else
+        drains, says what it has, and asks again for what was not answered.
+        """
+        self._begin(settled=False)
+        for tenant in self.tenants.values():
+            tenant.inbox.clear()
+            tenant.sent.clear()
+            tenant.orders.clear()
+            tenant.credit.clear()
+            tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
+            tenant.draining = None
+            for gpu in list(tenant.allowed_most):
+                tenant.end_allowance(gpu, quietly=True)
+
+    def resume(self, tenant: SimulatedTenant) -> None:
+        """A process finds the new agent, which told it no bound yet."""
+        tenant.queue_s = 0.0
+        self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
+        for name, members in self.gangs.items():
+            if tenant in members:
+                size = self.gang_sizes[name]
+                self.feed(ev.Banded(tenant.number, name, size, begun=tenant.is_open))
+        known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
+        for gpu in sorted(known):
+            admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
+            self.feed(
+                ev.Attached(
+                    tenant.number,
+                    gpu,
+                    0,
+                    tenant.contexts[gpu],
+                    self.specs[gpu].capacity_bytes,
+                    sum(b.bytes for b in admitted),
+                    tenant.resident_bytes(gpu),
+                    sum(b.bytes for b in admitted if b.pinned),
+                    exists=True,
+                )
+            )
+        limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
+        for serial, (gpu, amount) in tenant.needing.items():
+            tenant.sent.append(ev.Needed(tenant.number, gpu, serial, amount))
+        for serial, (gpu, residue) in tenant.attaching.items():
+            tenant.sent.append(ev.Attached(tenant.number, gpu, serial, residue, limit[gpu]))
+        for block in tenant.blocks:
+            if not block.admitted:
+                tenant.sent.append(
+                    ev.Asked(tenant.number, block.gpu, block.serial, block.bytes, block.pinned)
+                )

@@ -1,0 +1,130 @@
+"""Who has memory of whom, after an agent that knew it is gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moiety.agent.shim.ipc_broker import Exports
+from moiety.arbiter import events as ev
+from moiety.model.errors import ProtocolError
+from moiety.wire.layout import TOKEN_BYTES, ShareFlag, Type
+from moiety.wire.messages import SharedMemory
+
+TOKEN = b"t" * TOKEN_BYTES
+SIZE = 1 << 20
+
+
+class Agent:
+    """What exports need of an agent: its processes, and what its arbiter is told."""
+
+    def __init__(self) -> None:
+        self.settled = False
+        self.clients: dict[int, Any] = {}
+        self.fed: list[ev.Event] = []
+        self.feed = self.fed.append
+        self.log = SimpleNamespace(info=lambda *_, **__: None)
+        self.exports = Exports(self)  # type: ignore[arg-type]
+        self.opened: list[tuple[int, int]] = []
+        self.exports.on_opened.append(
+            lambda one, other: self.opened.append((one.number, other.number))
+        )
+
+    def join(self, *, resumed: bool = True) -> Any:
+        """A process."""
+        connection = SimpleNamespace(
+            closed=False, expect_fds=lambda: None, send=lambda *_: None, take_fds=list
+        )
+        number = len(self.clients) + 1
+        self.clients[number] = SimpleNamespace(
+            number=number, resumed=resumed, uid=0, gpus={0}, connection=connection
+        )
+        return self.clients[number]
+
+    def export(self, client: Any) -> None:
+        """It exports the memory."""
+        self.exports.exported(client, SharedMemory(Type.EXPORT, 0, TOKEN, bytes=SIZE))
+
+    def hold(self, client: Any) -> None:
+        """It has the memory open."""
+        held = SharedMemory(Type.IMPORT, 0, TOKEN, bytes=SIZE, flags=int(ShareFlag.HELD))
+        self.exports.wanted(client, held)
+
+    def close(self, client: Any) -> None:
+        """It has it open no longer."""
+        self.exports.ended(client, SharedMemory(Type.UNSHARE, 0, TOKEN))
+
+
+@pytest.mark.parametrize("first", ["exporter", "importer"])
+def test_two_that_share_are_known_to_whoever_comes_back_first(first: str) -> None:
+    agent = Agent()
+    exporter, importer = agent.join(), agent.join()
+    says = [(agent.export, exporter), (agent.hold, importer)]
+    for say, who in says if first == "exporter" else reversed(says):
+        say(who)
+    agent.exports.settled()
+    assert agent.opened == [(exporter.number, importer.number)]
+    assert not agent.fed, "it is charged to the exporter, who said so itself"
+
+
+def test_what_has_no_exporter_any_more_is_charged_to_one_who_has_it_open() -> None:
+    agent = Agent()
+    one, other = agent.join(), agent.join()
+    agent.hold(one)
+    agent.hold(other)
+    agent.exports.settled()
+    assert agent.fed == [ev.Inherited(one.number, 0, SIZE)]
+    agent.close(one)
+    gone = [ev.Disowned(one.number, 0, SIZE), ev.Inherited(other.number, 0, SIZE)]
+    assert agent.fed[1:] == gone
+    agent.exports.left(other)
+    assert agent.fed[3:] == [ev.Disowned(other.number, 0, SIZE)]
+
+
+def test_an_exporter_that_comes_back_late_has_its_memory_again() -> None:
+    agent = Agent()
+    importer = agent.join()
+    agent.hold(importer)
+    agent.exports.settled()
+    exporter = agent.join()
+    agent.export(exporter)
+    assert agent.fed[1:] == [ev.Disowned(importer.number, 0, SIZE)]
+    assert agent.opened == [(exporter.number, importer.number)]
+    agent.close(importer)
+    assert len(agent.fed) == 2
+
+
+def test_nobody_new_can_claim_what_another_exported() -> None:
+    agent = Agent()
+    agent.hold(agent.join())
+    agent.exports.settled()
+    with pytest.raises(ProtocolError, match="another's"):
+        agent.export(agent.join(resumed=False))
+
+
+def test_what_a_process_exports_is_bounded_and_what_it_gave_up_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moiety.agent.shim.ipc_broker.TOKENS_MAX", 2)
+    agent = Agent()
+    one, other = agent.join(), agent.join()
+    first, second, third = (bytes([n]) * TOKEN_BYTES for n in range(3))
+
+    def export(client: Any, token: bytes) -> None:
+        agent.exports.exported(client, SharedMemory(Type.EXPORT, 0, token, bytes=SIZE))
+
+    export(one, first)
+    export(one, second)
+    with pytest.raises(ProtocolError, match="more than 2 exports"):
+        export(one, third)
+    export(other, third)  # each has its own
+    agent.exports.ended(one, SharedMemory(Type.UNSHARE, 0, first))
+    export(one, first)
+    with pytest.raises(ProtocolError, match="more than 2 exports"):
+        export(one, b"n" * TOKEN_BYTES)
+    agent.exports.left(one)
+    back = agent.join()
+    export(back, first)
+    export(back, second)

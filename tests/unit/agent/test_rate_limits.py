@@ -1,0 +1,143 @@
+"""How much of the agent one user can take."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from moiety.agent.control.protocol import shortened
+from moiety.agent.control.rate_limits import RESERVE, Bounds, Rate, Tally
+from moiety.agent.control.workloads import Record, is_unbounded
+from moiety.agent.shim.connection import PACKETS_A_TURN, Connection
+from moiety.agent.system.processes import Peer
+from moiety.model.share import Share
+
+ALICE, BOB, ROOT = 65001, 65002, 0
+
+
+def test_one_user_cannot_have_all_and_all_cannot_have_more_than_there_is() -> None:
+    tally = Tally(each=2, together=3, what="things")
+    for _ in range(2):
+        assert tally.refuse(ALICE) == ""
+        tally.take(ALICE)
+    assert tally.refuse(ALICE) == "65001 has 2 things, and nobody may have more"
+    tally.take(BOB)
+    assert tally.refuse(BOB) == "all users together have 3 things, which is all there can be"
+    tally.give(ALICE)
+    assert tally.refuse(BOB) == ""
+
+
+def test_an_administrator_comes_in_when_all_is_taken_but_not_for_ever() -> None:
+    tally = Tally(each=1, together=1, what="things")
+    tally.take(ALICE)
+    for _ in range(RESERVE):
+        assert tally.refuse(ROOT, is_admin=True) == ""
+        tally.take(ROOT)
+    assert tally.refuse(ROOT, is_admin=True)
+
+
+def test_nothing_is_remembered_of_who_has_nothing() -> None:
+    tally = Tally(each=2, together=3, what="things")
+    for uid in range(1000):
+        tally.take(uid)
+        tally.give(uid)
+    assert not tally.counts
+    rate = Rate(10.0, burst_s=1.0)
+    for uid in range(5000):
+        rate.spend(uid, float(uid))
+    assert len(rate.purses) < 1100
+
+
+def test_a_burst_passes_and_then_so_many_a_second() -> None:
+    rate = Rate(per_s=10.0, burst_s=2.0)
+    assert [rate.spend(ALICE, 0.0) for _ in range(20)] == [0.0] * 20
+    assert rate.spend(ALICE, 0.0) == 0.1
+    assert rate.spend(BOB, 0.0) == 0.0  # whom it does not concern
+    assert rate.spend(ALICE, 10.0) == 0.0
+
+
+def test_only_who_does_not_stop_is_flooding() -> None:
+    rate = Rate(per_s=10.0, burst_s=2.0, patience_s=5.0)
+    now_s = 0.0
+    while not rate.is_flooding(ALICE, now_s):
+        now_s += rate.spend(ALICE, now_s)
+        assert now_s < 10.0
+    assert now_s > 5.0
+    rate.spend(BOB, 0.0, 25.0)
+    rate.spend(BOB, 4.0)  # it has waited, and comes back with little
+    rate.spend(BOB, 8.0)
+    assert not rate.is_flooding(BOB, 8.0)
+
+
+def test_there_are_never_more_processes_than_descriptors_for_them() -> None:
+    for descriptors in (256, 1024, 1 << 16):
+        bounds = Bounds(descriptors)
+        assert bounds.processes.together * 8 <= max(512, descriptors)
+        assert bounds.processes.each < bounds.processes.together
+
+
+async def _flood(rate: Rate) -> tuple[int, list[str]]:
+    """What a connection with this rate reads of who never stops, until it is hung up on."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.setblocking(False)
+    read, over = [0], loop.create_future()
+    closed: list[str] = []
+
+    def burst() -> float:
+        wait_s = rate.spend(ALICE, loop.time())
+        if rate.is_flooding(ALICE, loop.time()):
+            connection.send_last(b"too much")
+            over.set_result(None)
+        return wait_s
+
+    def count(packet: bytes) -> None:
+        read[0] += len(packet)
+
+    connection = Connection(
+        loop, ours, count, lambda _: None, burst, lambda: closed.append("closed")
+    )
+
+    def pour() -> None:
+        try:
+            while True:
+                theirs.send(b"x")
+        except OSError:
+            pass  # it is full, or closed
+
+    loop.add_writer(theirs.fileno(), pour)
+    await over
+    loop.remove_writer(theirs.fileno())
+    while True:
+        try:
+            if theirs.recv(64) == b"too much":
+                break
+        except BlockingIOError:
+            await asyncio.sleep(0)
+    theirs.close()
+    return read[0], closed
+
+
+def test_a_flood_is_slowed_down_and_then_refused_with_a_word() -> None:
+    rate = Rate(per_s=100.0, burst_s=0.1, patience_s=0.2)
+    read, closed = asyncio.run(_flood(rate))
+    # Ten turns at once, and then a hundred a second: no more however fast it is sent.
+    assert read >= 10 * PACKETS_A_TURN
+    assert closed == ["closed"]
+
+
+def test_a_command_line_is_written_down_as_far_as_it_is_of_use() -> None:
+    assert shortened(["train", "--epochs", "7"]) == ["train", "--epochs", "7"]
+    assert sum(map(len, shortened(["x"] * 100_000))) < 5000
+    assert shortened(["train", "x" * 100_000])[1].endswith("x...")
+
+
+def test_root_in_a_container_is_bounded_whoever_gave_it_its_share() -> None:
+    def record(uid: int, container: str = "") -> Record:
+        return Record("w", uid, 1, 1, "p", [], "/", Share(), container=container)
+
+    root, alice = Peer(1, ROOT, ROOT), Peer(2, ALICE, ALICE)
+    assert is_unbounded(record(ROOT), root, ROOT)
+    assert not is_unbounded(record(ALICE), root, ROOT)
+    assert not is_unbounded(record(ALICE), alice, ROOT)
+    assert not is_unbounded(record(ROOT, "half"), root, ROOT)

@@ -1,0 +1,32 @@
+"""Errors of GPUs: what the next agent still knows of them, and what rows say."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from moiety.agent.control.report import gpu_rows
+from moiety.agent.core.journal import Journal
+from moiety.agent.monitor import xid_errors
+from moiety.arbiter.settings import Settings
+from moiety.testing.virtual_agent import World
+
+
+def test_the_next_agent_knows_what_the_one_before_was_told(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    before = Journal(path, wall_s=lambda: time.time() - 100)
+    before.note("GpuError", "XID 48: memory of the GPU lost its content", None, 1)
+    before.note("GpuError", "XID 31: of a GPU that is none of ours", None, 7)
+    before.note("GpuUnreadable", "XID 79 is not what happened", None, 0)
+    before.close()
+    with World(Random(1), Settings(arena_bytes=100), gpus=2) as world:
+        node = world.start_agent()
+        node.journal = Journal(path)
+        xid_errors.remember(node)
+        first, second = gpu_rows(node, {})
+        assert first.errors == {}
+        assert second.errors == {48: pytest.approx(100, abs=60)}
+        node.journal.close()

@@ -1,0 +1,139 @@
+"""What one user may have, and why not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moiety.arbiter import events as ev
+from moiety.arbiter.admission.user_limits import Entitlement, Rule, divide, entitle, refuse, within
+from moiety.model.share import Mode, Priority, Share
+from moiety.testing.simulated_tenants import SimulatedNode
+
+GIB = 1 << 30
+
+
+def rules(line: int, **values: Any) -> dict[str, Rule[Any]]:
+    return {field: Rule(value, f"/etc/f:{line}") for field, value in values.items()}
+
+
+def alice(**values: Any) -> Entitlement:
+    return Entitlement("alice", **rules(1, **values))
+
+
+def test_a_users_own_rules_count_before_those_of_groups_and_defaults() -> None:
+    found = entitle(
+        "alice",
+        rules(1, gpu=0.5),
+        [rules(2, gpu=0.9, memory_bytes=4), rules(3, memory_bytes=8, latency=False)],
+        rules(4, memory_bytes=1, workloads=3),
+    )
+    assert found.gpu == Rule(0.5, "/etc/f:1")
+    assert found.memory_bytes == Rule(8, "/etc/f:3")  # the most generous group
+    assert found.latency == Rule(False, "/etc/f:3")
+    assert found.workloads == Rule(3, "/etc/f:4")
+    assert found.priority is None
+
+
+@pytest.mark.parametrize(
+    ("may", "share", "others", "says"),
+    [
+        (alice(workloads=0), Share(), [], "no programs at one time"),
+        (alice(workloads=2), Share(), [Share(), Share()], "2 programs at one time"),
+        (alice(priority=Priority.NORMAL), Share(priority=Priority.HIGH), [], "normal at most"),
+        (alice(latency=False), Share(latency=True), [], "latency class"),
+        (alice(quantum_s=10.0), Share(quantum_s=11.0), [], "turns of 10 s at most, not 11 s"),
+        (alice(quantum_s=0.0), Share(quantum_s=0.1), [], "no turns of its own"),
+        (alice(gpu=0.5), Share(gpu=0.6), [], "60 % of a GPU cannot be guaranteed to alice"),
+        (alice(gpu=0.5), Share(gpu=0.3), [Share(gpu=0.3)], "30 % of it are guaranteed already"),
+        (alice(memory_bytes=GIB), Share(memory_limit_bytes=2 * GIB), [], "more than alice may"),
+        (
+            alice(memory_bytes=GIB),
+            Share(memory_bytes=GIB // 2 + 1),
+            [Share(memory_bytes=GIB // 2)],
+            "512 MiB are kept already",
+        ),
+    ],
+)
+def test_a_refusal_names_the_user_the_rule_and_its_place(
+    may: Entitlement, share: Share, others: list[Share], says: str
+) -> None:
+    refusal = refuse(may, share, others)
+    assert refusal is not None
+    assert says in refusal[0]
+    assert refusal[0].count("alice") >= 1
+    assert refusal[1] == "/etc/f:1"
+
+
+def test_what_is_within_the_rules_is_let_in() -> None:
+    may = alice(gpu=0.5, memory_bytes=GIB, priority=Priority.NORMAL, latency=True, workloads=2)
+    assert (
+        refuse(may, Share(gpu=0.3, memory_bytes=GIB // 2, latency=True), [Share(gpu=0.2)]) is None
+    )
+    assert (
+        refuse(Entitlement("bob"), Share(gpu=1.0, priority=Priority.HIGH), [Share()] * 99) is None
+    )
+
+
+def test_nothing_is_left_of_a_share_that_may_not_be_had() -> None:
+    may = alice(memory_bytes=GIB, priority=Priority.LOW, latency=False)
+    asked = Share(0.8, 1.0, 2 * GIB, None, Priority.HIGH, latency=True)
+    assert within(may, asked, 0.5) == Share(0.5, 0.5, GIB, GIB, Priority.LOW, latency=False)
+    managed = Share(mode=Mode.MANAGED)
+    assert within(Entitlement("bob"), managed) == managed
+
+
+SHARES = st.builds(
+    lambda gpu, extra: Share(gpu=gpu or None, gpu_limit=min(1.0, gpu + extra)),
+    st.floats(0.0, 0.5),
+    st.floats(0.01, 1.0),
+)
+
+
+@given(st.floats(0.01, 1.0), st.lists(SHARES, min_size=1, max_size=8))
+def test_together_they_never_have_more_than_their_user_may(
+    most: float, shares: list[Share]
+) -> None:
+    caps = divide(most, shares)
+    least = 0.001 * len(shares)  # for those of whom there are too many
+    assert sum(caps) <= most + least + 1e-6
+    assert all(0 < cap <= 1 for cap in caps)
+    floors = [share.gpu or 0.0 for share in shares]
+    if sum(floors) <= most:
+        assert all(cap >= floor - 1e-9 for cap, floor in zip(caps, floors, strict=True))
+        wanted = sum(share.gpu_limit for share in shares)
+        assert sum(caps) >= min(most, wanted) - 1e-6  # nothing is left over that one could have
+    for share, cap in zip(shares, caps, strict=True):
+        within(alice(gpu=most), share, cap)  # it makes sense in itself
+
+
+def test_equals_have_equal_parts_and_what_one_may_not_have_goes_to_the_others() -> None:
+    assert divide(0.6, [Share(), Share()]) == [0.3, 0.3]
+    found = divide(0.6, [Share(gpu_limit=0.1), Share(), Share(gpu=0.2)])
+    assert found[0] == 0.1
+    assert math.isclose(sum(found), 0.6)
+    assert found[2] > found[1] > 0.1
+
+
+def test_all_programs_of_a_user_together_are_held_to_its_memory(node: SimulatedNode) -> None:
+    node.feed(ev.OwnersSet({1: (50, "alice may have there, 50 B (/etc/f:1)")}))
+    first, second = node.start({0: [30]}, owner=1), node.start({0: [10]}, owner=1)
+    other = node.start({0: [30]}, owner=2)
+    second.allocate(0, [20])
+    node.settle()
+    (refused,) = second.refusals
+    assert refused.code == "limit"
+    assert "exceed what alice may have there, 50 B (/etc/f:1)" in refused.text
+    assert "40 B in use" in refused.text
+    # What one gives back the other may have, and who is somebody else is not asked.
+    first.free(first.blocks[0])
+    node.settle()
+    second.allocate(0, [20])
+    other.allocate(0, [30])
+    node.settle()
+    assert len(second.refusals) == 1
+    assert other.refusals == []

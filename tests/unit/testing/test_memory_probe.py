@@ -1,0 +1,48 @@
+"""Scales that do not weigh themselves, nor what nobody has any more."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+
+import pytest
+
+from moiety.testing import memory_probe
+
+BLOCKS = 3
+SIZE = 600
+WITH_WORDS_OF_MALLOCS = 608
+
+
+def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    if not memory_probe._cached_bytes():
+        pytest.skip("this C library does not tell what it keeps where glibc 2.30 to 2.41 do")
+    blocks = [libc.malloc(SIZE) for _ in range(BLOCKS)]
+    used, cached = memory_probe._malloc_bytes(), memory_probe._cached_bytes()
+    for block in blocks:
+        libc.free(block)
+    assert memory_probe._cached_bytes() == cached + BLOCKS * WITH_WORDS_OF_MALLOCS
+    assert memory_probe._malloc_bytes() == used - BLOCKS * WITH_WORDS_OF_MALLOCS
+
+
+def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
+    rang: list[float] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for timer in [loop.call_later(delay_s, rang.append, delay_s) for delay_s in (300, 0.03)]:
+            timer.cancel()
+        rings = [loop.call_later(delay_s, rang.append, delay_s) for delay_s in (0.02, 0.01)]
+        before = memory_probe.objects()["asyncio.events.TimerHandle"]
+        memory_probe._forget_cancelled(loop)
+        del timer
+        assert memory_probe.objects()["asyncio.events.TimerHandle"] == before - 2
+        assert len(rings) == 2
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert rang == [0.01, 0.02]
