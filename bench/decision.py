@@ -31,9 +31,9 @@ class Pair:
         self._epochs: dict[int, int] = {}
         self._holders: set[int] = set()
         for number, share in enumerate(SHARES, start=1):
-            self._feed(ev.Joined(number, share=share))
-            self._feed(ev.Attached(number, 0, 1, 2 * MIB, 88 * MIB))
-            self._feed(ev.Asked(number, 0, 2, 2 * MIB))
+            self._feed(ev.Hello(number, share=share))
+            self._feed(ev.Attach(number, 0, 1, 2 * MIB, 88 * MIB))
+            self._feed(ev.AllocRequest(number, 0, 2, 2 * MIB))
 
     def hand_over(self) -> float:
         """Seconds that the agent decides from the want of the second one to its grant."""
@@ -52,7 +52,7 @@ class Pair:
 
     def _want(self, number: int) -> None:
         if number not in self._holders:
-            self._feed(ev.Wanted(number))
+            self._feed(ev.LeaseRequest(number))
 
     def _feed(self, event: ev.Event) -> None:
         began_s = time.perf_counter()
@@ -62,7 +62,7 @@ class Pair:
             if isinstance(each, do.Revoke):
                 self._holders.discard(each.tenant)
                 self._feed(ev.Drained(each.tenant, each.epoch, 0, 2 * MIB))
-            elif isinstance(each, do.Room):
+            elif isinstance(each, do.RestoreBudget):
                 self._feed(ev.Restored(each.tenant))
             elif isinstance(each, do.Grant):
                 self._holders.add(each.tenant)

@@ -16,7 +16,7 @@ _Atomic uint32_t allowances_given;
 static void tell(enum mw_type type, const struct device *device, uint64_t bytes, uint64_t spare)
 {
     struct mw_free note = {.gpu = device->gpu,
-                           .flags = type == MW_FREE ? MW_FREE_ALLOWED : 0,
+                           .flags = type == MW_FREE ? MW_FREE_TO_CREDIT : 0,
                            .bytes = bytes,
                            .resident_bytes = spare};
     link_send(&note, sizeof(note), type);
@@ -28,7 +28,7 @@ static void use(struct device *device, uint64_t bytes, uint64_t spare)
     device->allowed_bytes -= bytes;
     device->allowed_used_ns = now_ns();
     charge_count(device, bytes, 0);
-    tell(MW_TAKEN, device, bytes, spare);
+    tell(MW_CREDIT_USED, device, bytes, spare);
 }
 
 static bool may_take(const struct device *device, uint64_t bytes)
@@ -92,7 +92,7 @@ void allowance_give_up_spares(struct device *device)
     LOCK_SCOPE(&blocks_lock);
     uint64_t gone = spares_shrink(device, 0);
     if (gone) {
-        tell(MW_TAKEN, device, 0, gone);
+        tell(MW_CREDIT_USED, device, 0, gone);
     }
 }
 
@@ -126,7 +126,7 @@ void allowance_given(uint32_t gpu, uint64_t bytes, uint64_t most_bytes)
 }
 
 /* With blocks_lock held. */
-static void end(struct device *device) { link_amount(MW_RETURNED, device->gpu, drop(device)); }
+static void end(struct device *device) { link_amount(MW_CREDIT_RETURNED, device->gpu, drop(device)); }
 
 void allowance_recalled(uint32_t gpu)
 {

@@ -43,9 +43,9 @@ void allowance_forget(struct device *device);
 
 /* ---- for the control thread ---- */
 
-/* MW_ALLOWANCE: so many bytes more. */
+/* MW_CREDIT_GRANT: so many bytes more. */
 void allowance_given(uint32_t gpu, uint64_t bytes, uint64_t most_bytes);
-/* MW_RECALL: gives back what is left. */
+/* MW_CREDIT_REVOKE: gives back what is left. */
 void allowance_recalled(uint32_t gpu);
 /* The same on all devices, before it is said that nothing runs. */
 void allowances_end(void);

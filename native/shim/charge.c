@@ -32,8 +32,8 @@ CUresult charge_ask(struct device *device, uint64_t bytes, uint32_t flags)
     }
     struct link_request request = {
         .message.alloc = {.gpu = device->gpu, .flags = flags, .bytes = bytes}};
-    link_ask(&request, sizeof(request.message.alloc), MW_ALLOC);
-    if (request.message.header.type == MW_ALLOCATED) {
+    link_ask(&request, sizeof(request.message.alloc), MW_ALLOC_REQUEST);
+    if (request.message.header.type == MW_ALLOC_REPLY) {
         return CUDA_SUCCESS;
     }
     if (request.message.refused.code != MW_REFUSAL_LIMIT && !told) {
@@ -57,7 +57,7 @@ void charge_drop(struct device *device, uint64_t bytes, uint64_t resident, uint3
 void charge_keep(struct device *device, uint64_t bytes)
 {
     device->pinned_bytes += bytes;
-    link_amount(MW_KEEP, device->gpu, bytes);
+    link_amount(MW_PIN_BYTES, device->gpu, bytes);
 }
 
 void charge_admitted(uint32_t gpu, uint64_t bytes, uint32_t flags)

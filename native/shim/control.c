@@ -212,7 +212,7 @@ static void answer(const union link_message *message)
         }
         return;
     }
-    if (message->header.type == MW_ALLOCATED && request->message.header.type == MW_ALLOC) {
+    if (message->header.type == MW_ALLOC_REPLY && request->message.header.type == MW_ALLOC_REQUEST) {
         const struct mw_alloc *asked = &request->message.alloc;
         charge_admitted(asked->gpu, asked->bytes, asked->flags);
     }
@@ -229,10 +229,10 @@ static void carry_out(const union link_message *message)
     case MW_REVOKE:
         take_back(message->note.epoch);
         break;
-    case MW_STEP:
+    case MW_ALLOW_ONE:
         step(message->note.epoch);
         break;
-    case MW_ROOM:
+    case MW_RESTORE_BUDGET:
         device = device_of_gpu(message->amount.gpu);
         swap_credit(device, message->amount.bytes);
         break;
@@ -242,7 +242,7 @@ static void carry_out(const union link_message *message)
             swap_order(device, message->amount.bytes, report_evicted);
         }
         break;
-    case MW_WATCH:
+    case MW_SET_IDLE_TIMEOUT:
         watch_us = message->watch.idle_us;
         watch_passes = UINT64_MAX;
         told_idle = false;
@@ -256,17 +256,17 @@ static void carry_out(const union link_message *message)
     case MW_ARENA_BACK:
         segments_back(message->arena.bytes);
         break;
-    case MW_ALLOWANCE:
+    case MW_CREDIT_GRANT:
         allowance_given(message->allowance.gpu, message->allowance.bytes,
                         message->allowance.most_bytes);
         break;
-    case MW_RECALL:
+    case MW_CREDIT_REVOKE:
         allowance_recalled(message->amount.gpu);
         break;
     case MW_LIMIT:
         devices_limit(message->amount.gpu, message->amount.bytes);
         break;
-    case MW_PACE:
+    case MW_SET_QUEUE_DEPTH:
         pace_set(message->pace.queue_us);
         break;
     case MW_WARNING:
@@ -282,11 +282,11 @@ static void carry_out(const union link_message *message)
     case MW_IMPORT:
         imports_pieces(&message->share);
         break;
-    case MW_SAY:
+    case MW_TERMINAL_LINE:
         notice_line(message->say.text, sizeof(message->say.text));
         break;
     case MW_ATTACHED:
-    case MW_ALLOCATED:
+    case MW_ALLOC_REPLY:
     case MW_REFUSED:
         answer(message);
         break;

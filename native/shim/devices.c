@@ -51,7 +51,7 @@ static CUresult fill_attach(struct mw_attach *attach, CUdevice ordinal)
     return result;
 }
 
-/* Asks with MW_LOOKUP or MW_ATTACH; the caller holds no lock. */
+/* Asks with MW_LIMIT_QUERY or MW_ATTACH; the caller holds no lock. */
 static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
 {
     struct link_request request = {0};
@@ -95,7 +95,7 @@ struct device *device_know(CUdevice ordinal)
     lock_take(&lock);
     struct device *device = find(ordinal);
     lock_drop(&lock);
-    if (!device && ask(ordinal, MW_LOOKUP, &device) != CUDA_SUCCESS) {
+    if (!device && ask(ordinal, MW_LIMIT_QUERY, &device) != CUDA_SUCCESS) {
         return NULL;
     }
     return device;

@@ -254,7 +254,7 @@ bool gate_let_through(void)
 void gate_want(void)
 {
     if (atomic_exchange(&wanted, 1) == 0) {
-        link_note(MW_WANT, 0);
+        link_note(MW_LEASE_REQUEST, 0);
     }
 }
 

@@ -19,19 +19,19 @@ union link_message {
     struct mw_amount amount;
     struct mw_alloc alloc;
     struct mw_free free;
-    struct mw_allowance allowance;
+    struct mw_credit allowance;
     struct mw_evicted evicted;
     struct mw_lease_note note;
     struct mw_drained drained;
-    struct mw_watch watch;
-    struct mw_pace pace;
+    struct mw_idle_timeout watch;
+    struct mw_queue_depth pace;
     struct mw_pinned pinned;
     struct mw_arena arena;
     struct mw_mode mode;
     struct mw_share share;
     struct mw_unknown unknown;
     struct mw_warning warning;
-    struct mw_say say;
+    struct mw_terminal_line say;
     unsigned char bytes[512];
 };
 

@@ -82,7 +82,7 @@ static bool uuid_of(void *device, uint8_t bytes[MW_UUID_BYTES])
 }
 
 static bool converse(int fd, const char *path, const struct mw_attach *question,
-                     struct mw_looked *answer)
+                     struct mw_limit_reply *answer)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -95,14 +95,14 @@ static bool converse(int fd, const char *path, const struct mw_attach *question,
     return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
            send(fd, question, sizeof(*question), MSG_NOSIGNAL) == sizeof(*question) &&
            recv(fd, answer, sizeof(*answer), 0) == sizeof(*answer) &&
-           answer->header.type == MW_LOOKED && answer->header.bytes == sizeof(*answer);
+           answer->header.type == MW_LIMIT_REPLY && answer->header.bytes == sizeof(*answer);
 }
 
 /* The program's share of a GPU, and what of it is used; false: it has none there, or who knows. */
 static bool share_of(void *device, uint64_t *limit, uint64_t *used)
 {
-    struct mw_attach question = {.header = {MW_LOOKUP, sizeof(question), 0}};
-    struct mw_looked answer;
+    struct mw_attach question = {.header = {MW_LIMIT_QUERY, sizeof(question), 0}};
+    struct mw_limit_reply answer;
     const char *path = getenv("MOIETY_SOCKET");
     if (shim_is_disabled() || !path || !*path || !uuid_of(device, question.uuid)) {
         return false;

@@ -25,8 +25,8 @@ bool room_made_on(struct device *device, unsigned attempt)
     }
     struct link_request request = {
         .message.alloc = {.gpu = device->gpu, .bytes = guesses[attempt]}};
-    link_ask(&request, sizeof(request.message.alloc), MW_NEED);
-    if (request.message.header.type == MW_ALLOCATED) {
+    link_ask(&request, sizeof(request.message.alloc), MW_DRIVER_OOM);
+    if (request.message.header.type == MW_ALLOC_REPLY) {
         return true;
     }
     if (!told) {

@@ -42,11 +42,11 @@ enum mw_type {
     MW_ATTACHED = 5,  /* < room for the context is there */
     MW_CONTEXT = 6,   /* > the context exists */
     MW_DETACH = 7,    /* > the last context on that GPU is gone, with its memory */
-    MW_ALLOC = 8,     /* > may this many bytes more be allocated? */
-    MW_ALLOCATED = 9, /* < yes, and there is room for them */
+    MW_ALLOC_REQUEST = 8,     /* > may this many bytes more be allocated? */
+    MW_ALLOC_REPLY = 9, /* < yes, and there is room for them */
     MW_FREE = 10,     /* > bytes were freed */
-    MW_WANT = 11,     /* > a thread stands at the closed gate */
-    MW_ROOM = 12,     /* < this many bytes more may be made resident */
+    MW_LEASE_REQUEST = 11,     /* > a thread stands at the closed gate */
+    MW_RESTORE_BUDGET = 12,     /* < this many bytes more may be made resident */
     MW_RESTORED = 13, /* > every byte is resident */
     MW_GRANT = 14,    /* < the lease word is open */
     MW_REVOKE = 15,   /* < the lease word is closed: drain */
@@ -54,11 +54,11 @@ enum mw_type {
     MW_DRAINED = 17,  /* > nothing of ours runs any more (follows MW_RESIDENT for others) */
     MW_EVICT = 18,    /* < move out this many bytes */
     MW_EVICTED = 19,  /* > moved out so many; the flag tells the last of one order */
-    MW_WATCH = 20,    /* < tell when nothing was submitted for so long; 0 = stop */
+    MW_SET_IDLE_TIMEOUT = 20,    /* < tell when nothing was submitted for so long; 0 = stop */
     MW_IDLE = 21,     /* > nothing was submitted for so long */
     MW_PINNED = 22,   /* > from now on nothing of this client can leave */
-    MW_LOOKUP = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
-    MW_PACE = 24,     /* < keep no more than so much unfinished work submitted; 0 = any amount */
+    MW_LIMIT_QUERY = 23,   /* > struct mw_attach: tell this GPU's limit (MW_ATTACHED), reserve nothing */
+    MW_SET_QUEUE_DEPTH = 24,     /* < keep no more than so much unfinished work submitted; 0 = any amount */
     MW_ARENA = 25,    /* < host memory for evicted bytes; carries its memfd, or: there is none */
                       /* > a resumed client has this segment of an earlier agent mapped */
     MW_ARENA_BACK = 26, /* > this segment is unmapped again; with number 0: that was all */
@@ -67,24 +67,24 @@ enum mw_type {
     MW_BUSY = 28,       /* > after MW_IDLE: something was submitted again; this ends the watch */
     MW_MODE = 29,       /* < how memory is allocated from now on */
     MW_LIMIT = 30,      /* < from now on it may allocate no more than this on one GPU */
-    MW_NEED = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
-    MW_KEEP = 34,       /* > so many bytes that were allocated never leave from now on */
+    MW_DRIVER_OOM = 31,       /* > struct mw_alloc: the driver ran out by itself; make this much room */
+    MW_PIN_BYTES = 34,       /* > so many bytes that were allocated never leave from now on */
     MW_EXPORT = 35,  /* > other processes may open this memory by its token; answered by the same */
                      /* < one wants to (MW_SHARE_ASKED): send what is behind the token */
     MW_IMPORT = 36,  /* > (MW_SHARE_ASKED) what is behind a token? */
                      /* > < some pieces of it, with their descriptors; with 0 pieces: nothing */
                      /* > (MW_SHARE_HELD) a resumed client has it open */
     MW_UNSHARE = 37, /* > the token is void (its exporter), or was closed (who had it open) */
-    MW_STEP = 38,    /* < let one thread at the closed gate pass it for one call, and drain again */
+    MW_ALLOW_ONE = 38,    /* < let one thread at the closed gate pass it for one call, and drain again */
     MW_SHARED = 39,  /* > other processes may use memory of this one, or this one uses theirs */
     MW_UNKNOWN = 40, /* > something of the driver was used that the shim does not know */
-    MW_LOOKED = 41,  /* < answer to MW_LOOKUP from whoever said no hello, and the last word */
-    MW_ALLOWANCE = 42, /* < so many bytes more may be allocated without asking, until MW_RECALL */
-    MW_RECALL = 43,    /* < give the allowance on a GPU back: answered by MW_RETURNED */
-    MW_TAKEN = 44,     /* > bytes of the allowance were allocated */
-    MW_RETURNED = 45,  /* > the allowance is over, asked for or not, and had so much left */
+    MW_LIMIT_REPLY = 41,  /* < answer to MW_LIMIT_QUERY from whoever said no hello, and the last word */
+    MW_CREDIT_GRANT = 42, /* < so many bytes more may be allocated without asking, until MW_CREDIT_REVOKE */
+    MW_CREDIT_REVOKE = 43,    /* < give the allowance on a GPU back: answered by MW_CREDIT_RETURNED */
+    MW_CREDIT_USED = 44,     /* > bytes of the allowance were allocated */
+    MW_CREDIT_RETURNED = 45,  /* > the allowance is over, asked for or not, and had so much left */
     MW_WARNING = 52,   /* < a sentence for the person in front of the program */
-    MW_SAY = 55,       /* < a line for whoever sits before the program */
+    MW_TERMINAL_LINE = 55,       /* < a line for whoever sits before the program */
 };
 
 /* mw_welcome.flags */
@@ -101,7 +101,7 @@ enum mw_type {
 #define MW_ALLOC_MANAGED 2u /* the driver pages them: none is resident without a lease */
 
 /* mw_free.flags, besides those of the bytes' kind */
-#define MW_FREE_ALLOWED 4u /* MW_FREE: they are part of the allowance again, all were resident */
+#define MW_FREE_TO_CREDIT 4u /* MW_FREE: they are part of the allowance again, all were resident */
 
 /* mw_share.flags */
 #define MW_SHARE_ASKED 1u
@@ -184,7 +184,7 @@ struct mw_attached {
 };
 
 /* What the workload has, whoever of it asks. */
-struct mw_looked {
+struct mw_limit_reply {
     struct mw_header header;
     uint32_t gpu;
     uint32_t reserved;
@@ -192,8 +192,8 @@ struct mw_looked {
     uint64_t used_bytes;  /* allocated by all its processes */
 };
 
-/* MW_CONTEXT, MW_DETACH, MW_ROOM, MW_RESIDENT, MW_EVICT, MW_ALLOCATED, MW_LIMIT, MW_KEEP, MW_RECALL,
- * MW_RETURNED */
+/* MW_CONTEXT, MW_DETACH, MW_RESTORE_BUDGET, MW_RESIDENT, MW_EVICT, MW_ALLOC_REPLY, MW_LIMIT, MW_PIN_BYTES, MW_CREDIT_REVOKE,
+ * MW_CREDIT_RETURNED */
 struct mw_amount {
     struct mw_header header;
     uint32_t gpu;
@@ -208,19 +208,19 @@ struct mw_alloc {
     uint64_t bytes;
 };
 
-/* MW_FREE, MW_TAKEN */
+/* MW_FREE, MW_CREDIT_USED */
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed; MW_FREE_ALLOWED */
-    uint64_t bytes;          /* as asked for by MW_ALLOC */
-    uint64_t resident_bytes; /* those of them that were resident; MW_FREE_ALLOWED: that are spare,
-                              * so still on the GPU; MW_TAKEN: so much less is spare now */
+    uint32_t flags;          /* MW_ALLOC_*: what kind of bytes was freed; MW_FREE_TO_CREDIT */
+    uint64_t bytes;          /* as asked for by MW_ALLOC_REQUEST */
+    uint64_t resident_bytes; /* those of them that were resident; MW_FREE_TO_CREDIT: that are spare,
+                              * so still on the GPU; MW_CREDIT_USED: so much less is spare now */
 };
 
 /* An allowance counts as allocated and resident as long as it lasts. It is over when nobody used it for
  * a moment, and before MW_DRAINED. */
-struct mw_allowance {
+struct mw_credit {
     struct mw_header header;
     uint32_t gpu;
     uint32_t reserved;
@@ -236,10 +236,10 @@ struct mw_evicted {
     uint64_t resident_bytes; /* what is left on the GPU */
 };
 
-/* MW_WANT, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_IDLE, MW_BUSY, MW_STEP */
+/* MW_LEASE_REQUEST, MW_RESTORED, MW_GRANT, MW_REVOKE, MW_IDLE, MW_BUSY, MW_ALLOW_ONE */
 struct mw_lease_note {
     struct mw_header header;
-    uint32_t epoch; /* MW_WANT: 0 */
+    uint32_t epoch; /* MW_LEASE_REQUEST: 0 */
     uint32_t reserved;
 };
 
@@ -251,13 +251,13 @@ struct mw_drained {
     uint64_t resident_bytes;
 };
 
-struct mw_watch {
+struct mw_idle_timeout {
     struct mw_header header;
     uint64_t idle_us;
 };
 
 /* A new conversation begins without a bound. */
-struct mw_pace {
+struct mw_queue_depth {
     struct mw_header header;
     uint64_t queue_us; /* of GPU time, on each GPU */
 };
@@ -276,7 +276,7 @@ struct mw_pinned {
 };
 
 /* Only to clients that said MW_HELLO_TALKS. */
-struct mw_say {
+struct mw_terminal_line {
     struct mw_header header;
     char text[MW_TEXT_BYTES];
 };

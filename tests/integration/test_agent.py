@@ -20,15 +20,15 @@ from moiety.testing.shim import Closed, Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import (
-    Amount,
-    Attach,
-    Evicted,
-    Free,
-    Hello,
-    LeaseNote,
+    AmountMessage,
+    AttachMessage,
+    EvictedMessage,
+    FreeMessage,
+    HelloMessage,
+    LeaseNoteMessage,
     Message,
     OtherVersion,
-    Refused,
+    RefusedMessage,
     decode,
 )
 
@@ -198,14 +198,14 @@ def test_two_that_do_not_fit_take_turns(agent: AgentProcess, shims: Shims, other
     assert not first.is_open
     first.drain({0: 10 * GIB})
     evict = first.expect(Type.EVICT)
-    assert isinstance(evict, Amount)
+    assert isinstance(evict, AmountMessage)
     first.evicted(0, evict.bytes, 10 * GIB - evict.bytes)
 
     assert other.listen() == "True"
     first.want()
     other.do("shim.expect(Type.REVOKE)")
     other.do("shim.drain({0: 8 << 30})")
-    until(lambda: [r.state for r in agent.ps()] == ["coming", "out"], "the turn")
+    until(lambda: [r.state for r in agent.ps()] == ["restoring", "idle"], "the turn")
 
 
 def test_a_killed_process_frees_its_memory_at_once(
@@ -222,7 +222,7 @@ def test_a_killed_process_frees_its_memory_at_once(
 
     other.kill()
 
-    waiter.reply(serial, Amount)
+    waiter.reply(serial, AmountMessage)
     assert waiter.is_open
     assert [row.pid for row in agent.ps()] == [os.getpid()]
 
@@ -267,13 +267,13 @@ def test_a_process_that_stays_without_a_connection_is_forgotten(
 NONSENSE: dict[str, bytes] = {
     "no header": b"abc",
     "an unknown type": struct.pack("<HHI", 99, 8, 0),
-    "a false length": struct.pack("<HHI", Type.WANT, 999, 0),
-    "a second greeting": Hello().encode(),
-    "a message of the agent": LeaseNote(Type.GRANT, 0, 7).encode(),
-    "a GPU that is not attached": Amount(Type.RESIDENT, 0, 31, 5).encode(),
-    "an eviction elsewhere": Evicted(gpu=4, bytes=1).encode(),
-    "a free elsewhere": Free(gpu=4, bytes=1).encode(),
-    "memory from nowhere": Attach(serial=9, uuid=uuid_of(1), allocated_bytes=5).encode(),
+    "a false length": struct.pack("<HHI", Type.LEASE_REQUEST, 999, 0),
+    "a second greeting": HelloMessage().encode(),
+    "a message of the agent": LeaseNoteMessage(Type.GRANT, 0, 7).encode(),
+    "a GPU that is not attached": AmountMessage(Type.RESIDENT, 0, 31, 5).encode(),
+    "an eviction elsewhere": EvictedMessage(gpu=4, bytes=1).encode(),
+    "a free elsewhere": FreeMessage(gpu=4, bytes=1).encode(),
+    "memory from nowhere": AttachMessage(serial=9, uuid=uuid_of(1), allocated_bytes=5).encode(),
 }
 
 
@@ -298,13 +298,13 @@ def test_the_first_message_must_be_a_greeting(agent: AgentProcess, shims: Shims)
 
 def test_another_version_is_told_so(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
-    shim.send(Hello(version=9))
+    shim.send(HelloMessage(version=9))
     assert "version 9" in shim.refused(Refusal.VERSION).text
 
 
 def test_an_unknown_gpu_is_refused_and_the_rest_goes_on(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
-    shim.send(Attach(serial=50, uuid=bytes(16)))
+    shim.send(AttachMessage(serial=50, uuid=bytes(16)))
     assert shim.refused(Refusal.GPU).serial == 50
     shim.allocated(0, GIB)
 
@@ -314,7 +314,7 @@ def test_a_process_that_reads_nothing_does_not_block_the_agent(
 ) -> None:
     deaf = joined(shims, agent)
     deaf.sock.setblocking(False)
-    packets = (Attach(serial=n, uuid=bytes(16)).encode() for n in range(1, 1_000_000))
+    packets = (AttachMessage(serial=n, uuid=bytes(16)).encode() for n in range(1, 1_000_000))
 
     def refused_to_write() -> bool:
         try:
@@ -347,7 +347,7 @@ def test_a_process_that_never_stops_talking_does_not_starve_the_others(
 def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims: Shims) -> None:
     shim = shims(agent.workload())
     plain = os.memfd_create("plain")
-    shim.send(Hello(program="plain"), plain)
+    shim.send(HelloMessage(program="plain"), plain)
     shim.expect(Type.WELCOME)
     os.close(plain)
     assert agent.ps()[0].waited_s == 0
@@ -394,7 +394,7 @@ def test_an_overdue_process_is_killed_if_the_agent_was_told_so(
         waiter = shims(agent.workload())
         waiter.hello()
         waiter.attach(uuid_of(0))
-        waiter.reply(waiter.alloc(0, 12 * GIB), Amount)
+        waiter.reply(waiter.alloc(0, 12 * GIB), AmountMessage)
         assert other.process.wait(10) == -signal.SIGKILL
 
 
@@ -435,10 +435,10 @@ def test_another_capacity_than_the_agents_is_refused_with_both(agent: AgentProce
 
 def test_a_message_to_somebody_elses_version_is_readable() -> None:
     """The shim's side of a version mismatch: the refusal can be read whatever the version."""
-    refused: Message = decode(Refused(code=Refusal.VERSION, version=5, text="no").encode())
-    assert isinstance(refused, Refused)
+    refused: Message = decode(RefusedMessage(code=Refusal.VERSION, version=5, text="no").encode())
+    assert isinstance(refused, RefusedMessage)
     with pytest.raises(OtherVersion):
-        decode(Hello(version=5).encode())
+        decode(HelloMessage(version=5).encode())
 
 
 def test_hanging_up_is_noticed(agent: AgentProcess, shims: Shims) -> None:

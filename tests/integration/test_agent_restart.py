@@ -21,7 +21,7 @@ from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
-from moiety.wire.messages import Amount
+from moiety.wire.messages import AmountMessage
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
@@ -152,7 +152,7 @@ def test_waiting_goes_on_with_the_next_agent(agent: AgentProcess) -> None:
     end(holder)
     waiter.resume(holding=False)
     waiter.attach(uuid_of(0))
-    waiter.reply(waiter.alloc(0, GIB), Amount)
+    waiter.reply(waiter.alloc(0, GIB), AmountMessage)
     assert waiter.is_open
     waiter.close()
 

@@ -17,7 +17,14 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import AllocFlag, FreeFlag, Type
-from moiety.wire.messages import Alloc, Allowance, Amount, Free, LeaseNote, Message
+from moiety.wire.messages import (
+    AllocMessage,
+    AmountMessage,
+    CreditMessage,
+    FreeMessage,
+    LeaseNoteMessage,
+    Message,
+)
 
 MIB = 1 << 20
 GPU = "A100-80:memory=16GiB,residue=2MiB"
@@ -276,28 +283,28 @@ def said(agent: FakeAgent, process: subprocess.Popen[str], line: str) -> list[Me
     assert hear_until_answered(agent, process) == "0"
     while agent.hear(0.05):
         pass
-    return [m for m in agent.heard if isinstance(m, Alloc | Free | Amount)]
+    return [m for m in agent.heard if isinstance(m, AllocMessage | FreeMessage | AmountMessage)]
 
 
-def taken(bytes_: int, spare: int = 0) -> Free:
-    return Free(Type.TAKEN, 0, 0, 0, bytes_, spare)
+def taken(bytes_: int, spare: int = 0) -> FreeMessage:
+    return FreeMessage(Type.CREDIT_USED, 0, 0, 0, bytes_, spare)
 
 
 def allow(agent: FakeAgent, mib: int, most: int) -> None:
-    agent.send(Allowance(gpu=0, bytes=mib * MIB, most_bytes=most * MIB))
+    agent.send(CreditMessage(gpu=0, bytes=mib * MIB, most_bytes=most * MIB))
     time.sleep(0.05)
 
 
 def test_what_is_allowed_is_not_asked_for(play: tuple[FakeAgent, subprocess.Popen[str]]) -> None:
     agent, process = play
     (asked,) = said(agent, process, "alloc 0 20")
-    assert isinstance(asked, Alloc)
+    assert isinstance(asked, AllocMessage)
     allow(agent, 50, 50)
     assert said(agent, process, "alloc 1 20") == [taken(20 * MIB)]
     assert said(agent, process, "alloc 2 30") == [taken(30 * MIB)]
     (asked,) = said(agent, process, "alloc 3 2")
-    assert isinstance(asked, Alloc), "nothing is left of it"
-    kept = Free(Type.FREE, 0, 0, int(FreeFlag.ALLOWED), 20 * MIB, 20 * MIB)
+    assert isinstance(asked, AllocMessage), "nothing is left of it"
+    kept = FreeMessage(Type.FREE, 0, 0, int(FreeFlag.TO_CREDIT), 20 * MIB, 20 * MIB)
     assert said(agent, process, "free 1") == [kept]
     assert said(agent, process, "alloc 1 20") == [taken(20 * MIB, 20 * MIB)]
     assert said(agent, process, "free 1") == [kept]
@@ -313,9 +320,9 @@ def test_more_than_was_allowed_goes_back_to_the_agent(
     allow(agent, 10, 30)
     (kept,) = said(agent, process, "free 0")
     (freed,) = said(agent, process, "free 1")
-    assert isinstance(kept, Free)
-    assert isinstance(freed, Free)
-    assert (kept.flags, freed.flags) == (FreeFlag.ALLOWED, 0)
+    assert isinstance(kept, FreeMessage)
+    assert isinstance(freed, FreeMessage)
+    assert (kept.flags, freed.flags) == (FreeFlag.TO_CREDIT, 0)
     assert not freed.flags & AllocFlag.PINNED
 
 
@@ -330,19 +337,19 @@ def test_it_is_given_back_as_a_whole(
     said(agent, process, "free 0")
     agent.heard.clear()
     if why == "recalled":
-        agent.send(Amount(Type.RECALL, 0, 0))
+        agent.send(AmountMessage(Type.CREDIT_REVOKE, 0, 0))
     elif why == "drained":
         assert agent.page
         agent.page.close(agent.epoch)
-        agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
-    returned = agent.until(Type.RETURNED)
-    assert returned == Amount(Type.RETURNED, 0, 0, 70 * MIB)
+        agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
+    returned = agent.until(Type.CREDIT_RETURNED)
+    assert returned == AmountMessage(Type.CREDIT_RETURNED, 0, 0, 70 * MIB)
     if why == "drained":
         assert not any(message.type == Type.DRAINED for message in agent.heard)
         agent.until(Type.DRAINED)
         agent.grant()
     (freed,) = said(agent, process, "free 1")
-    assert isinstance(freed, Free)
+    assert isinstance(freed, FreeMessage)
     assert not freed.flags, "from then on what is freed is gone"
 
 
@@ -351,5 +358,5 @@ def test_one_that_is_recalled_without_any_says_so(
 ) -> None:
     agent, process = play
     said(agent, process, "alloc 0 20")
-    agent.send(Amount(Type.RECALL, 0, 0))
-    assert agent.until(Type.RETURNED) == Amount(Type.RETURNED, 0, 0, 0)
+    agent.send(AmountMessage(Type.CREDIT_REVOKE, 0, 0))
+    assert agent.until(Type.CREDIT_RETURNED) == AmountMessage(Type.CREDIT_RETURNED, 0, 0, 0)

@@ -17,7 +17,7 @@ from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
-from moiety.wire.messages import ArenaNote, LeaseNote
+from moiety.wire.messages import ArenaMessage, LeaseNoteMessage
 from tests.integration.verified import assert_right_once_stopped
 
 MIB = 1 << 20
@@ -126,7 +126,7 @@ def pid_of(process: subprocess.Popen[bytes] | subprocess.Popen[str] | None) -> i
 def test_a_segment_cannot_be_cut_short(agent: AgentProcess) -> None:
     first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
     note = first.expect(Type.ARENA)
-    assert isinstance(note, ArenaNote)
+    assert isinstance(note, ArenaMessage)
     assert note.bytes == SEGMENT
     for fd in first.segments.values():
         assert os.fstat(fd).st_size == SEGMENT
@@ -159,14 +159,16 @@ def test_what_a_killed_process_had_is_nobody_elses(
 def test_who_waits_for_more_than_there_is_gets_an_answer(agent: AgentProcess) -> None:
     first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
     until(lambda: agent.status().arena_ready_bytes == 128 * MIB, "all that may be made")
-    first.send(ArenaNote(Type.ARENA_NEED, 0, 0, 256 * MIB))
+    first.send(ArenaMessage(Type.ARENA_NEED, 0, 0, 256 * MIB))
     asked = second.expect(Type.ARENA_BACK)
-    assert isinstance(asked, ArenaNote)
+    assert isinstance(asked, ArenaMessage)
     assert asked.bytes > 0
-    second.send(ArenaNote(Type.ARENA_BACK))  # nothing of it is empty
+    second.send(ArenaMessage(Type.ARENA_BACK))  # nothing of it is empty
     until(
         lambda: (
-            (note := first.expect(Type.ARENA)) and isinstance(note, ArenaNote) and not note.segment
+            (note := first.expect(Type.ARENA))
+            and isinstance(note, ArenaMessage)
+            and not note.segment
         ),
         "a no",
     )
@@ -176,21 +178,21 @@ def test_who_waits_for_more_than_there_is_gets_an_answer(agent: AgentProcess) ->
 
 def test_segments_of_an_agent_that_was_killed_count_with_the_next(agent: AgentProcess) -> None:
     shim = joined(agent, 400 * MIB)
-    shim.expect(Type.ALLOCATED)
+    shim.expect(Type.ALLOC_REPLY)
     agent.kill()
     agent.start()
     shim.resume(holding=True)
     shim.attach(uuid_of(0), allocated=400 * MIB, resident=400 * MIB)
-    shim.send(ArenaNote(Type.ARENA, 0, 77, SEGMENT))
+    shim.send(ArenaMessage(Type.ARENA, 0, 77, SEGMENT))
     until(lambda: agent.status().arena_ready_bytes == SEGMENT, "it to be counted")
-    shim.send(ArenaNote(Type.ARENA_BACK, 0, 77, SEGMENT))
+    shim.send(ArenaMessage(Type.ARENA_BACK, 0, 77, SEGMENT))
     until(lambda: agent.status().arena_ready_bytes == 0, "it to be gone")
     shim.close()
 
 
 def test_a_new_process_cannot_claim_a_segment(agent: AgentProcess) -> None:
     shim = joined(agent, MIB)
-    shim.send(ArenaNote(Type.ARENA, 0, 77, SEGMENT))
+    shim.send(ArenaMessage(Type.ARENA, 0, 77, SEGMENT))
     assert shim.closed_by_agent()
     shim.close()
 
@@ -260,13 +262,13 @@ def test_descriptors_that_nobody_asked_for_are_closed(
         )
         agent.accept()
         agent.until(Type.CONTEXT)
-        agent.send(LeaseNote(Type.GRANT, 0, agent.epoch), gift, gift, gift)
-        agent.send(ArenaNote(Type.ARENA, 0, 0, 0), gift, gift)
-        agent.send(ArenaNote(Type.ARENA, 0, 5, 8192), gift)  # it is shorter than that
+        agent.send(LeaseNoteMessage(Type.GRANT, 0, agent.epoch), gift, gift, gift)
+        agent.send(ArenaMessage(Type.ARENA, 0, 0, 0), gift, gift)
+        agent.send(ArenaMessage(Type.ARENA, 0, 5, 8192), gift)  # it is shorter than that
         back = agent.until(Type.ARENA_BACK)
-        assert isinstance(back, ArenaNote)
+        assert isinstance(back, ArenaMessage)
         assert back.segment == 5
-        agent.send(ArenaNote(Type.ARENA_BACK, 0, 0, 4096))
+        agent.send(ArenaMessage(Type.ARENA_BACK, 0, 0, 4096))
         agent.until(Type.ARENA_BACK)
         assert descriptors(process.pid, "gift") == 0
         assert process.stdin is not None

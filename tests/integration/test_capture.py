@@ -14,7 +14,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
-from moiety.wire.messages import Amount, Evicted
+from moiety.wire.messages import AmountMessage, EvictedMessage
 
 from .conftest import ROOT
 
@@ -48,15 +48,15 @@ def agent(make_node: MakeNode) -> Iterator[tuple[Node, FakeAgent]]:
 def take_and_give_back(agent: FakeAgent) -> int:
     """Take the GPU away with all memory, and give both back; the bytes that left."""
     agent.revoke()
-    agent.send(Amount(Type.EVICT, 0, 0, 1 << 40))
+    agent.send(AmountMessage(Type.EVICT, 0, 0, 1 << 40))
     moved = 0
     while True:
         step = agent.until(Type.EVICTED)
-        assert isinstance(step, Evicted)
+        assert isinstance(step, EvictedMessage)
         moved += step.bytes
         if step.flags & 1:
             break
-    agent.send(Amount(Type.ROOM, 0, 0, moved))
+    agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, moved))
     agent.until(Type.RESTORED)
     agent.grant()
     return moved

@@ -18,7 +18,7 @@ from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Amount
+from moiety.wire.messages import AmountMessage
 
 GIB = 1 << 30
 SHARER = """
@@ -195,7 +195,7 @@ def test_a_changed_share_outlives_the_agent(agent: AgentProcess, cli: Cli) -> No
     changes = ["--gpu", "0.3", "--memory-limit", "4GiB", "--priority", "high", "--quantum", "50ms"]
     assert cli("set", "train.py", *changes).returncode == 0
     told = shim.expect(Type.LIMIT)
-    assert isinstance(told, Amount)
+    assert isinstance(told, AmountMessage)
     assert told.bytes == 4 * GIB
     (before,) = rows(cli)
     agent.kill()
@@ -223,7 +223,7 @@ def test_a_limit_below_what_is_there_holds_for_what_comes(agent: AgentProcess, c
     assert cli("set", "train.py", "--memory-limit", "none").stderr == ""
     shim.allocated(0, 1 << 20)
     limits = [shim.expect(Type.LIMIT) for _ in range(2)]
-    assert [m.bytes >> 30 for m in limits if isinstance(m, Amount)] == [1, 13]
+    assert [m.bytes >> 30 for m in limits if isinstance(m, AmountMessage)] == [1, 13]
     shim.close()
 
 

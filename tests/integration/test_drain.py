@@ -17,7 +17,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import Attach, Drained, LeaseNote
+from moiety.wire.messages import AttachMessage, DrainedMessage, LeaseNoteMessage
 
 from .conftest import ROOT
 
@@ -57,7 +57,7 @@ def close(agent: FakeAgent) -> None:
     """Take the lease, and wait for nothing."""
     assert agent.page is not None
     agent.page.close(agent.epoch)
-    agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
+    agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
 
 
 @pytest.mark.parametrize("word", ["callback", "older", "node", "lock", "calls", "value", "copy"])
@@ -81,7 +81,7 @@ def drains(agent: FakeAgent) -> bool:
     agent.hear(0.01)
     close(agent)
     while (message := agent.hear(0.1)) is not None:
-        if isinstance(message, Drained):
+        if isinstance(message, DrainedMessage):
             assert message.epoch <= agent.epoch
             if message.epoch == agent.epoch:
                 return True
@@ -166,7 +166,7 @@ def test_a_drain_that_waits_goes_on_with_the_next_agent(
         hello = successor.accept()
         assert hello.flags == HelloFlag.RESUMED | HelloFlag.HOLDING
         state = successor.until(Type.ATTACH)
-        assert isinstance(state, Attach)
+        assert isinstance(state, AttachMessage)
         assert state.resident_bytes == state.allocated_bytes > 0
         while not drains(successor):
             successor.grant()

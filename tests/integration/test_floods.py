@@ -87,7 +87,8 @@ def test_who_sends_without_end_and_who_says_nothing_keep_nobody_waiting(
     # and one on which as much is said as can be, each word worth a decision:
     bob.do(f"shim = Shim({CREATE}); shim.hello('flood'); shim.attach(uuid_of(0))")
     bob.tell(
-        "shim.sock.settimeout(60)\ntry:\n while True: shim.send(LeaseNote(Type.BUSY, 0, 7))\n"
+        "shim.sock.settimeout(60)\ntry:\n"
+        " while True: shim.send(LeaseNoteMessage(Type.BUSY, 0, 7))\n"
         "except OSError as error: how = error.errno"
     )
     # then others are served meanwhile,

@@ -16,7 +16,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
-from moiety.wire.messages import Amount, Evicted
+from moiety.wire.messages import AmountMessage, EvictedMessage
 
 from .conftest import ROOT, has_cuda_core
 
@@ -39,18 +39,18 @@ def programs(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def take(agent: FakeAgent) -> int:
     """Take the GPU away with all memory; the bytes that left."""
     agent.revoke()
-    agent.send(Amount(Type.EVICT, 0, 0, 1 << 40))
+    agent.send(AmountMessage(Type.EVICT, 0, 0, 1 << 40))
     moved = 0
     while True:
         step = agent.until(Type.EVICTED)
-        assert isinstance(step, Evicted)
+        assert isinstance(step, EvictedMessage)
         moved += step.bytes
         if step.flags & 1:
             return moved
 
 
 def give_back(agent: FakeAgent, moved: int) -> None:
-    agent.send(Amount(Type.ROOM, 0, 0, moved))
+    agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, moved))
     agent.until(Type.RESTORED)
     agent.grant()
 
@@ -95,7 +95,7 @@ def lead(node: Node, native: Path, *command: object) -> list[str]:
                 assert moved >= 12 * MIB
                 if words[-1] == "away":
                     say(process)
-                    while all(heard.type != Type.WANT for heard in agent.heard[before:]):
+                    while all(heard.type != Type.LEASE_REQUEST for heard in agent.heard[before:]):
                         assert time.monotonic() < deadline_s, "nobody came to the gate"
                         agent.hear(0.01)
                 give_back(agent, moved)

@@ -136,7 +136,7 @@ def test_a_kernel_leaves_while_no_cell_runs_and_comes_back_for_the_next(
     # Somebody else needs the room while nobody runs a cell.
     other = node.run([programs / "worker", kernels, 160 * MIB, 10**6, 10, 0, 7], "--name", "other")
     node.until(lambda: of_kernel(node)["resident_bytes"] < 100 * MIB, "the kernel's memory is out")
-    assert of_kernel(node)["state"] == "out"
+    assert of_kernel(node)["state"] == "idle"
 
     # A cell waits for a turn that has no end, and brings the memory back when turns end again.
     assert node.cli("set", "--agent", "--idle-min", "1h", "--idle-free", "1h").returncode == 0

@@ -15,7 +15,7 @@ from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import Type
-from moiety.wire.messages import LeaseNote
+from moiety.wire.messages import LeaseNoteMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_US = 2000
@@ -199,7 +199,7 @@ def test_a_revoke_finds_little_to_wait_for(submit: Callable[..., Submitter]) -> 
     def revoke() -> list[int]:
         assert agent.page is not None
         agent.page.close(agent.epoch)
-        agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
+        agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
         _, begun = program.look()
         while program.outstanding():
             pass

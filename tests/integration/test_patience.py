@@ -56,8 +56,8 @@ def test_what_was_admitted_and_is_not_there_is_asked_for_as_room(
     with FakeAgent(Path(preloaded["MOIETY_SOCKET"])) as agent:
         program = node.start(hold, stdin=True, env=preloaded)
         agent.accept()
-        agent.until(Type.ALLOC)  # it is told yes, and finds no room
-        agent.until(Type.NEED)
+        agent.until(Type.ALLOC_REQUEST)  # it is told yes, and finds no room
+        agent.until(Type.DRIVER_OOM)
         kill(taken)  # as an agent does it with the memory of others
         assert program.stdout is not None
         assert agent.sock is not None
@@ -74,7 +74,7 @@ def test_what_is_waited_at_the_gate_costs_an_allocation_no_patience(
     with FakeAgent(Path(preloaded["MOIETY_SOCKET"])) as agent:
         program = node.start(hold, stdin=True, env=preloaded)
         agent.accept()
-        agent.until(Type.ALLOC)  # it is told yes, and finds no room
+        agent.until(Type.ALLOC_REQUEST)  # it is told yes, and finds no room
         agent.revoke()
         time.sleep(PATIENCE_S + 1)  # others have their turns
         agent.grant()

@@ -89,7 +89,7 @@ def test_a_program_killed_in_a_hand_off_leaves_the_others_right(
     command = [programs / "worker", kernels, str(PIECE), FOREVER, "0", "0"]
     running = [node.run([*command, str(seed)]) for seed in range(3)]
     by_pid = {process.pid: process for process in running}
-    wanted = {"holder": ("holding", "draining"), "waiter": ("waiting", "coming")}[victim]
+    wanted = {"holder": ("holding", "draining"), "waiter": ("queued", "restoring")}[victim]
 
     def strike() -> bool:
         rows = [r for r in node.json("ps") if r["handoffs"] >= 3]

@@ -15,7 +15,15 @@ import pytest
 from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Lines, Node, kill
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Refused, decode
+from moiety.wire.messages import (
+    AllocMessage,
+    AmountMessage,
+    EvictedMessage,
+    FreeMessage,
+    LeaseNoteMessage,
+    RefusedMessage,
+    decode,
+)
 
 MIB = 1 << 20
 LIMIT = 40 * MIB
@@ -62,18 +70,18 @@ class Play:
         """Take the lease, evict everything, bring it back; the bytes that moved."""
         self.agent.revoke()
         moved = self.evict()
-        self.agent.send(Amount(Type.ROOM, 0, 0, moved))
+        self.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, moved))
         self.agent.until(Type.RESTORED)
         self.agent.grant()
         return moved
 
     def evict(self) -> int:
         """Move everything out; the lease is not held."""
-        self.agent.send(Amount(Type.EVICT, 0, 0, 1 << 40))
+        self.agent.send(AmountMessage(Type.EVICT, 0, 0, 1 << 40))
         moved = 0
         while True:
             step = self.agent.until(Type.EVICTED)
-            assert isinstance(step, Evicted)
+            assert isinstance(step, EvictedMessage)
             moved += step.bytes
             if step.flags & 1:
                 assert step.resident_bytes == 0
@@ -126,7 +134,7 @@ def test_a_limit_that_is_changed_is_seen_at_once(play: Callable[[str], Play]) ->
     program = play("limit")
     for limit_mib in (40, 5, 60):
         program.until_ready()
-        program.agent.send(Amount(Type.LIMIT, 0, 0, limit_mib * MIB))
+        program.agent.send(AmountMessage(Type.LIMIT, 0, 0, limit_mib * MIB))
         program.go_on()
     program.end()
 
@@ -139,27 +147,29 @@ def test_room_is_asked_for_outside_the_gate_and_in_a_capture_too(
     program.until_ready()
     program.go_on()
 
-    def asked() -> Alloc:
+    def asked() -> AllocMessage:
         assert agent.sock is not None
         while True:
             assert select.select([agent.sock], [], [], 60)[0], "it asks nobody"
             message = decode(agent.sock.recv(4096))
             agent.heard.append(message)
-            if message.type == Type.NEED:
-                assert isinstance(message, Alloc)
+            if message.type == Type.DRIVER_OOM:
+                assert isinstance(message, AllocMessage)
                 return message
 
     first = asked()
     agent.revoke()  # it drains although a thread waits for the answer
-    agent.send(Amount(Type.ALLOCATED, first.serial, first.gpu))
-    agent.until(Type.WANT)
+    agent.send(AmountMessage(Type.ALLOC_REPLY, first.serial, first.gpu))
+    agent.until(Type.LEASE_REQUEST)
     agent.grant()
     second = asked()
     assert (first.bytes, second.bytes) == (64 * MIB, 512 * MIB)
-    agent.send(Refused(serial=second.serial, code=Refusal.CAPACITY, text="there is none"))
+    agent.send(RefusedMessage(serial=second.serial, code=Refusal.CAPACITY, text="there is none"))
     in_capture = asked()
     agent.revoke()
-    agent.send(Refused(serial=in_capture.serial, code=Refusal.CAPACITY, text="there is none"))
+    agent.send(
+        RefusedMessage(serial=in_capture.serial, code=Refusal.CAPACITY, text="there is none")
+    )
     agent.grant()
     program.end()
     assert [m for m in agent.heard if m.type == Type.CONTEXT], "what it took is measured"
@@ -176,8 +186,8 @@ def test_small_allocations_share_granules_and_survive_a_move(play: Callable[[str
     assert 2 * MIB <= moved <= 16 * MIB  # about 10 MB of small pieces, not 3000 granules
     program.go_on()
     program.end()
-    freed = sum(m.bytes for m in program.agent.heard if isinstance(m, Free))
-    asked = sum(m.bytes for m in program.agent.heard if isinstance(m, Alloc))
+    freed = sum(m.bytes for m in program.agent.heard if isinstance(m, FreeMessage))
+    asked = sum(m.bytes for m in program.agent.heard if isinstance(m, AllocMessage))
     assert freed == asked
 
 
@@ -198,7 +208,7 @@ def test_a_forked_child_leaves_its_parent_alone(play: Callable[[str], Play]) -> 
 def test_a_destroyed_context_frees_what_was_allocated_in_it(play: Callable[[str], Play]) -> None:
     program = play("contexts")
     assert program.end() == "gone\n"
-    freed = [m.bytes for m in program.agent.heard if isinstance(m, Free)]
+    freed = [m.bytes for m in program.agent.heard if isinstance(m, FreeMessage)]
     assert sorted(freed) == [2 * MIB, 2 * MIB, 6 * MIB, 6 * MIB]
     assert program.agent.heard[-1].type == Type.DETACH
 
@@ -210,11 +220,11 @@ def test_a_capture_is_never_broken_and_its_graph_finds_its_memory_again(
     program.until_ready()
     assert program.agent.page is not None
     program.agent.page.close(program.agent.epoch)
-    program.agent.send(LeaseNote(Type.REVOKE, 0, program.agent.epoch))
+    program.agent.send(LeaseNoteMessage(Type.REVOKE, 0, program.agent.epoch))
     program.go_on()  # it can end its capture although the lease is gone
     program.agent.until(Type.DRAINED)
     moved = program.evict()
-    program.agent.send(Amount(Type.ROOM, 0, 0, moved))
+    program.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, moved))
     program.agent.until(Type.RESTORED)
     program.agent.grant()
     program.until_ready()

@@ -15,7 +15,15 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from moiety.wire.messages import Alloc, Amount, Evicted, Free, LeaseNote, Message, decode
+from moiety.wire.messages import (
+    AllocMessage,
+    AmountMessage,
+    EvictedMessage,
+    FreeMessage,
+    LeaseNoteMessage,
+    Message,
+    decode,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB,residue=1MiB,link=200MB/s"
@@ -103,10 +111,10 @@ def test_a_failed_end_of_a_capture_leaves_it_open(start: Start) -> None:
     until_ready(agent, process)
     assert agent.page is not None
     agent.page.close(agent.epoch)
-    agent.send(LeaseNote(Type.REVOKE, 0, agent.epoch))
+    agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
     agent.until(Type.DRAINED)  # which does not wait for the capture
     go_on(process)
-    agent.until(Type.WANT)
+    agent.until(Type.LEASE_REQUEST)
     agent.grant()
     end(agent, process)
 
@@ -121,19 +129,19 @@ def test_a_context_is_not_destroyed_while_memory_moves_through_it(start: Start) 
     agent, process = start("destroy")
     until_ready(agent, process)
     agent.revoke()
-    agent.send(Amount(Type.EVICT, 0, 0, 1 << 40))
+    agent.send(AmountMessage(Type.EVICT, 0, 0, 1 << 40))
     step = agent.until(Type.EVICTED)
     go_on(process)
     moved = 0
     while True:
-        assert isinstance(step, Evicted)
+        assert isinstance(step, EvictedMessage)
         assert not step.flags & 2, "a chunk could not be moved"
         moved += step.bytes
         if step.flags & 1:
             break
         step = agent.until(Type.EVICTED)
     assert moved == 32 << 20
-    agent.send(Amount(Type.ROOM, 0, 0, moved))
+    agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, moved))
     agent.until(Type.RESTORED)
     agent.grant()
     end(agent, process)
@@ -147,7 +155,7 @@ def test_memory_that_comes_after_its_last_context_is_given_back(start: Start) ->
         go_on(process)
         line = process.stdout.readline() if process.stdout else ""
         assert line == "ready\n"
-        while not isinstance(decode(agent.sock.recv(4096, socket.MSG_PEEK)), Alloc):
+        while not isinstance(decode(agent.sock.recv(4096, socket.MSG_PEEK)), AllocMessage):
             agent.hear(1)
         go_on(process)
         line = process.stdout.readline() if process.stdout else ""
@@ -155,8 +163,10 @@ def test_memory_that_comes_after_its_last_context_is_given_back(start: Start) ->
         go_on(process)
     end(agent, process)
     check_attached(agent.heard)
-    asked = sum(message.bytes for message in agent.heard if isinstance(message, Alloc))
-    assert asked == sum(message.bytes for message in agent.heard if isinstance(message, Free))
+    asked = sum(message.bytes for message in agent.heard if isinstance(message, AllocMessage))
+    assert asked == sum(
+        message.bytes for message in agent.heard if isinstance(message, FreeMessage)
+    )
 
 
 def test_a_new_agent_is_told_everything_first_and_asked_everything_once(start: Start) -> None:
@@ -187,8 +197,8 @@ def check_attached(heard: list[Message]) -> None:
         elif kind is Type.DETACH:
             assert attached
             attached = False
-        elif kind in (Type.CONTEXT, Type.ALLOC, Type.FREE):
+        elif kind in (Type.CONTEXT, Type.ALLOC_REQUEST, Type.FREE):
             assert attached, f"{kind.name} before ATTACH"
-        if kind in (Type.ATTACH, Type.ALLOC) and message.serial:
+        if kind in (Type.ATTACH, Type.ALLOC_REQUEST) and message.serial:
             assert message.serial not in serials, "a question was asked twice"
             serials.add(message.serial)

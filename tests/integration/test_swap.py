@@ -16,7 +16,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import EvictedFlag, Type
-from moiety.wire.messages import Alloc, Amount, Evicted, Free
+from moiety.wire.messages import AllocMessage, AmountMessage, EvictedMessage, FreeMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -51,25 +51,25 @@ class Play:
         self.process.stdin.flush()
 
     def order(self, bytes_: int) -> None:
-        self.agent.send(Amount(Type.EVICT, 0, 0, bytes_))
+        self.agent.send(AmountMessage(Type.EVICT, 0, 0, bytes_))
 
-    def evict(self, bytes_: int) -> tuple[int, Evicted]:
+    def evict(self, bytes_: int) -> tuple[int, EvictedMessage]:
         """What left, and the last word on it."""
         self.order(bytes_)
         return self.until_evicted()
 
-    def until_evicted(self) -> tuple[int, Evicted]:
+    def until_evicted(self) -> tuple[int, EvictedMessage]:
         left = 0
         while True:
             step = self.agent.until(Type.EVICTED)
-            assert isinstance(step, Evicted)
+            assert isinstance(step, EvictedMessage)
             left += step.bytes
             if step.flags & EvictedFlag.LAST:
                 return left, step
 
     def restore(self) -> None:
         """Bring everything back."""
-        self.agent.send(Amount(Type.ROOM, 0, 0, ALL))
+        self.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, ALL))
         self.agent.until(Type.RESTORED)
 
     def end(self) -> str:
@@ -176,15 +176,15 @@ def test_a_program_allocates_and_frees_while_its_memory_leaves(start: Start) -> 
     play.agent.revoke()
     play.order(ALL)
     first = play.agent.until(Type.EVICTED)
-    assert isinstance(first, Evicted)
+    assert isinstance(first, EvictedMessage)
     assert not first.flags & EvictedFlag.LAST
     play.go_on()
     play.until_said("done")
-    steps = [m for m in play.agent.heard if isinstance(m, Evicted)]
+    steps = [m for m in play.agent.heard if isinstance(m, EvictedMessage)]
     assert not any(step.flags & EvictedFlag.LAST for step in steps), "it waited for all of it"
     play.until_evicted()
-    steps = [m for m in play.agent.heard if isinstance(m, Evicted)]
-    freed = [m for m in play.agent.heard if isinstance(m, Free)]
+    steps = [m for m in play.agent.heard if isinstance(m, EvictedMessage)]
+    freed = [m for m in play.agent.heard if isinstance(m, FreeMessage)]
     assert steps[-1].resident_bytes == 0
     assert sum(m.bytes for m in freed) == 20 * MIB
     accounted = sum(s.bytes for s in steps) + sum(m.resident_bytes for m in freed)
@@ -240,7 +240,7 @@ def test_room_is_used_as_it_comes(start: Start) -> None:
     play.agent.revoke()
     play.evict(ALL)
     for _ in range(74 // 2):
-        play.agent.send(Amount(Type.ROOM, 0, 0, 2 * MIB))
+        play.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, 2 * MIB))
     play.agent.until(Type.RESTORED)
     play.agent.grant()
     play.go_on()
@@ -251,7 +251,7 @@ def test_an_order_ends_what_was_coming(start: Start) -> None:
     play = start("sizes", SLOW)
     play.agent.revoke()
     play.evict(ALL)
-    play.agent.send(Amount(Type.ROOM, 0, 0, ALL))
+    play.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, ALL))
     left, last = play.evict(ALL)
     assert last.resident_bytes == 0
     assert left <= 8 * MIB, "more came than was under way when the order arrived"
@@ -268,13 +268,15 @@ def test_every_byte_is_right_after_hundreds_of_moves_of_random_sizes(start: Star
         for _ in range(randomly.choice((1, 1, 2))):
             play.evict(randomly.choice((ALL, randomly.randrange(1, 200) * MIB)))
         if randomly.random() < 0.3:  # room, and then an order after all
-            play.agent.send(Amount(Type.ROOM, 0, 0, randomly.randrange(1, 100) * MIB))
+            play.agent.send(
+                AmountMessage(Type.RESTORE_BUDGET, 0, 0, randomly.randrange(1, 100) * MIB)
+            )
             play.evict(randomly.randrange(1, 60) * MIB)
         play.restore()
         play.agent.grant()
-        before = len([m for m in play.agent.heard if isinstance(m, Alloc)])
+        before = len([m for m in play.agent.heard if isinstance(m, AllocMessage)])
         deadline_s = time.monotonic() + DEADLINE_S
-        while len([m for m in play.agent.heard if isinstance(m, Alloc)]) < before + 2:
+        while len([m for m in play.agent.heard if isinstance(m, AllocMessage)]) < before + 2:
             assert time.monotonic() < deadline_s, "the program does nothing any more"
             play.agent.hear(0.01)
     play.go_on()

@@ -99,7 +99,7 @@ def test_nobody_reads_the_memory_of_others(agent: AgentProcess) -> None:
             bob.do(f"os.open('/proc/{alice.pid}/fd/{number}', os.O_RDONLY)")
         # What one gives back is never lent to another, even while the first one keeps it mapped.
         segment = alice.do("next(iter(shim.segments))")
-        alice.do(f"shim.send(ArenaNote(Type.ARENA_BACK, 0, {segment}, 0))")
+        alice.do(f"shim.send(ArenaMessage(Type.ARENA_BACK, 0, {segment}, 0))")
         bob.do("while len(shim.segments) < 2: shim.expect(Type.ARENA)")
         assert segment not in bob.do("list(shim.segments)")
         seen = "sum(mmap.mmap(f, 0).read().count(b'secret') for f in shim.segments.values())"
@@ -112,7 +112,10 @@ def test_nobody_claims_what_another_has(agent: AgentProcess) -> None:
         tenant = alice.do("shim.tenant")
         assert bob.do("shim.tenant") != tenant
         bob.do("shim.serial += 1")
-        bob.do("shim.send(Attach(Type.ATTACH, shim.serial, uuid_of(0), allocated_bytes=1 << 20))")
+        bob.do(
+            "shim.send(AttachMessage(Type.ATTACH, shim.serial, uuid_of(0), "
+            "allocated_bytes=1 << 20))"
+        )
         with pytest.raises(Raised, match="Closed"):
             bob.do("while True: shim.receive()")
         rows = {row.tenant: row for row in agent.ps()}

@@ -19,7 +19,7 @@ from moiety.testing.node import Node
 from moiety.testing.shim import Shim
 from moiety.trace.recording import Recording
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Amount
+from moiety.wire.messages import AmountMessage
 from tests.integration.verified import assert_right
 
 GIB = 1 << 30
@@ -92,7 +92,7 @@ def hand_off(shims: Shims) -> tuple[Shim, Shim]:
     second.drain({0: 10 * GIB})
     moved = second.expect(Type.EVICT).bytes  # type: ignore[attr-defined]
     second.evicted(0, moved, 10 * GIB - moved)
-    first.expect(Type.ROOM)
+    first.expect(Type.RESTORE_BUDGET)
     first.restored()
     first.expect(Type.GRANT)
     return first, second
@@ -145,7 +145,7 @@ def test_a_holder_that_waits_for_memory_is_seen_to_wait(agent: AgentProcess, shi
     first.drain({0: 10 * GIB})
     first.expect(Type.EVICT)
     first.evicted(0, 10 * GIB, 0)
-    second.reply(serial, Amount)
+    second.reply(serial, AmountMessage)
     (found,) = [span for span in recorded(agent).spans if span.kind == "growing"]
     assert (found.tenant, found.end_s > found.begin_s) == (second.tenant, True)
 

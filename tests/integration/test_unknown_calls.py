@@ -14,7 +14,7 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from moiety.wire.messages import Message, Pinned, Unknown
+from moiety.wire.messages import Message, PinnedMessage, UnknownMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB"
@@ -98,13 +98,13 @@ def test_the_first_call_waits_for_the_lease_and_pins_before_it_goes_on(
     it.hears("ready")
     it.agent.revoke()
     it.go_on()
-    it.agent.until(Type.WANT)
-    assert it.said(Pinned, Unknown) == []
+    it.agent.until(Type.LEASE_REQUEST)
+    assert it.said(PinnedMessage, UnknownMessage) == []
     it.agent.grant()
     it.hears("done")
-    told = it.said(Pinned, Unknown)
-    assert Unknown(calls=1, name="cuSimgpuSum") in told
-    assert [m.reason for m in told if isinstance(m, Pinned)] == ["cuSimgpuSum"]
+    told = it.said(PinnedMessage, UnknownMessage)
+    assert UnknownMessage(calls=1, name="cuSimgpuSum") in told
+    assert [m.reason for m in told if isinstance(m, PinnedMessage)] == ["cuSimgpuSum"]
 
 
 def test_a_lookup_alone_means_nothing(play: Callable[..., Play]) -> None:
@@ -112,19 +112,19 @@ def test_a_lookup_alone_means_nothing(play: Callable[..., Play]) -> None:
     it.hears("ready")
     it.agent.revoke()
     it.agent.grant()
-    assert it.said(Pinned, Unknown) == []
+    assert it.said(PinnedMessage, UnknownMessage) == []
 
 
 def test_an_export_table_that_nobody_knows_pins_and_is_named(play: Callable[..., Play]) -> None:
     it = play("table")
     it.hears("ready")
-    assert it.said(Pinned, Unknown) == []
+    assert it.said(PinnedMessage, UnknownMessage) == []
     it.go_on()
     it.hears("done")
     name = "export table 6d6f696574790001020304050607ffff"
-    told = it.said(Pinned, Unknown)
-    assert Unknown(calls=1, name=name) in told
-    assert [m.reason for m in told if isinstance(m, Pinned)] == [name]
+    told = it.said(PinnedMessage, UnknownMessage)
+    assert UnknownMessage(calls=1, name=name) in told
+    assert [m.reason for m in told if isinstance(m, PinnedMessage)] == [name]
 
 
 def test_ps_and_doctor_name_them(make_node: Callable[[str], Node], program: Path) -> None:

@@ -155,7 +155,7 @@ def test_all_programs_of_a_user_together_are_held_to_its_rule(
     with pytest.raises(Raised, match="2 programs at one time"):
         alice.do(CREATE.format(share=""))
     # What one gives back the other has again.
-    alice.do("b.send(Amount(Type.DETACH, 0, 0, 0))")
+    alice.do("b.send(AmountMessage(Type.DETACH, 0, 0, 0))")
     until(lambda: next(row for row in agent.ps() if row.gpu == 0).share.gpu_limit == 0.5)
 
 

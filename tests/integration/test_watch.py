@@ -185,7 +185,7 @@ def test_work_without_a_lease_is_found(make_node: MakeNode, watched: Command) ->
     node.until(lambda: all(r.state == "holding" for r in rows(node)), "it holds")
     latency = ready(node.run(watched(20), "--latency", stdin=True))  # has the GPU to itself
     node.until(
-        lambda: {r.state for r in rows(node) if r.pid == process.pid} <= {"out"},
+        lambda: {r.state for r in rows(node) if r.pid == process.pid} <= {"idle"},
         "the lease was given back",
     )
     tell(process, "busy")

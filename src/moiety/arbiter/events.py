@@ -14,13 +14,13 @@ from moiety.model.share import NOTHING_ASKED, Share
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Hello:
     """A process said hello. It holds no lease, unless `holding` (it outlived its agent).
 
     `epoch` is that of its last lease; the next one it gets has a higher one. `resumed` says that
     it outlived its agent, so that contexts it speaks of before `Settled` may be there already.
     `replaces` is the tenant that the same process was until its connection broke: what that one
-    has is this one's until `Attached` says it anew, or `Detached` that it is gone. `fenced`: it has
+    has is this one's until `Attach` says it anew, or `Detach` that it is gone. `fenced`: it has
     not answered since it was, so its work runs without a lease until it has. `doubted`: it says
     that it holds a lease and nobody knows of one: it is told to drain.
     """
@@ -41,7 +41,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Banded:
+class GangJoined:
     """From now on a process holds together with the others in this gang, or not at all.
 
     The gang begins once `size` are in it, or with whoever there is (0). `begun`: it has begun
@@ -62,7 +62,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Attach:
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
@@ -92,7 +92,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Detached:
+class Detach:
     """A process has no context on a GPU any more; whatever it had there is freed."""
 
     tenant: int
@@ -100,7 +100,7 @@ class Detached:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AllocRequest:
     """A process wants to allocate; answered by `Admitted` or `Refused` with the same serial."""
 
     tenant: int
@@ -114,7 +114,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class DriverOom:
     """A process' driver ran out of memory for itself: code, a context, a graph.
 
     `free_bytes` is what the driver has free now (NVML); None: not known. Answered by `Admitted`
@@ -130,7 +130,7 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
+class Free:
     """A process freed `bytes`, of which `resident_bytes` were on the GPU.
 
     `allowed`: all of them were, they are part of its allowance from now on, and `resident_bytes` of
@@ -147,7 +147,7 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class CreditUsed:
     """A process allocated `bytes` of its allowance; `spare_bytes` less are spare now."""
 
     tenant: int
@@ -157,7 +157,7 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class CreditReturned:
     """A process gave its allowance on a GPU back, of which `bytes` were left; nothing is spare."""
 
     tenant: int
@@ -166,7 +166,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PinBytes:
     """So many `bytes` of what a process has can not leave from now on: others can see them.
 
     Freed like bytes that were pinned when they were asked for.
@@ -178,7 +178,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class ChargeTransferred:
     """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
 
     They cannot leave, it may be more than its limit, and the process does not count them.
@@ -190,7 +190,7 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
-class Disowned:
+class ChargeReleased:
     """A process has no longer what it inherited, or some of it."""
 
     tenant: int
@@ -199,7 +199,7 @@ class Disowned:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LeaseRequest:
     """A thread of the process stands at the closed gate."""
 
     tenant: int
@@ -213,7 +213,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Residency:
+class Resident:
     """The process counted how much of it is on a GPU (before `Drained`, if it has several)."""
 
     tenant: int
@@ -248,7 +248,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A watched holder has submitted nothing for as long as `Watch` said."""
+    """A watched holder has submitted nothing for as long as `SetIdleTimeout` said."""
 
     tenant: int
     epoch: int
@@ -271,8 +271,8 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """The answer to `Look`: whether a signal, a debugger or a freezer stopped the process."""
+class StopChecked:
+    """The answer to `CheckStopped`: whether a signal, a debugger or a freezer stopped a process."""
 
     tenant: int
     stopped: bool
@@ -287,7 +287,7 @@ class ShareSet:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnersSet:
+class UserLimitsSet:
     """What all processes of a user may allocate together on one GPU; instead of what held before.
 
     By user: how much, and the rule in words.
@@ -312,7 +312,7 @@ class ArenaSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class GpuLost:
     """A GPU does nothing any more, so nothing can be moved: nobody has to wait for room on it.
 
     Whoever has a context there is told so by its own next call.
@@ -332,34 +332,34 @@ class Settled:
 
 
 Event = (
-    Joined
-    | Banded
+    Hello
+    | GangJoined
     | Left
-    | Attached
+    | Attach
     | Measured
-    | Detached
-    | Asked
-    | Needed
-    | Freed
-    | Took
-    | Returned
-    | Kept
-    | Inherited
-    | Disowned
-    | Wanted
+    | Detach
+    | AllocRequest
+    | DriverOom
+    | Free
+    | CreditUsed
+    | CreditReturned
+    | PinBytes
+    | ChargeTransferred
+    | ChargeReleased
+    | LeaseRequest
     | Restored
-    | Residency
+    | Resident
     | Drained
     | Evicted
     | Idle
     | Busy
     | Pinned
-    | Looked
+    | StopChecked
     | ShareSet
     | SettingsSet
-    | OwnersSet
+    | UserLimitsSet
     | ArenaSet
-    | Lost
+    | GpuLost
     | Tick
     | Settled
 )

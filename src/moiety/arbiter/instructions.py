@@ -29,13 +29,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RestoreBudget:
     """Tell the process that it may make this many bytes more resident.
 
     Room adds up until the next `Grant`, or `Evict` on that GPU, which void what was not used of
     it. It is never given while an `Evict` is under way. Once there was room, the process says
     `Restored` as soon as all that it knows of is resident on all its GPUs, whether because it
-    restored the last of it or freed it; and again for each later `Room`.
+    restored the last of it or freed it; and again for each later `RestoreBudget`.
     """
 
     tenant: int
@@ -60,11 +60,11 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AllowOne:
     """Let one thread of the process that stands at the closed gate pass it for one call.
 
     It has answered the revoke with this epoch, and answers it again once that call's work is done;
-    until then nothing of it leaves. Whoever stands at the gate after that says `Wanted` again.
+    until then nothing of it leaves. A thread at the gate after that says `LeaseRequest` again.
     """
 
     tenant: int
@@ -76,7 +76,7 @@ class Evict:
     """Tell the process (it holds no lease) to move out this many bytes.
 
     Whole chunks, so it may be more. It ends with `Evicted(last=True)`, also if less was there.
-    No `Grant` and no `Room` come before that. Room on that GPU that was not used is void.
+    No `Grant` and no `RestoreBudget` come before that. Room on that GPU that was not used is void.
     """
 
     tenant: int
@@ -85,7 +85,7 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class SetIdleTimeout:
     """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch.
 
     It answers with `Idle`, and with `Busy` once it submits again: that ends the watch too, and so
@@ -97,7 +97,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SetQueueDepth:
     """Have a process keep no more than `queue_s` of unfinished work submitted; 0: any amount.
 
     It holds until another one comes; a process begins without a bound, also with a new agent.
@@ -108,12 +108,13 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Allow:
-    """Let the process allocate `bytes` more without asking: it tells with `Took`.
+class CreditGrant:
+    """Let the process allocate `bytes` more without asking: it tells with `CreditUsed`.
 
     The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what
-    it frees becomes part of them (`Freed.allowed`), and may stay on the GPU. It gives back what is
-    left, with `Returned`: when told to, when it did not use it for a moment, and before `Drained`.
+    it frees becomes part of them (`Free.allowed`), and may stay on the GPU. It gives back what is
+    left, with `CreditReturned`: when told to, when it did not use it for a moment, and before
+    `Drained`.
     """
 
     tenant: int
@@ -123,8 +124,8 @@ class Allow:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """Have the process give its allowance on a GPU back: answered by `Returned`."""
+class CreditRevoke:
+    """Have the process give its allowance on a GPU back: answered by `CreditReturned`."""
 
     tenant: int
     gpu: int
@@ -145,8 +146,8 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Find out whether the process is stopped, and tell with `Looked`: it is slow to answer."""
+class CheckStopped:
+    """Find out whether a process that is slow to answer is stopped, and tell with `StopChecked`."""
 
     tenant: int
 
@@ -154,15 +155,15 @@ class Look:
 Instruction = (
     Admitted
     | Refused
-    | Room
+    | RestoreBudget
     | Grant
     | Revoke
-    | Step
+    | AllowOne
     | Evict
-    | Watch
-    | Pace
-    | Allow
-    | Recall
+    | SetIdleTimeout
+    | SetQueueDepth
+    | CreditGrant
+    | CreditRevoke
     | Overdue
-    | Look
+    | CheckStopped
 )

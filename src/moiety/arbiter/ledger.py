@@ -109,13 +109,13 @@ class Ledger:
         self.on_change(tenant, tenant.gpus, now_s)
         before = tenant.state
         tenant.state = after(before, cause)
-        if before is State.OUT or tenant.state is State.OUT:
+        if before is State.IDLE or tenant.state is State.IDLE:
             self.parts_changed = True
-        if before is State.WAITING:
+        if before is State.QUEUED:
             self.queue.remove(tenant.number)
         elif before in WITH_LEASE or before is State.DRAINING:
             tenant.held_s += now_s - tenant.since_s
-        if tenant.state is State.WAITING:
+        if tenant.state is State.QUEUED:
             if cause is Cause.POSTPONED:
                 self.queue.insert(0, tenant.number)
             else:
@@ -126,7 +126,7 @@ class Ledger:
         tenant.answered = tenant.detained = False
         tenant.since_s = now_s
         tenant.watched_s = 0.0
-        if tenant.state is State.WAITING or tenant.state is State.HOLDING:
+        if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
             tenant.silent_since_s = None
         tenant.blocked_by = ""
 
@@ -135,7 +135,7 @@ class Ledger:
         balances = {gpu: Balance() for gpu in self.specs}
         for tenant in self.tenants.values():
             state = tenant.state
-            stays = state is State.COMING or state in WITH_LEASE
+            stays = state is State.RESTORING or state in WITH_LEASE
             is_firm = tenant.pinned or tenant.silent or tenant.detained or tenant.stuck_until_s > 0
             for gpu, on in tenant.gpus.items():
                 balance = balances[gpu]

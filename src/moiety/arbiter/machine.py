@@ -67,7 +67,7 @@ class Arbiter:
         self._turns = Turns(settings)
         self._accounts = Accounts(self._ledger, self._turns)
         self._settled = settled
-        self._put_off: list[ev.Asked | ev.Attached | ev.Needed] = []
+        self._put_off: list[ev.AllocRequest | ev.Attach | ev.DriverOom] = []
         self._leases = Leases(self._ledger, on_lease)
         self._allowances = Allowances(self._ledger)
         self._out: list[do.Instruction] = []
@@ -175,7 +175,7 @@ class Arbiter:
 
     # Who is there
 
-    def _joined(self, event: ev.Joined) -> None:
+    def _joined(self, event: ev.Hello) -> None:
         self._leave(event.tenant)
         tenant = Tenant(
             event.tenant,
@@ -229,7 +229,7 @@ class Arbiter:
         tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
         self._leave(before.number)
 
-    def _banded(self, event: ev.Banded) -> None:
+    def _banded(self, event: ev.GangJoined) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
             self._allowances.recall_from(tenant, self._out)
             gangs.enter(self._ledger, tenant, event.gang, event.size, begun=event.begun)
@@ -249,7 +249,7 @@ class Arbiter:
             if number in self._ledger.queue:
                 self._ledger.queue.remove(number)
 
-    def _attached(self, event: ev.Attached) -> None:
+    def _attached(self, event: ev.Attach) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
@@ -301,7 +301,7 @@ class Arbiter:
             entry.residue_bytes = event.residue_bytes
             entry.needed_bytes = 0  # what was taken of it is counted now
 
-    def _detached(self, event: ev.Detached) -> None:
+    def _detached(self, event: ev.Detach) -> None:
         gone = (event.tenant, event.gpu)
         self._put_off = [e for e in self._put_off if (e.tenant, e.gpu) != gone]
         self._allowances.drop(*gone)
@@ -324,7 +324,7 @@ class Arbiter:
 
     # What they ask for
 
-    def _asked(self, event: ev.Asked) -> None:
+    def _asked(self, event: ev.AllocRequest) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
@@ -349,7 +349,7 @@ class Arbiter:
         )
         self._want(tenant)
 
-    def _needed(self, event: ev.Needed) -> None:
+    def _needed(self, event: ev.DriverOom) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
@@ -368,7 +368,7 @@ class Arbiter:
         tenant.requests.append(request)
         tenant.needs_until_s = self._now_s + self._settings.revoke_deadline_s
 
-    def _freed(self, event: ev.Freed) -> None:
+    def _freed(self, event: ev.Free) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         entry = self._ledger.entry(event.tenant, event.gpu)
         if tenant is None or entry is None:
@@ -387,25 +387,25 @@ class Arbiter:
             tenant.counted[event.gpu] -= event.resident_bytes
         tenant.trim(event.gpu)
 
-    def _took(self, event: ev.Took) -> None:
+    def _took(self, event: ev.CreditUsed) -> None:
         self._allowances.took(event)
 
-    def _returned(self, event: ev.Returned) -> None:
+    def _returned(self, event: ev.CreditReturned) -> None:
         self._allowances.returned(event)
 
-    def _kept(self, event: ev.Kept) -> None:
+    def _kept(self, event: ev.PinBytes) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             most = entry.allocated_bytes - entry.managed_bytes
             entry.pinned_bytes = min(most, entry.pinned_bytes + event.bytes)
 
-    def _inherited(self, event: ev.Inherited) -> None:
+    def _inherited(self, event: ev.ChargeTransferred) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             entry.allocated_bytes += event.bytes
             entry.pinned_bytes += event.bytes
             entry.inherited_bytes += event.bytes
             entry.charged_bytes += event.bytes
 
-    def _disowned(self, event: ev.Disowned) -> None:
+    def _disowned(self, event: ev.ChargeReleased) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
             gone = min(event.bytes, entry.inherited_bytes)
             entry.inherited_bytes -= gone
@@ -413,7 +413,7 @@ class Arbiter:
             entry.pinned_bytes = max(0, entry.pinned_bytes - gone)
             entry.charged_bytes = max(0, entry.charged_bytes - gone)
 
-    def _wanted(self, event: ev.Wanted) -> None:
+    def _wanted(self, event: ev.LeaseRequest) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
             if tenant.holds:
                 tenant.wants_again = True  # it may have crossed the grant, or not: better twice
@@ -421,7 +421,7 @@ class Arbiter:
 
     def _want(self, tenant: Tenant) -> None:
         self._end_silence(tenant)
-        if tenant.state is State.OUT:
+        if tenant.state is State.IDLE:
             if self._now_s - tenant.since_s >= self._settings.idle_min_s:
                 tenant.spells.end(self._now_s)
                 tenant.spells.begin(self._now_s, holding=False)
@@ -439,7 +439,7 @@ class Arbiter:
             tenant.restored = True
             self._answered(tenant)
 
-    def _residency(self, event: ev.Residency) -> None:
+    def _residency(self, event: ev.Resident) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         entry = self._ledger.entry(event.tenant, event.gpu)
         if tenant and entry and tenant.state in REVOKED:
@@ -492,7 +492,7 @@ class Arbiter:
         tenant.silent = tenant.stopped = False
         tenant.due_s = 0.0
 
-    def _looked(self, event: ev.Looked) -> None:
+    def _looked(self, event: ev.StopChecked) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None or tenant.stopped == event.stopped:
             return
@@ -544,7 +544,7 @@ class Arbiter:
         if tenant.state is State.HOLDING:
             tenant.turn_ends_s = tenant.since_s + self._turns.turn_s(tenant)
 
-    def _owners_set(self, event: ev.OwnersSet) -> None:
+    def _owners_set(self, event: ev.UserLimitsSet) -> None:
         self._ledger.owner_limits = event.limits
 
     def _settings_set(self, event: ev.SettingsSet) -> None:
@@ -557,7 +557,7 @@ class Arbiter:
         self._ledger.arena_bytes = event.arena_bytes
         self._ledger.arena_reason = event.reason
 
-    def _lost(self, event: ev.Lost) -> None:
+    def _lost(self, event: ev.GpuLost) -> None:
         room = ENDLESS_BYTES
         self._ledger.specs[event.gpu] = GpuSpec(event.gpu, room, room)
         self._ledger.lost.add(event.gpu)
@@ -572,47 +572,49 @@ class Arbiter:
         for each in put_off:
             _APPLY[type(each)](self, each)
 
-    def _refuse(self, event: ev.Attached | ev.Asked | ev.Needed, code: str, text: str) -> None:
+    def _refuse(
+        self, event: ev.Attach | ev.AllocRequest | ev.DriverOom, code: str, text: str
+    ) -> None:
         self._out.append(do.Refused(event.tenant, event.gpu, event.serial, code, text))
 
 
 def _is_quiet(event: ev.Event) -> bool:
     """Whether nothing follows from it: a count for `Drained`, or what happens in an allowance."""
     kind = type(event)
-    if kind is ev.Freed:
+    if kind is ev.Free:
         return event.allowed  # type: ignore[union-attr]  # faster than isinstance
-    return kind is ev.Residency or kind is ev.Took
+    return kind is ev.Resident or kind is ev.CreditUsed
 
 
 _APPLY: dict[type, Callable[..., None]] = {
-    ev.Joined: Arbiter._joined,
-    ev.Banded: Arbiter._banded,
+    ev.Hello: Arbiter._joined,
+    ev.GangJoined: Arbiter._banded,
     ev.Left: Arbiter._left,
-    ev.Attached: Arbiter._attached,
+    ev.Attach: Arbiter._attached,
     ev.Measured: Arbiter._measured,
-    ev.Detached: Arbiter._detached,
-    ev.Asked: Arbiter._asked,
-    ev.Needed: Arbiter._needed,
-    ev.Freed: Arbiter._freed,
-    ev.Took: Arbiter._took,
-    ev.Returned: Arbiter._returned,
-    ev.Kept: Arbiter._kept,
-    ev.Inherited: Arbiter._inherited,
-    ev.Disowned: Arbiter._disowned,
-    ev.Wanted: Arbiter._wanted,
+    ev.Detach: Arbiter._detached,
+    ev.AllocRequest: Arbiter._asked,
+    ev.DriverOom: Arbiter._needed,
+    ev.Free: Arbiter._freed,
+    ev.CreditUsed: Arbiter._took,
+    ev.CreditReturned: Arbiter._returned,
+    ev.PinBytes: Arbiter._kept,
+    ev.ChargeTransferred: Arbiter._inherited,
+    ev.ChargeReleased: Arbiter._disowned,
+    ev.LeaseRequest: Arbiter._wanted,
     ev.Restored: Arbiter._restored,
-    ev.Residency: Arbiter._residency,
+    ev.Resident: Arbiter._residency,
     ev.Drained: Arbiter._drained,
     ev.Evicted: Arbiter._evicted,
     ev.Idle: Arbiter._idled,
     ev.Busy: Arbiter._busied,
     ev.Pinned: Arbiter._pinned,
-    ev.Looked: Arbiter._looked,
+    ev.StopChecked: Arbiter._looked,
     ev.ShareSet: Arbiter._share_set,
     ev.SettingsSet: Arbiter._settings_set,
-    ev.OwnersSet: Arbiter._owners_set,
+    ev.UserLimitsSet: Arbiter._owners_set,
     ev.ArenaSet: Arbiter._arena_set,
-    ev.Lost: Arbiter._lost,
+    ev.GpuLost: Arbiter._lost,
     ev.Tick: Arbiter._ticked,
     ev.Settled: Arbiter._settle,
 }

@@ -84,12 +84,12 @@ class GpuView:
 def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
     """A picture of one tenant at `now_s`."""
     held = tenant.holds or tenant.state is State.DRAINING
-    waits = tenant.state in (State.WAITING, State.COMING) or bool(tenant.requests)
+    waits = tenant.state in (State.QUEUED, State.RESTORING) or bool(tenant.requests)
     reason = tenant.blocked_by if waits else ""
-    if tenant.state is State.COMING:
+    if tenant.state is State.RESTORING:
         lacks = any(mate.missing_bytes(gpu) for mate in mates(tenant) for gpu in mate.gpus)
         reason = "room is being made for it" if lacks else "its memory is being restored"
-    if waits and (tenant.is_growing or tenant.state is State.COMING) and not tenant.blocked_by:
+    if waits and (tenant.is_growing or tenant.state is State.RESTORING) and not tenant.blocked_by:
         reason = _awaited(ledger, tenant) or reason
     if late := why_late(tenant):
         reason = f"it {late}"
@@ -158,6 +158,6 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         free_bytes=0 if gpu in ledger.lost else balance.free_bytes + allowed,
         residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
-        waiting=tuple(t.number for t, _ in on if t.state in (State.WAITING, State.COMING)),
+        waiting=tuple(t.number for t, _ in on if t.state in (State.QUEUED, State.RESTORING)),
         spare_bytes=sum(e.spare_bytes for _, e in on),
     )

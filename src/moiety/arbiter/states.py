@@ -1,23 +1,23 @@
 """The states of a tenant, with every transition there is.
 
-                 wanted                chosen               ready
-      +-----+ ---------> +---------+ ---------> +--------+ ------> +---------+ reopened
-      | OUT |            | WAITING |            | COMING |         | HOLDING | <---------+
-      +-----+ <--+  +--> +---------+ <--------- +--------+         +---------+           |
-                 |  |                 postponed                         | revoked        |
-         drained |  | drained, and wanted again                         v                |
-                 |  |                                             +----------+           |
-                 +--+-------------------------------------------- | DRAINING | ----------+
-                 |  |                                             +----------+
-                 |  |                          stopped, continued  |  |  | ^
-                 |  |          +---------+ <-----------------------+  |  | | revoked
-                 +--+--------- | STOPPED | ---> DRAINING              |  | |
-                 |  |          +---------+               fenced       |  | |
-                 |  |          +--------+ <---------------------------+  | |
-                 +--+--------- | FENCED |                               v | gave up
-                               +--------+                         +-------------+
-                                                                  | UNDRAINABLE |
-                                                                  +-------------+
+                 wanted                 chosen                  ready
+      +------+ --------> +--------+ ---------> +-----------+ ------> +---------+ reopened
+      | IDLE |           | QUEUED |            | RESTORING |         | HOLDING | <--------+
+      +------+ <-+  +--> +--------+ <--------- +-----------+         +---------+          |
+                 |  |               postponed                             | revoked       |
+         drained |  | drained, and wanted again                           v               |
+                 |  |                                               +----------+          |
+                 +--+---------------------------------------------- | DRAINING | ---------+
+                 |  |                                               +----------+
+                 |  |                            stopped, continued  |  |  | ^
+                 |  |          +---------+ <-------------------------+  |  | | revoked
+                 +--+--------- | STOPPED | ---> DRAINING                |  | |
+                 |  |          +---------+                 fenced       |  | |
+                 |  |          +--------+ <-----------------------------+  | |
+                 +--+--------- | FENCED |                                  v | gave up
+                               +--------+                           +-------------+
+                                                                    | UNDRAINABLE |
+                                                                    +-------------+
 
 A tenant that leaves does so from any state, and its bytes are free at once.
 """
@@ -29,15 +29,15 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a tenant stands; its memory may leave the GPU only in OUT and WAITING."""
+    """Where a tenant stands; its memory may leave the GPU only in IDLE and QUEUED."""
 
     __hash__ = object.__hash__  # members are compared by identity; Enum's own runs Python code
 
-    OUT = "out"
+    IDLE = "idle"
     """no lease, and no wish for one"""
-    WAITING = "waiting"
+    QUEUED = "queued"
     """in the queue for a lease"""
-    COMING = "coming"
+    RESTORING = "restoring"
     """chosen: room is being made and its bytes are being restored"""
     HOLDING = "holding"
     """has the lease; every byte is resident"""
@@ -74,23 +74,23 @@ class Cause(Enum):
 
 
 TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
-    (State.OUT, Cause.WANTED): State.WAITING,
-    (State.WAITING, Cause.CHOSEN): State.COMING,
-    (State.COMING, Cause.READY): State.HOLDING,
-    (State.COMING, Cause.POSTPONED): State.WAITING,
+    (State.IDLE, Cause.WANTED): State.QUEUED,
+    (State.QUEUED, Cause.CHOSEN): State.RESTORING,
+    (State.RESTORING, Cause.READY): State.HOLDING,
+    (State.RESTORING, Cause.POSTPONED): State.QUEUED,
     (State.HOLDING, Cause.REVOKED): State.DRAINING,
-    (State.DRAINING, Cause.DRAINED): State.OUT,
-    (State.DRAINING, Cause.DRAINED_WANTING): State.WAITING,
+    (State.DRAINING, Cause.DRAINED): State.IDLE,
+    (State.DRAINING, Cause.DRAINED_WANTING): State.QUEUED,
     (State.DRAINING, Cause.REOPENED): State.HOLDING,
     (State.DRAINING, Cause.GAVE_UP): State.UNDRAINABLE,
     (State.UNDRAINABLE, Cause.REVOKED): State.DRAINING,
     (State.DRAINING, Cause.STOPPED): State.STOPPED,
     (State.STOPPED, Cause.CONTINUED): State.DRAINING,
-    (State.STOPPED, Cause.DRAINED): State.OUT,
-    (State.STOPPED, Cause.DRAINED_WANTING): State.WAITING,
+    (State.STOPPED, Cause.DRAINED): State.IDLE,
+    (State.STOPPED, Cause.DRAINED_WANTING): State.QUEUED,
     (State.DRAINING, Cause.FENCED): State.FENCED,
-    (State.FENCED, Cause.DRAINED): State.OUT,
-    (State.FENCED, Cause.DRAINED_WANTING): State.WAITING,
+    (State.FENCED, Cause.DRAINED): State.IDLE,
+    (State.FENCED, Cause.DRAINED_WANTING): State.QUEUED,
 }
 
 WITH_LEASE: Final = frozenset({State.HOLDING, State.UNDRAINABLE})

@@ -22,7 +22,7 @@ KEPT: Final = 8192
 GPUS_MAX: Final = 64
 """of a node; any more count as the last of these"""
 LATE: Final = frozenset({"draining", "stopped", "fenced"})
-WAITS: Final = frozenset({"waiting", "coming"})
+WAITS: Final = frozenset({"queued", "restoring"})
 STUCK: Final = "undrainable"
 
 

@@ -13,15 +13,15 @@ from typing import Self
 from moiety.agent.shim.lease_page import LeasePage
 from moiety.wire.layout import Type
 from moiety.wire.messages import (
-    Alloc,
-    Amount,
-    Attach,
-    Attached,
-    Hello,
-    LeaseNote,
+    AllocMessage,
+    AmountMessage,
+    AttachedMessage,
+    AttachMessage,
+    HelloMessage,
+    LeaseNoteMessage,
     Message,
-    Pace,
-    Welcome,
+    QueueDepthMessage,
+    WelcomeMessage,
     decode,
 )
 
@@ -62,7 +62,7 @@ class FakeAgent:
             self.page.dispose()
         self.path.unlink(missing_ok=True)
 
-    def accept(self, *, granted: bool = True) -> Hello:
+    def accept(self, *, granted: bool = True) -> HelloMessage:
         """The program's hello, answered with a lease page that is open or not."""
         self.listener.settimeout(TIMEOUT_S)
         self.sock, _ = self.listener.accept()
@@ -70,10 +70,10 @@ class FakeAgent:
         for fd in fds:
             os.close(fd)
         hello = decode(packet)
-        assert isinstance(hello, Hello)
+        assert isinstance(hello, HelloMessage)
         self.epoch = 1 if granted else 0
         self.page = LeasePage(self.epoch, is_open=granted)
-        welcome = Welcome(tenant=1, epoch=self.epoch)
+        welcome = WelcomeMessage(tenant=1, epoch=self.epoch)
         socket.send_fds(self.sock, [welcome.encode()], [self.page.fd])
         return hello
 
@@ -92,16 +92,16 @@ class FakeAgent:
             raise EOFError("the program hung up")
         message = decode(packet)
         self.heard.append(message)
-        if isinstance(message, Attach) and message.serial:
+        if isinstance(message, AttachMessage) and message.serial:
             self.send(
-                Attached(
+                AttachedMessage(
                     serial=message.serial,
                     limit_bytes=self.limit_bytes,
                     chunk_bytes=self.chunk_bytes,
                 )
             )
-        if isinstance(message, Alloc):
-            answer = Amount(Type.ALLOCATED, message.serial, message.gpu, message.bytes)
+        if isinstance(message, AllocMessage):
+            answer = AmountMessage(Type.ALLOC_REPLY, message.serial, message.gpu, message.bytes)
             self.send(answer)
         return message
 
@@ -119,15 +119,15 @@ class FakeAgent:
         assert self.page is not None
         self.epoch += 1
         self.page.open(self.epoch)
-        self.send(LeaseNote(Type.GRANT, 0, self.epoch))
+        self.send(LeaseNoteMessage(Type.GRANT, 0, self.epoch))
 
     def pace(self, queue_us: int) -> None:
         """Bound its unfinished work."""
-        self.send(Pace(queue_us=queue_us))
+        self.send(QueueDepthMessage(queue_us=queue_us))
 
     def revoke(self) -> None:
         """Close the word, say so, and wait until the program has drained."""
         assert self.page is not None
         self.page.close(self.epoch)
-        self.send(LeaseNote(Type.REVOKE, 0, self.epoch))
+        self.send(LeaseNoteMessage(Type.REVOKE, 0, self.epoch))
         self.until(Type.DRAINED)

@@ -44,7 +44,7 @@ class Alternating(Backlog):
         link = 2 * size / move_s
         super().__init__([NOTHING_ASKED] * len(programs), bytes_each=size, link_bytes_per_s=link)
         for number in self.programs:
-            self.tell(ev.Wanted(number))
+            self.tell(ev.LeaseRequest(number))
 
     def run_until(self, spells: int) -> float:
         """Until each program has done so many more; returns the seconds."""
@@ -64,7 +64,7 @@ class Alternating(Backlog):
             self._stop(program)
             program.is_open = program.told_idle = False
             program.watch_s = 0.0
-        elif isinstance(told, do.Watch):
+        elif isinstance(told, do.SetIdleTimeout):
             program.watch_s, program.told_idle = told.idle_s, False
             if program.pauses and program.is_open:
                 self._foresee(told.tenant, told.idle_s, self._tell_idle)
@@ -117,7 +117,7 @@ class Alternating(Backlog):
         self._asleep.discard(number)
         if not program.is_open:
             program.changes += 1
-            self.tell(ev.Wanted(number))
+            self.tell(ev.LeaseRequest(number))
             return
         self._work_on(number)
         if program.told_idle:

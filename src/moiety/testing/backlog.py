@@ -55,9 +55,9 @@ class Backlog:
         """One more tenant: it comes now, with its memory evicted."""
         self._resident[number] = 0
         self._bytes[number] = bytes_each or self._bytes_each
-        self.tell(ev.Joined(number, share=share))
-        self.tell(ev.Attached(number, 0, 1, 0, GPU_BYTES))
-        self.tell(ev.Asked(number, 0, 2, self._bytes[number]))
+        self.tell(ev.Hello(number, share=share))
+        self.tell(ev.Attach(number, 0, 1, 0, GPU_BYTES))
+        self.tell(ev.AllocRequest(number, 0, 2, self._bytes[number]))
 
     def sleep(self, number: int) -> None:
         """It wants nothing any more."""
@@ -66,7 +66,7 @@ class Backlog:
     def wake(self, number: int) -> None:
         """It wants everything again."""
         self._asleep.discard(number)
-        self.tell(ev.Wanted(number))
+        self.tell(ev.LeaseRequest(number))
 
     def tell(self, event: ev.Event) -> None:
         """Let the arbiter know at once, and do what it says."""
@@ -112,7 +112,7 @@ class Backlog:
         if isinstance(told, do.Revoke):
             self.revokes += 1
             if number not in self._asleep:
-                self._later(self._message_s, ev.Wanted(number))
+                self._later(self._message_s, ev.LeaseRequest(number))
             after_s = self._message_s + self._drain_s
             self._later(after_s, ev.Drained(number, told.epoch, 0, self._resident[number]))
         elif isinstance(told, do.Evict):
@@ -120,13 +120,13 @@ class Backlog:
             self._resident[number] -= out
             after_s = self._message_s + out / self._link
             self._later(after_s, ev.Evicted(number, 0, out, self._resident[number], last=True))
-        elif isinstance(told, do.Room):
+        elif isinstance(told, do.RestoreBudget):
             self._resident[number] += told.bytes
             if self._resident[number] >= self._bytes[number]:
                 after_s = self._message_s + told.bytes / self._link
                 self._later(after_s, ev.Restored(number))
         elif isinstance(told, do.Admitted) and told.serial == 2:
             self._resident[number] = self._bytes[number]
-        elif isinstance(told, do.Watch) and told.idle_s > 0 and number in self._asleep:
+        elif isinstance(told, do.SetIdleTimeout) and told.idle_s > 0 and number in self._asleep:
             view = next(v for v in self.arbiter.tenants() if v.tenant == number)
             self._later(told.idle_s, ev.Idle(number, view.turns))

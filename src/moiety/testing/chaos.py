@@ -23,7 +23,7 @@ from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.speaker import Speaker
 from moiety.testing.virtual_agent import CAPACITY, World
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import MESSAGES, PACKERS, Hello
+from moiety.wire.messages import MESSAGES, PACKERS, HelloMessage
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000
@@ -187,7 +187,9 @@ class Day:
             assert sock is not None
             world.liars[pid] = sock
             flags = dice.choice([0, 0, 0, *HelloFlag, HelloFlag.RESUMED | HelloFlag.HOLDING])
-            hello = Hello(pid=pid, flags=int(flags), epoch=dice.choice([0, 1, 7]), program="liar")
+            hello = HelloMessage(
+                pid=pid, flags=int(flags), epoch=dice.choice([0, 1, 7]), program="liar"
+            )
             self.send(pid, hello.encode() if dice.random() < 0.9 else dice.randbytes(24))
             return True
         pid = dice.choice(list(world.liars))
@@ -349,7 +351,7 @@ def lie(dice: Random, uuids: list[bytes]) -> bytes:
             struct.pack_into("<Q", body, at, dice.choice(ODD))
         else:
             struct.pack_into("<I", body, at, dice.choice([0, 0, 1, 2, 3, 31, 1 << 31]))
-    if kind in (Type.ATTACH, Type.LOOKUP):
+    if kind in (Type.ATTACH, Type.LIMIT_QUERY):
         body[8:24] = dice.choice([*uuids, bytes(16)])
     return bytes(body)
 

@@ -26,16 +26,16 @@ from moiety.model.gang import Gang
 from moiety.testing.shim import Closed, Hung, Shim
 from moiety.wire.layout import TOKEN_BYTES, EvictedFlag, HelloFlag, Type
 from moiety.wire.messages import (
-    Alloc,
-    Amount,
-    Attached,
-    Drained,
-    LeaseNote,
+    AllocMessage,
+    AmountMessage,
+    AttachedMessage,
+    DrainedMessage,
+    LeaseNoteMessage,
     Message,
-    Pinned,
-    Refused,
-    SharedMemory,
-    Unknown,
+    PinnedMessage,
+    RefusedMessage,
+    ShareMessage,
+    UnknownMessage,
 )
 
 TOGETHER: Final = 4
@@ -153,12 +153,12 @@ class Tenant:
         """What not every program does."""
         shim = self._shim
         if self._extra == "pinned":
-            shim.send(Pinned(reason="cuIpcGetMemHandle"))
+            shim.send(PinnedMessage(reason="cuIpcGetMemHandle"))
         elif self._extra == "unknown":
-            shim.send(Unknown(calls=1, name="cuNobodyKnows"))
+            shim.send(UnknownMessage(calls=1, name="cuNobodyKnows"))
         elif self._extra == "exports":
             token = self._dice.randbytes(TOKEN_BYTES)
-            shim.send(SharedMemory(Type.EXPORT, 0, token, gpu=self._gpu, bytes=1 << 20))
+            shim.send(ShareMessage(Type.EXPORT, 0, token, gpu=self._gpu, bytes=1 << 20))
 
     # Requests, and what the agent says
 
@@ -180,23 +180,23 @@ class Tenant:
     def _hear(self, message: Message) -> None:
         shim, gpu = self._shim, self._gpu
         match message:
-            case Amount(type=Type.ALLOCATED) | Refused() | Attached():
+            case AmountMessage(type=Type.ALLOC_REPLY) | RefusedMessage() | AttachedMessage():
                 self._answered += message.serial > 0
-            case Amount(type=Type.ROOM, bytes=amount):
+            case AmountMessage(type=Type.RESTORE_BUDGET, bytes=amount):
                 self._resident += amount
                 if self._resident >= self._allocated:
                     shim.restored()
-            case Amount(type=Type.EVICT, bytes=amount):
+            case AmountMessage(type=Type.EVICT, bytes=amount):
                 moved = min(amount, self._resident)
                 self._resident -= moved
                 flags = EvictedFlag.LAST | (EvictedFlag.FAILED if moved < amount else 0)
                 shim.evicted(gpu, moved, self._resident, int(flags))
-            case LeaseNote(type=Type.GRANT):
+            case LeaseNoteMessage(type=Type.GRANT):
                 self._holds = True
                 self._resident = self._allocated
-            case LeaseNote(type=Type.REVOKE, epoch=epoch):
+            case LeaseNoteMessage(type=Type.REVOKE, epoch=epoch):
                 self._holds = False
-                shim.send(Drained(epoch=epoch, gpu=gpu, resident_bytes=self._resident))
+                shim.send(DrainedMessage(epoch=epoch, gpu=gpu, resident_bytes=self._resident))
 
     def _take_turn(self) -> None:
         """Hold the GPU until somebody else wants it."""
@@ -213,7 +213,7 @@ class Tenant:
     def _leaves(self) -> None:
         """In order."""
         self._shim.free(self._gpu, self._allocated, self._resident)
-        self._shim.send(Amount(Type.DETACH, 0, self._gpu))
+        self._shim.send(AmountMessage(Type.DETACH, 0, self._gpu))
         self._shim.close()
 
     def _breaks(self) -> None:
@@ -225,7 +225,7 @@ class Tenant:
 
     def _raves(self) -> None:
         """Because nobody understands it."""
-        self._shim.send(Alloc(serial=1, gpu=9, bytes=1))
+        self._shim.send(AllocMessage(serial=1, gpu=9, bytes=1))
         try:
             self._until(lambda: False, PATIENCE_S)
         except (Closed, OSError):

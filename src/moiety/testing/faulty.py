@@ -31,8 +31,8 @@ from moiety.wire.layout import Type
 HEARD: Final = {
     "attach": Type.ATTACH,
     "context": Type.CONTEXT,
-    "alloc": Type.ALLOC,
-    "want": Type.WANT,
+    "alloc": Type.ALLOC_REQUEST,
+    "want": Type.LEASE_REQUEST,
     "drained": Type.DRAINED,
     "evicted": Type.EVICTED,
     "restored": Type.RESTORED,
@@ -42,7 +42,7 @@ SAID: Final[dict[str, type]] = {
     "admitted": do.Admitted,
     "revoke": do.Revoke,
     "evict": do.Evict,
-    "room": do.Room,
+    "room": do.RestoreBudget,
     "grant": do.Grant,
 }
 STEPS: Final = (*HEARD, *SAID)

@@ -13,19 +13,19 @@ from typing import TypeVar
 
 from moiety.wire.layout import COUNTERS_BYTES, LEASE_BYTES, NO_GPU, HelloFlag, Refusal, Type
 from moiety.wire.messages import (
-    Alloc,
-    Amount,
-    ArenaNote,
-    Attach,
-    Attached,
-    Drained,
-    Evicted,
-    Free,
-    Hello,
-    LeaseNote,
+    AllocMessage,
+    AmountMessage,
+    ArenaMessage,
+    AttachedMessage,
+    AttachMessage,
+    DrainedMessage,
+    EvictedMessage,
+    FreeMessage,
+    HelloMessage,
+    LeaseNoteMessage,
     Message,
-    Refused,
-    Welcome,
+    RefusedMessage,
+    WelcomeMessage,
     decode,
 )
 
@@ -51,7 +51,7 @@ class Shim:
         self.serial = 0
         self.epoch = 0
         self.tenant = 0
-        self.gpus: dict[int, Attached] = {}
+        self.gpus: dict[int, AttachedMessage] = {}
         self.counters = os.memfd_create("counters", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.counters, COUNTERS_BYTES)
         fcntl.fcntl(self.counters, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
@@ -108,20 +108,20 @@ class Shim:
         flags: int = 0,
         epoch: int = 0,
         timeout_s: float = TIMEOUT_S,
-    ) -> Welcome:
+    ) -> WelcomeMessage:
         """Introduce this process and map the lease page."""
-        greeting = Hello(flags=flags, pid=os.getpid(), epoch=epoch, program=program)
+        greeting = HelloMessage(flags=flags, pid=os.getpid(), epoch=epoch, program=program)
         self.send(greeting, self.counters)
         packet, fds, _, _ = self._receive(timeout_s)
         welcome = decode(packet)
-        if not isinstance(welcome, Welcome):
+        if not isinstance(welcome, WelcomeMessage):
             raise Hung(f"no welcome but {welcome}")
         (self.page_fd,) = fds
         self.page = mmap.mmap(self.page_fd, LEASE_BYTES, prot=mmap.PROT_READ)
         self.tenant = welcome.tenant
         return welcome
 
-    def resume(self, *, holding: bool) -> Welcome:
+    def resume(self, *, holding: bool) -> WelcomeMessage:
         """Connect again after the agent was lost, and say so; keeps trying, as the shim does."""
         flags = HelloFlag.RESUMED | (HelloFlag.HOLDING if holding else 0)
         deadline_s = time.monotonic() + TIMEOUT_S
@@ -141,11 +141,11 @@ class Shim:
         resident: int = 0,
         pinned: int = 0,
         timeout_s: float = TIMEOUT_S,
-    ) -> Attached:
+    ) -> AttachedMessage:
         """Attach a GPU; a refusal is raised as Hung."""
         serial = self.next_serial()
         self.send(
-            Attach(
+            AttachMessage(
                 serial=serial,
                 uuid=uuid,
                 allocated_bytes=allocated,
@@ -153,60 +153,60 @@ class Shim:
                 pinned_bytes=pinned,
             )
         )
-        attached = self.reply(serial, Attached, timeout_s)
+        attached = self.reply(serial, AttachedMessage, timeout_s)
         self.gpus[attached.gpu] = attached
         return attached
 
-    def lookup(self, uuid: bytes) -> Attached:
+    def lookup(self, uuid: bytes) -> AttachedMessage:
         """Ask for a GPU's limit."""
         serial = self.next_serial()
-        self.send(Attach(Type.LOOKUP, serial, uuid))
-        return self.reply(serial, Attached)
+        self.send(AttachMessage(Type.LIMIT_QUERY, serial, uuid))
+        return self.reply(serial, AttachedMessage)
 
     def context(self, gpu: int, lost_bytes: int = 0) -> None:
         """Tell that the context exists."""
-        self.send(Amount(Type.CONTEXT, 0, gpu, lost_bytes))
+        self.send(AmountMessage(Type.CONTEXT, 0, gpu, lost_bytes))
 
     def alloc(self, gpu: int, amount: int, flags: int = 0) -> int:
         """Ask for bytes; returns the serial."""
         serial = self.next_serial()
-        self.send(Alloc(serial=serial, gpu=gpu, flags=flags, bytes=amount))
+        self.send(AllocMessage(serial=serial, gpu=gpu, flags=flags, bytes=amount))
         return serial
 
     def allocated(self, gpu: int, amount: int) -> None:
         """Ask for bytes and get them."""
-        self.reply(self.alloc(gpu, amount), Amount)
+        self.reply(self.alloc(gpu, amount), AmountMessage)
 
     def free(self, gpu: int, amount: int, resident: int) -> None:
         """Give bytes back."""
-        self.send(Free(gpu=gpu, bytes=amount, resident_bytes=resident))
+        self.send(FreeMessage(gpu=gpu, bytes=amount, resident_bytes=resident))
 
     def want(self) -> None:
         """Stand at the closed gate."""
-        self.send(LeaseNote(Type.WANT))
+        self.send(LeaseNoteMessage(Type.LEASE_REQUEST))
 
     def restored(self) -> None:
         """Everything is resident."""
-        self.send(LeaseNote(Type.RESTORED, 0, self.epoch))
+        self.send(LeaseNoteMessage(Type.RESTORED, 0, self.epoch))
 
     def drain(self, resident: dict[int, int]) -> None:
         """Answer a revoke, with what is resident on each GPU."""
         *others, (last, left) = resident.items() if resident else [(NO_GPU, 0)]
         for gpu, amount in others:
-            self.send(Amount(Type.RESIDENT, 0, gpu, amount))
-        self.send(Drained(epoch=self.epoch, gpu=last, resident_bytes=left))
+            self.send(AmountMessage(Type.RESIDENT, 0, gpu, amount))
+        self.send(DrainedMessage(epoch=self.epoch, gpu=last, resident_bytes=left))
 
     def evicted(self, gpu: int, amount: int, left: int, flags: int = 1) -> None:
         """Report an eviction; by default the last step of its order."""
-        self.send(Evicted(gpu=gpu, bytes=amount, resident_bytes=left, flags=flags))
+        self.send(EvictedMessage(gpu=gpu, bytes=amount, resident_bytes=left, flags=flags))
 
     def idle(self) -> None:
         """Nothing was submitted for as long as was watched for."""
-        self.send(LeaseNote(Type.IDLE, 0, self.epoch))
+        self.send(LeaseNoteMessage(Type.IDLE, 0, self.epoch))
 
     def busy(self) -> None:
         """Something is submitted again."""
-        self.send(LeaseNote(Type.BUSY, 0, self.epoch))
+        self.send(LeaseNoteMessage(Type.BUSY, 0, self.epoch))
 
     def next_serial(self) -> int:
         """A serial for a request."""
@@ -220,11 +220,11 @@ class Shim:
         packet, fds, _, _ = self._receive(timeout_s)
         message = decode(packet)
         for fd in fds:
-            if isinstance(message, ArenaNote) and message.segment not in self.segments:
+            if isinstance(message, ArenaMessage) and message.segment not in self.segments:
                 self.segments[message.segment] = fd
             else:
                 os.close(fd)
-        if isinstance(message, LeaseNote) and message.type in (Type.GRANT, Type.REVOKE):
+        if isinstance(message, LeaseNoteMessage) and message.type in (Type.GRANT, Type.REVOKE):
             self.epoch = message.epoch
         return message
 
@@ -243,17 +243,17 @@ class Shim:
         """Wait for a lease, restoring whatever there is room for on the way."""
         while True:
             message = self.receive(timeout_s)
-            if message.type == Type.ROOM:
+            if message.type == Type.RESTORE_BUDGET:
                 self.restored()
             elif message.type == Type.GRANT:
                 return
             else:
                 self.inbox.append(message)
 
-    def refused(self, code: Refusal, timeout_s: float = TIMEOUT_S) -> Refused:
+    def refused(self, code: Refusal, timeout_s: float = TIMEOUT_S) -> RefusedMessage:
         """The next refusal, which must have this code."""
         found = self.expect(Type.REFUSED, timeout_s)
-        assert isinstance(found, Refused)
+        assert isinstance(found, RefusedMessage)
         assert found.code == code, found
         return found
 

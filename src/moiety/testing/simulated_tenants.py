@@ -104,14 +104,14 @@ class SimulatedTenant:
         """Ask to create a context."""
         serial = next(self._serials)
         self.attaching[serial] = (gpu, residue_bytes)
-        self.sent.append(ev.Attached(self.number, gpu, serial, residue_bytes, limit_bytes))
+        self.sent.append(ev.Attach(self.number, gpu, serial, residue_bytes, limit_bytes))
 
     def allocate(self, gpu: int, chunks: list[int], *, pinned: bool = False) -> Block:
         """Ask for memory, or take it from the allowance, with what is spare of these sizes."""
         block = Block(gpu, chunks, pinned, next(self._serials))
         self.blocks.append(block)
         if pinned or block.bytes > self.allowed.get(gpu, 0):
-            self.sent.append(ev.Asked(self.number, gpu, block.serial, block.bytes, pinned))
+            self.sent.append(ev.AllocRequest(self.number, gpu, block.serial, block.bytes, pinned))
             return block
         self.allowed[gpu] -= block.bytes
         spare = self.spare.setdefault(gpu, [])
@@ -123,14 +123,14 @@ class SimulatedTenant:
         while sum(spare) > self.allowed[gpu]:
             spare.pop(0)
         block.admitted = True
-        self.sent.append(ev.Took(self.number, gpu, block.bytes, before - sum(spare)))
+        self.sent.append(ev.CreditUsed(self.number, gpu, block.bytes, before - sum(spare)))
         return block
 
     def need(self, gpu: int, amount: int) -> int:
         """Have the driver run out by itself; the serial is in `needing` till answered."""
         serial = next(self._serials)
         self.needing[serial] = (gpu, amount)
-        self.sent.append(ev.Needed(self.number, gpu, serial, amount))
+        self.sent.append(ev.DriverOom(self.number, gpu, serial, amount))
         return serial
 
     def free(self, block: Block) -> None:
@@ -144,10 +144,10 @@ class SimulatedTenant:
             if keeps:
                 self.spare.setdefault(gpu, []).extend(block.chunks)
             spare = size if keeps else 0
-            self.sent.append(ev.Freed(self.number, gpu, size, spare, allowed=True))
+            self.sent.append(ev.Free(self.number, gpu, size, spare, allowed=True))
             return
         self.sent.append(
-            ev.Freed(self.number, block.gpu, block.bytes, block.resident_bytes, block.pinned)
+            ev.Free(self.number, block.gpu, block.bytes, block.resident_bytes, block.pinned)
         )
 
     def end_allowance(self, gpu: int, *, quietly: bool = False) -> None:
@@ -156,7 +156,7 @@ class SimulatedTenant:
         self.allowed_most.pop(gpu, None)
         self.spare.pop(gpu, None)
         if not quietly:
-            self.sent.append(ev.Returned(self.number, gpu, left))
+            self.sent.append(ev.CreditReturned(self.number, gpu, left))
 
     def detach(self, gpu: int) -> None:
         """Destroy the context, and all memory with it."""
@@ -165,7 +165,7 @@ class SimulatedTenant:
         self.blocks = [block for block in self.blocks if block.gpu != gpu]
         self.needing = {s: need for s, need in self.needing.items() if need[0] != gpu}
         self.credit.pop(gpu, None)
-        self.sent.append(ev.Detached(self.number, gpu))
+        self.sent.append(ev.Detach(self.number, gpu))
 
     def pin(self, call: str) -> None:
         """Do something after which no memory can leave."""
@@ -182,7 +182,7 @@ class SimulatedTenant:
                 self.sent.append(ev.Busy(self.number, self.epoch))
         elif not self.wanted:
             self.wanted = True
-            self.sent.append(ev.Wanted(self.number))
+            self.sent.append(ev.LeaseRequest(self.number))
 
     def map(self) -> None:
         """Map what was admitted meanwhile."""
@@ -233,7 +233,7 @@ class SimulatedTenant:
     @property
     def bound_s(self) -> float:
         """How much unfinished work it may have submitted once it has read what it was told."""
-        told = [each.queue_s for each in self.inbox if isinstance(each, do.Pace)]
+        told = [each.queue_s for each in self.inbox if isinstance(each, do.SetQueueDepth)]
         return told[-1] if told else self.queue_s
 
     @property
@@ -285,7 +285,7 @@ class SimulatedTenant:
             self.needing.pop(told.serial, None)
             self.attaching.pop(told.serial, None)
             self.blocks = [b for b in self.blocks if b.serial != told.serial]
-        elif isinstance(told, do.Room):
+        elif isinstance(told, do.RestoreBudget):
             self.credit[told.gpu] = self.credit.get(told.gpu, 0) + told.bytes
             self.restoring = True
             self._say_restored()
@@ -302,19 +302,19 @@ class SimulatedTenant:
             self.draining = told.epoch
             if not self.is_running:
                 self._drain(told.epoch)
-        elif isinstance(told, do.Step):
+        elif isinstance(told, do.AllowOne):
             assert self.draining is None, "a step for one that has not answered"
             self._step(told.epoch)
-        elif isinstance(told, do.Pace):
+        elif isinstance(told, do.SetQueueDepth):
             self.queue_s = told.queue_s
-        elif isinstance(told, do.Allow):
+        elif isinstance(told, do.CreditGrant):
             if told.gpu in self.contexts:  # else all it had there is gone
                 self.allowed[told.gpu] = self.allowed.get(told.gpu, 0) + told.bytes
                 self.allowed_most[told.gpu] = told.most_bytes
-        elif isinstance(told, do.Recall):
+        elif isinstance(told, do.CreditRevoke):
             if told.gpu in self.contexts:
                 self.end_allowance(told.gpu)
-        elif isinstance(told, do.Watch):
+        elif isinstance(told, do.SetIdleTimeout):
             self.watched = told.idle_s > 0
             self.told_idle = False
 
@@ -345,7 +345,7 @@ class SimulatedTenant:
             self.end_allowance(gpu)
         counted = [(gpu, self.resident_bytes(gpu)) for gpu in self.contexts]
         for gpu, resident in counted[:-1]:
-            self.sent.append(ev.Residency(self.number, gpu, resident))
+            self.sent.append(ev.Resident(self.number, gpu, resident))
         last = counted[-1] if counted else (None, 0)
         self.sent.append(ev.Drained(self.number, epoch, *last))
 
@@ -449,7 +449,7 @@ class SimulatedNode:
         """A new process, of this user."""
         tenant = SimulatedTenant(next(self._numbers))
         self.tenants[tenant.number] = tenant
-        self.feed(ev.Joined(tenant.number, owner=owner))
+        self.feed(ev.Hello(tenant.number, owner=owner))
         if gang:
             self.band(tenant, gang, size)
         return tenant
@@ -461,7 +461,7 @@ class SimulatedNode:
         members.append(tenant)
         tenant.gang = members
         tenant.launched = max(mate.launched for mate in members)
-        self.feed(ev.Banded(tenant.number, gang, size))
+        self.feed(ev.GangJoined(tenant.number, gang, size))
 
     def start(
         self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
@@ -498,11 +498,11 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue | do.Look):
+            if not isinstance(instruction, do.Overdue | do.CheckStopped):
                 tenant.inbox.append(instruction)
         self.told += told
-        for each in [i.tenant for i in told if isinstance(i, do.Look)]:
-            told = told + self.feed(ev.Looked(each, self.tenants[each].stopped))
+        for each in [i.tenant for i in told if isinstance(i, do.CheckStopped)]:
+            told = told + self.feed(ev.StopChecked(each, self.tenants[each].stopped))
         return told
 
     def hear(self, tenant: SimulatedTenant) -> list[do.Instruction]:
@@ -556,16 +556,16 @@ class SimulatedNode:
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent, which told it no bound yet."""
         tenant.queue_s = 0.0
-        self.feed(ev.Joined(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
+        self.feed(ev.Hello(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
         for name, members in self.gangs.items():
             if tenant in members:
                 size = self.gang_sizes[name]
-                self.feed(ev.Banded(tenant.number, name, size, begun=tenant.is_open))
+                self.feed(ev.GangJoined(tenant.number, name, size, begun=tenant.is_open))
         known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
         for gpu in sorted(known):
             admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
             self.feed(
-                ev.Attached(
+                ev.Attach(
                     tenant.number,
                     gpu,
                     0,
@@ -579,11 +579,13 @@ class SimulatedNode:
             )
         limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
         for serial, (gpu, amount) in tenant.needing.items():
-            tenant.sent.append(ev.Needed(tenant.number, gpu, serial, amount))
+            tenant.sent.append(ev.DriverOom(tenant.number, gpu, serial, amount))
         for serial, (gpu, residue) in tenant.attaching.items():
-            tenant.sent.append(ev.Attached(tenant.number, gpu, serial, residue, limit[gpu]))
+            tenant.sent.append(ev.Attach(tenant.number, gpu, serial, residue, limit[gpu]))
         for block in tenant.blocks:
             if not block.admitted:
                 tenant.sent.append(
-                    ev.Asked(tenant.number, block.gpu, block.serial, block.bytes, block.pinned)
+                    ev.AllocRequest(
+                        tenant.number, block.gpu, block.serial, block.bytes, block.pinned
+                    )
                 )

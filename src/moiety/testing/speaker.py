@@ -36,11 +36,11 @@ class Speaker(SimulatedTenant):
         self._now_s = now_s
         self._uuids = uuids
         self._busy_until_s = 0.0
-        self._hello = wire.Hello(pid=pid, program=f"process{pid}")
+        self._hello = wire.HelloMessage(pid=pid, program=f"process{pid}")
         self.sock: socket.socket | None = None
         self.tenant = 0
         """the agent's number for it"""
-        self.said_no: list[wire.Refused] = []
+        self.said_no: list[wire.RefusedMessage] = []
         """refusals that answer nothing: why the agent hung up"""
         self.losses = 0
         """of its connection"""
@@ -140,27 +140,31 @@ class Speaker(SimulatedTenant):
         self.draining = None
         self.queue_s = 0.0
         stood, self.wanted = self.wanted, False
-        hello = wire.Hello(
+        hello = wire.HelloMessage(
             flags=int(flags), pid=self.number, epoch=self.epoch, program=self._hello.program
         )
         self._send(hello)
         for gpu in sorted(self.contexts):
             self._send(self._state(gpu))
         for serial, (gpu, _) in self.attaching.items():
-            self._send(wire.Attach(serial=serial, uuid=self._uuids[gpu]))
+            self._send(wire.AttachMessage(serial=serial, uuid=self._uuids[gpu]))
         for serial, (gpu, amount) in self.needing.items():
-            self._send(wire.Alloc(Type.NEED, serial, gpu, 0, amount))
+            self._send(wire.AllocMessage(Type.DRIVER_OOM, serial, gpu, 0, amount))
         for block in self.blocks:
             if not block.admitted:
                 pinned = AllocFlag.PINNED if block.pinned else 0
-                self._send(wire.Alloc(Type.ALLOC, block.serial, block.gpu, pinned, block.bytes))
+                self._send(
+                    wire.AllocMessage(
+                        Type.ALLOC_REQUEST, block.serial, block.gpu, pinned, block.bytes
+                    )
+                )
         if stood and not self.is_open:
             self.touch()
         return True
 
-    def _state(self, gpu: int) -> wire.Attach:
+    def _state(self, gpu: int) -> wire.AttachMessage:
         here = [b for b in self.blocks if b.gpu == gpu and b.admitted]
-        return wire.Attach(
+        return wire.AttachMessage(
             uuid=self._uuids[gpu],
             allocated_bytes=sum(b.bytes for b in here),
             resident_bytes=self.resident_bytes(gpu),
@@ -193,7 +197,7 @@ class Speaker(SimulatedTenant):
             self.drop()
             return True
         message = wire.decode(packet)
-        if isinstance(message, wire.Welcome):
+        if isinstance(message, wire.WelcomeMessage):
             self._welcome(message, fds)
             return True
         for fd in fds:
@@ -209,7 +213,7 @@ class Speaker(SimulatedTenant):
                 self.drop()
         self.inbox.clear()
 
-    def _welcome(self, message: wire.Welcome, fds: list[int]) -> None:
+    def _welcome(self, message: wire.WelcomeMessage, fds: list[int]) -> None:
         if self._page is not None:
             self._page.close()
         self.tenant = message.tenant
@@ -219,28 +223,28 @@ class Speaker(SimulatedTenant):
     def _told(self, message: Any) -> do.Instruction | None:
         me = self.number
         match message:
-            case wire.Attached(serial=serial, gpu=gpu) if serial in self.attaching:
+            case wire.AttachedMessage(serial=serial, gpu=gpu) if serial in self.attaching:
                 return do.Admitted(me, gpu, serial)
-            case wire.Amount(type=Type.ALLOCATED, serial=serial, gpu=gpu):
+            case wire.AmountMessage(type=Type.ALLOC_REPLY, serial=serial, gpu=gpu):
                 return do.Admitted(me, gpu, serial)
-            case wire.Refused(serial=0):
+            case wire.RefusedMessage(serial=0):
                 self.said_no.append(message)
-            case wire.Refused(serial=serial, text=text):
+            case wire.RefusedMessage(serial=serial, text=text):
                 return do.Refused(me, 0, serial, "capacity", text)
-            case wire.Amount(type=Type.ROOM, gpu=gpu, bytes=amount):
-                return do.Room(me, gpu, amount)
-            case wire.Amount(type=Type.EVICT, gpu=gpu, bytes=amount):
+            case wire.AmountMessage(type=Type.RESTORE_BUDGET, gpu=gpu, bytes=amount):
+                return do.RestoreBudget(me, gpu, amount)
+            case wire.AmountMessage(type=Type.EVICT, gpu=gpu, bytes=amount):
                 return do.Evict(me, gpu, amount)
-            case wire.LeaseNote(type=Type.GRANT, epoch=epoch):
+            case wire.LeaseNoteMessage(type=Type.GRANT, epoch=epoch):
                 return do.Grant(me, epoch)
-            case wire.LeaseNote(type=Type.REVOKE, epoch=epoch):
+            case wire.LeaseNoteMessage(type=Type.REVOKE, epoch=epoch):
                 return do.Revoke(me, epoch)
-            case wire.LeaseNote(type=Type.STEP, epoch=epoch):
-                return do.Step(me, epoch)
-            case wire.Watch(idle_us=idle_us):
-                return do.Watch(me, idle_us / 1e6)
-            case wire.Pace(queue_us=queue_us):
-                return do.Pace(me, queue_us / 1e6)
+            case wire.LeaseNoteMessage(type=Type.ALLOW_ONE, epoch=epoch):
+                return do.AllowOne(me, epoch)
+            case wire.IdleTimeoutMessage(idle_us=idle_us):
+                return do.SetIdleTimeout(me, idle_us / 1e6)
+            case wire.QueueDepthMessage(queue_us=queue_us):
+                return do.SetQueueDepth(me, queue_us / 1e6)
         return None
 
     def _admitted(self, told: do.Admitted) -> None:
@@ -249,7 +253,7 @@ class Speaker(SimulatedTenant):
         if self.is_open:
             self.map()  # the thread that asked goes on at once
         if attached:
-            self._send(wire.Amount(Type.CONTEXT, 0, attached[0], attached[1]))
+            self._send(wire.AmountMessage(Type.CONTEXT, 0, attached[0], attached[1]))
 
     # Speaking
 
@@ -281,43 +285,47 @@ class Speaker(SimulatedTenant):
 
     def _message(self, event: ev.Event) -> wire.Message:
         match event:
-            case ev.Attached():
-                return wire.Attach(serial=event.serial, uuid=self._uuids[event.gpu])
-            case ev.Asked():
+            case ev.Attach():
+                return wire.AttachMessage(serial=event.serial, uuid=self._uuids[event.gpu])
+            case ev.AllocRequest():
                 pinned = AllocFlag.PINNED if event.pinned else 0
-                return wire.Alloc(Type.ALLOC, event.serial, event.gpu, pinned, event.bytes)
-            case ev.Needed():
-                return wire.Alloc(Type.NEED, event.serial, event.gpu, 0, event.bytes)
-            case ev.Freed():
+                return wire.AllocMessage(
+                    Type.ALLOC_REQUEST, event.serial, event.gpu, pinned, event.bytes
+                )
+            case ev.DriverOom():
+                return wire.AllocMessage(Type.DRIVER_OOM, event.serial, event.gpu, 0, event.bytes)
+            case ev.Free():
                 pinned = AllocFlag.PINNED if event.pinned else 0
-                return wire.Free(
+                return wire.FreeMessage(
                     gpu=event.gpu,
                     flags=pinned,
                     bytes=event.bytes,
                     resident_bytes=event.resident_bytes,
                 )
-            case ev.Detached():
-                return wire.Amount(Type.DETACH, 0, event.gpu)
+            case ev.Detach():
+                return wire.AmountMessage(Type.DETACH, 0, event.gpu)
             case ev.Pinned():
-                return wire.Pinned(reason=event.reason)
-            case ev.Wanted():
-                return wire.LeaseNote(Type.WANT)
+                return wire.PinnedMessage(reason=event.reason)
+            case ev.LeaseRequest():
+                return wire.LeaseNoteMessage(Type.LEASE_REQUEST)
             case ev.Busy():
-                return wire.LeaseNote(Type.BUSY, 0, event.epoch)
+                return wire.LeaseNoteMessage(Type.BUSY, 0, event.epoch)
             case ev.Idle():
-                return wire.LeaseNote(Type.IDLE, 0, event.epoch)
+                return wire.LeaseNoteMessage(Type.IDLE, 0, event.epoch)
             case ev.Restored():
-                return wire.LeaseNote(Type.RESTORED, 0, self.epoch)
-            case ev.Residency():
-                return wire.Amount(Type.RESIDENT, 0, event.gpu, event.resident_bytes)
+                return wire.LeaseNoteMessage(Type.RESTORED, 0, self.epoch)
+            case ev.Resident():
+                return wire.AmountMessage(Type.RESIDENT, 0, event.gpu, event.resident_bytes)
             case ev.Drained(gpu=None):
-                return wire.Drained(epoch=event.epoch)
+                return wire.DrainedMessage(epoch=event.epoch)
             case ev.Drained(gpu=int(gpu)):
-                return wire.Drained(epoch=event.epoch, gpu=gpu, resident_bytes=event.resident_bytes)
+                return wire.DrainedMessage(
+                    epoch=event.epoch, gpu=gpu, resident_bytes=event.resident_bytes
+                )
             case ev.Evicted():
                 flags = EvictedFlag.LAST if event.last else EvictedFlag(0)
                 flags |= EvictedFlag.FAILED if event.failed else EvictedFlag(0)
-                return wire.Evicted(
+                return wire.EvictedMessage(
                     gpu=event.gpu,
                     flags=int(flags),
                     bytes=event.bytes,

@@ -41,7 +41,7 @@ from moiety.model.share import Share
 from moiety.testing.foreground import uuid_of
 from moiety.testing.shim import Closed, Shim
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.messages import Amount, ArenaNote, Attach, LeaseNote
+from moiety.wire.messages import AmountMessage, ArenaMessage, AttachMessage, LeaseNoteMessage
 """
 
 

@@ -35,11 +35,11 @@ class Type(IntEnum):
     ATTACHED = 5
     CONTEXT = 6
     DETACH = 7
-    ALLOC = 8
-    ALLOCATED = 9
+    ALLOC_REQUEST = 8
+    ALLOC_REPLY = 9
     FREE = 10
-    WANT = 11
-    ROOM = 12
+    LEASE_REQUEST = 11
+    RESTORE_BUDGET = 12
     RESTORED = 13
     GRANT = 14
     REVOKE = 15
@@ -47,32 +47,32 @@ class Type(IntEnum):
     DRAINED = 17
     EVICT = 18
     EVICTED = 19
-    WATCH = 20
+    SET_IDLE_TIMEOUT = 20
     IDLE = 21
     PINNED = 22
-    LOOKUP = 23
-    PACE = 24
+    LIMIT_QUERY = 23
+    SET_QUEUE_DEPTH = 24
     ARENA = 25
     ARENA_BACK = 26
     ARENA_NEED = 27
     BUSY = 28
     MODE = 29
     LIMIT = 30
-    NEED = 31
-    KEEP = 34
+    DRIVER_OOM = 31
+    PIN_BYTES = 34
     EXPORT = 35
     IMPORT = 36
     UNSHARE = 37
-    STEP = 38
+    ALLOW_ONE = 38
     SHARED = 39
     UNKNOWN = 40
-    LOOKED = 41
-    ALLOWANCE = 42
-    RECALL = 43
-    TAKEN = 44
-    RETURNED = 45
+    LIMIT_REPLY = 41
+    CREDIT_GRANT = 42
+    CREDIT_REVOKE = 43
+    CREDIT_USED = 44
+    CREDIT_RETURNED = 45
     WARNING = 52
-    SAY = 55
+    TERMINAL_LINE = 55
 
 
 class WelcomeFlag(IntFlag):
@@ -100,7 +100,7 @@ class AllocFlag(IntFlag):
 class FreeFlag(IntFlag):
     """`mw_free.flags`, besides those of `AllocFlag`."""
 
-    ALLOWED = 4
+    TO_CREDIT = 4
 
 
 class SharedFlag(IntFlag):
@@ -168,7 +168,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("flags", "I"),
     ),
     "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
-    "mw_say": (HEADER, ("text", f"{TEXT_BYTES}s")),
+    "mw_terminal_line": (HEADER, ("text", f"{TEXT_BYTES}s")),
     "mw_attach": (
         HEADER,
         ("uuid", f"{UUID_BYTES}s"),
@@ -178,7 +178,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("pinned_bytes", "Q"),
         ("managed_bytes", "Q"),
     ),
-    "mw_looked": (
+    "mw_limit_reply": (
         HEADER,
         ("gpu", "I"),
         ("reserved", "4x"),
@@ -201,7 +201,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("bytes", "Q"),
         ("resident_bytes", "Q"),
     ),
-    "mw_allowance": (
+    "mw_credit": (
         HEADER,
         ("gpu", "I"),
         ("reserved", "4x"),
@@ -217,8 +217,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
     "mw_drained": (HEADER, ("epoch", "I"), ("gpu", "I"), ("resident_bytes", "Q")),
-    "mw_watch": (HEADER, ("idle_us", "Q")),
-    "mw_pace": (HEADER, ("queue_us", "Q")),
+    "mw_idle_timeout": (HEADER, ("idle_us", "Q")),
+    "mw_queue_depth": (HEADER, ("queue_us", "Q")),
     "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
     "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
     "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),

@@ -69,7 +69,7 @@ def cut(text: str, limit: int) -> bytes:
     return encoded[:limit].decode("utf-8", "ignore").encode() if len(encoded) > limit else encoded
 
 
-class Hello(Message, frozen=True):
+class HelloMessage(Message, frozen=True):
     """A process introduces itself (carries the counters' memfd)."""
 
     LAYOUT = "mw_hello"
@@ -86,7 +86,7 @@ class Hello(Message, frozen=True):
     program: str = ""
 
 
-class Welcome(Message, frozen=True):
+class WelcomeMessage(Message, frozen=True):
     """The agent's answer (carries the lease page's memfd)."""
 
     LAYOUT = "mw_welcome"
@@ -101,7 +101,7 @@ class Welcome(Message, frozen=True):
     flags: int = 0
 
 
-class Refused(Message, frozen=True):
+class RefusedMessage(Message, frozen=True):
     """No, and why."""
 
     LAYOUT = "mw_refused"
@@ -115,11 +115,11 @@ class Refused(Message, frozen=True):
     text: str = ""
 
 
-class Attach(Message, frozen=True):
+class AttachMessage(Message, frozen=True):
     """A process is about to create its first context on a GPU, or (LOOKUP) asks for its limit."""
 
     LAYOUT = "mw_attach"
-    TYPES = (Type.ATTACH, Type.LOOKUP)
+    TYPES = (Type.ATTACH, Type.LIMIT_QUERY)
 
     type: int = Type.ATTACH
     serial: int = 0
@@ -131,7 +131,7 @@ class Attach(Message, frozen=True):
     managed_bytes: int = 0
 
 
-class Attached(Message, frozen=True):
+class AttachedMessage(Message, frozen=True):
     """There is room for the context."""
 
     LAYOUT = "mw_attached"
@@ -144,45 +144,45 @@ class Attached(Message, frozen=True):
     chunk_bytes: int = 0
 
 
-class Amount(Message, frozen=True):
+class AmountMessage(Message, frozen=True):
     """So many bytes on one GPU; what about them is the type's."""
 
     LAYOUT = "mw_amount"
     TYPES = (
         Type.CONTEXT,
         Type.DETACH,
-        Type.ROOM,
+        Type.RESTORE_BUDGET,
         Type.RESIDENT,
         Type.EVICT,
-        Type.ALLOCATED,
+        Type.ALLOC_REPLY,
         Type.LIMIT,
-        Type.KEEP,
-        Type.RECALL,
-        Type.RETURNED,
+        Type.PIN_BYTES,
+        Type.CREDIT_REVOKE,
+        Type.CREDIT_RETURNED,
     )
 
     gpu: int = 0
     bytes: int = 0
 
 
-class Alloc(Message, frozen=True):
-    """May so many bytes more be allocated? With NEED: the driver itself lacks them."""
+class AllocMessage(Message, frozen=True):
+    """May so many bytes more be allocated? With DRIVER_OOM: the driver itself lacks them."""
 
     LAYOUT = "mw_alloc"
-    TYPES = (Type.ALLOC, Type.NEED)
+    TYPES = (Type.ALLOC_REQUEST, Type.DRIVER_OOM)
 
-    type: int = Type.ALLOC
+    type: int = Type.ALLOC_REQUEST
     serial: int = 0
     gpu: int = 0
     flags: int = 0
     bytes: int = 0
 
 
-class Free(Message, frozen=True):
-    """Bytes were freed, or (TAKEN) allocated from the allowance."""
+class FreeMessage(Message, frozen=True):
+    """Bytes were freed, or (CREDIT_USED) allocated from the allowance."""
 
     LAYOUT = "mw_free"
-    TYPES = (Type.FREE, Type.TAKEN)
+    TYPES = (Type.FREE, Type.CREDIT_USED)
 
     type: int = Type.FREE
     serial: int = 0
@@ -192,20 +192,20 @@ class Free(Message, frozen=True):
     resident_bytes: int = 0
 
 
-class Allowance(Message, frozen=True):
+class CreditMessage(Message, frozen=True):
     """So many bytes more may be allocated without asking."""
 
-    LAYOUT = "mw_allowance"
-    TYPES = (Type.ALLOWANCE,)
+    LAYOUT = "mw_credit"
+    TYPES = (Type.CREDIT_GRANT,)
 
-    type: int = Type.ALLOWANCE
+    type: int = Type.CREDIT_GRANT
     serial: int = 0
     gpu: int = 0
     bytes: int = 0
     most_bytes: int = 0
 
 
-class Evicted(Message, frozen=True):
+class EvictedMessage(Message, frozen=True):
     """Bytes were moved out."""
 
     LAYOUT = "mw_evicted"
@@ -219,49 +219,49 @@ class Evicted(Message, frozen=True):
     resident_bytes: int = 0
 
 
-class LeaseNote(Message, frozen=True):
+class LeaseNoteMessage(Message, frozen=True):
     """Something about the lease with this epoch; what, is the type's."""
 
     LAYOUT = "mw_lease_note"
     TYPES = (
-        Type.WANT,
+        Type.LEASE_REQUEST,
         Type.RESTORED,
         Type.GRANT,
         Type.REVOKE,
         Type.IDLE,
         Type.BUSY,
-        Type.STEP,
+        Type.ALLOW_ONE,
     )
 
     epoch: int = 0
 
 
-class Looked(Message, frozen=True):
+class LimitReplyMessage(Message, frozen=True):
     """What a workload may have on a GPU and what its processes allocated there."""
 
-    LAYOUT = "mw_looked"
-    TYPES = (Type.LOOKED,)
+    LAYOUT = "mw_limit_reply"
+    TYPES = (Type.LIMIT_REPLY,)
 
-    type: int = Type.LOOKED
+    type: int = Type.LIMIT_REPLY
     serial: int = 0
     gpu: int = 0
     limit_bytes: int = 0
     used_bytes: int = 0
 
 
-class Say(Message, frozen=True):
+class TerminalLineMessage(Message, frozen=True):
     """A line for whoever sits before a program."""
 
-    LAYOUT = "mw_say"
-    TYPES = (Type.SAY,)
+    LAYOUT = "mw_terminal_line"
+    TYPES = (Type.TERMINAL_LINE,)
     TEXT_BYTES = 240
 
-    type: int = Type.SAY
+    type: int = Type.TERMINAL_LINE
     serial: int = 0
     text: str = ""
 
 
-class Drained(Message, frozen=True):
+class DrainedMessage(Message, frozen=True):
     """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
 
     LAYOUT = "mw_drained"
@@ -274,29 +274,29 @@ class Drained(Message, frozen=True):
     resident_bytes: int = 0
 
 
-class Watch(Message, frozen=True):
+class IdleTimeoutMessage(Message, frozen=True):
     """Tell when nothing was submitted for so long; 0 ends it."""
 
-    LAYOUT = "mw_watch"
-    TYPES = (Type.WATCH,)
+    LAYOUT = "mw_idle_timeout"
+    TYPES = (Type.SET_IDLE_TIMEOUT,)
 
-    type: int = Type.WATCH
+    type: int = Type.SET_IDLE_TIMEOUT
     serial: int = 0
     idle_us: int = 0
 
 
-class Pace(Message, frozen=True):
+class QueueDepthMessage(Message, frozen=True):
     """Keep no more than so much unfinished work submitted; 0: as much as the program likes."""
 
-    LAYOUT = "mw_pace"
-    TYPES = (Type.PACE,)
+    LAYOUT = "mw_queue_depth"
+    TYPES = (Type.SET_QUEUE_DEPTH,)
 
-    type: int = Type.PACE
+    type: int = Type.SET_QUEUE_DEPTH
     serial: int = 0
     queue_us: int = 0
 
 
-class ArenaNote(Message, frozen=True):
+class ArenaMessage(Message, frozen=True):
     """Something about a segment of host memory; what, is the type's."""
 
     LAYOUT = "mw_arena"
@@ -306,7 +306,7 @@ class ArenaNote(Message, frozen=True):
     bytes: int = 0
 
 
-class Pinned(Message, frozen=True):
+class PinnedMessage(Message, frozen=True):
     """Nothing of this process can leave any more."""
 
     LAYOUT = "mw_pinned"
@@ -318,7 +318,7 @@ class Pinned(Message, frozen=True):
     reason: str = ""
 
 
-class Shared(Message, frozen=True):
+class SharedMessage(Message, frozen=True):
     """Other processes may use memory of this one, or this one uses theirs."""
 
     LAYOUT = "mw_shared"
@@ -329,7 +329,7 @@ class Shared(Message, frozen=True):
     flags: int = 0
 
 
-class SharedMemory(Message, frozen=True):
+class ShareMessage(Message, frozen=True):
     """Something about memory that one process exports and others open; what, is the type's.
 
     An IMPORT with pieces brings their descriptors, in order.
@@ -348,7 +348,7 @@ class SharedMemory(Message, frozen=True):
     pieces: int = 0
 
 
-class Unknown(Message, frozen=True):
+class UnknownMessage(Message, frozen=True):
     """Something of the driver was used that the shim does not know, so often until now."""
 
     LAYOUT = "mw_unknown"
@@ -361,7 +361,7 @@ class Unknown(Message, frozen=True):
     name: str = ""
 
 
-class Mode(Message, frozen=True):
+class ModeMessage(Message, frozen=True):
     """How memory is allocated from now on."""
 
     LAYOUT = "mw_mode"
@@ -372,7 +372,7 @@ class Mode(Message, frozen=True):
     mode: int = 0
 
 
-class Warned(Message, frozen=True):
+class WarningMessage(Message, frozen=True):
     """A sentence for the person in front of the program, who reads its stderr."""
 
     LAYOUT = "mw_warning"
@@ -385,29 +385,29 @@ class Warned(Message, frozen=True):
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
-    Hello,
-    Welcome,
-    Refused,
-    Attach,
-    Attached,
-    Amount,
-    Alloc,
-    Free,
-    Allowance,
-    Evicted,
-    LeaseNote,
-    Looked,
-    Say,
-    Drained,
-    Watch,
-    Pace,
-    ArenaNote,
-    Pinned,
-    Shared,
-    Unknown,
-    Mode,
-    Warned,
-    SharedMemory,
+    HelloMessage,
+    WelcomeMessage,
+    RefusedMessage,
+    AttachMessage,
+    AttachedMessage,
+    AmountMessage,
+    AllocMessage,
+    FreeMessage,
+    CreditMessage,
+    EvictedMessage,
+    LeaseNoteMessage,
+    LimitReplyMessage,
+    TerminalLineMessage,
+    DrainedMessage,
+    IdleTimeoutMessage,
+    QueueDepthMessage,
+    ArenaMessage,
+    PinnedMessage,
+    SharedMessage,
+    UnknownMessage,
+    ModeMessage,
+    WarningMessage,
+    ShareMessage,
 )
 PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
 _READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
@@ -416,7 +416,7 @@ _GREETING: Final = struct.Struct("<IH")
 _GREETING_AT: Final = offsets("mw_hello")["magic"]
 
 
-_LEASE_NOTE: Final = PACKERS[LeaseNote.LAYOUT]
+_LEASE_NOTE: Final = PACKERS[LeaseNoteMessage.LAYOUT]
 
 
 def lease_note(kind: int, epoch: int) -> bytes:

@@ -11,7 +11,7 @@ from moiety.arbiter.settings import Settings
 from moiety.testing.chaos import lie
 from moiety.testing.speaker import Speaker
 from moiety.testing.virtual_agent import CAPACITY, World, no_descriptor_stays
-from moiety.wire.messages import Hello
+from moiety.wire.messages import HelloMessage
 
 SENDINGS = st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 1 << 32)), max_size=30)
 
@@ -50,7 +50,7 @@ def test_whatever_somebody_sends(greets: bool, sendings: list[bytes | int]) -> N
         sock = here.connect(pid)
         assert sock is not None
         here.liars[pid] = sock
-        packets = [Hello(pid=pid, program="liar").encode()] if greets else []
+        packets = [HelloMessage(pid=pid, program="liar").encode()] if greets else []
         packets += [s if isinstance(s, bytes) else lie(Random(s), here.uuids) for s in sendings]
         for packet in packets:
             try:

@@ -20,7 +20,7 @@ from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import budget
 from moiety.wire.layout import Type
-from moiety.wire.messages import ArenaNote, decode
+from moiety.wire.messages import ArenaMessage, decode
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -64,7 +64,7 @@ class Client:
     pid: int = 0
     started: int = 0
     gpus: frozenset[int] = frozenset()
-    sent: list[ArenaNote] = field(default_factory=list)
+    sent: list[ArenaMessage] = field(default_factory=list)
 
     @property
     def connection(self) -> Client:
@@ -72,7 +72,7 @@ class Client:
 
     def send(self, packet: bytes, fd: int = -1) -> None:
         note = decode(packet)
-        assert isinstance(note, ArenaNote)
+        assert isinstance(note, ArenaMessage)
         assert (fd >= 0) == bool(note.type == Type.ARENA and note.segment)
         self.sent.append(note)
 
@@ -119,9 +119,9 @@ class Setting:
 
     def start(self, number: int, mebibytes: int) -> Client:
         client = self.clients[number] = Client(number)
-        self.feed(ev.Joined(number))
-        self.feed(ev.Attached(number, 0, 1, 0, 100 * MIB))
-        self.feed(ev.Asked(number, 0, 2, mebibytes * MIB))
+        self.feed(ev.Hello(number))
+        self.feed(ev.Attach(number, 0, 1, 0, 100 * MIB))
+        self.feed(ev.AllocRequest(number, 0, 2, mebibytes * MIB))
         return client
 
     def settle(self) -> None:

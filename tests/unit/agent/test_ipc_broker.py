@@ -11,7 +11,7 @@ from moiety.agent.shim.ipc_broker import Exports
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.wire.layout import TOKEN_BYTES, ShareFlag, Type
-from moiety.wire.messages import SharedMemory
+from moiety.wire.messages import ShareMessage
 
 TOKEN = b"t" * TOKEN_BYTES
 SIZE = 1 << 20
@@ -45,16 +45,16 @@ class Agent:
 
     def export(self, client: Any) -> None:
         """It exports the memory."""
-        self.exports.exported(client, SharedMemory(Type.EXPORT, 0, TOKEN, bytes=SIZE))
+        self.exports.exported(client, ShareMessage(Type.EXPORT, 0, TOKEN, bytes=SIZE))
 
     def hold(self, client: Any) -> None:
         """It has the memory open."""
-        held = SharedMemory(Type.IMPORT, 0, TOKEN, bytes=SIZE, flags=int(ShareFlag.HELD))
+        held = ShareMessage(Type.IMPORT, 0, TOKEN, bytes=SIZE, flags=int(ShareFlag.HELD))
         self.exports.wanted(client, held)
 
     def close(self, client: Any) -> None:
         """It has it open no longer."""
-        self.exports.ended(client, SharedMemory(Type.UNSHARE, 0, TOKEN))
+        self.exports.ended(client, ShareMessage(Type.UNSHARE, 0, TOKEN))
 
 
 @pytest.mark.parametrize("first", ["exporter", "importer"])
@@ -75,12 +75,12 @@ def test_what_has_no_exporter_any_more_is_charged_to_one_who_has_it_open() -> No
     agent.hold(one)
     agent.hold(other)
     agent.exports.settled()
-    assert agent.fed == [ev.Inherited(one.number, 0, SIZE)]
+    assert agent.fed == [ev.ChargeTransferred(one.number, 0, SIZE)]
     agent.close(one)
-    gone = [ev.Disowned(one.number, 0, SIZE), ev.Inherited(other.number, 0, SIZE)]
+    gone = [ev.ChargeReleased(one.number, 0, SIZE), ev.ChargeTransferred(other.number, 0, SIZE)]
     assert agent.fed[1:] == gone
     agent.exports.left(other)
-    assert agent.fed[3:] == [ev.Disowned(other.number, 0, SIZE)]
+    assert agent.fed[3:] == [ev.ChargeReleased(other.number, 0, SIZE)]
 
 
 def test_an_exporter_that_comes_back_late_has_its_memory_again() -> None:
@@ -90,7 +90,7 @@ def test_an_exporter_that_comes_back_late_has_its_memory_again() -> None:
     agent.exports.settled()
     exporter = agent.join()
     agent.export(exporter)
-    assert agent.fed[1:] == [ev.Disowned(importer.number, 0, SIZE)]
+    assert agent.fed[1:] == [ev.ChargeReleased(importer.number, 0, SIZE)]
     assert agent.opened == [(exporter.number, importer.number)]
     agent.close(importer)
     assert len(agent.fed) == 2
@@ -113,14 +113,14 @@ def test_what_a_process_exports_is_bounded_and_what_it_gave_up_does_not_count(
     first, second, third = (bytes([n]) * TOKEN_BYTES for n in range(3))
 
     def export(client: Any, token: bytes) -> None:
-        agent.exports.exported(client, SharedMemory(Type.EXPORT, 0, token, bytes=SIZE))
+        agent.exports.exported(client, ShareMessage(Type.EXPORT, 0, token, bytes=SIZE))
 
     export(one, first)
     export(one, second)
     with pytest.raises(ProtocolError, match="more than 2 exports"):
         export(one, third)
     export(other, third)  # each has its own
-    agent.exports.ended(one, SharedMemory(Type.UNSHARE, 0, first))
+    agent.exports.ended(one, ShareMessage(Type.UNSHARE, 0, first))
     export(one, first)
     with pytest.raises(ProtocolError, match="more than 2 exports"):
         export(one, b"n" * TOKEN_BYTES)

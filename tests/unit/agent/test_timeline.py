@@ -37,15 +37,15 @@ class Told:
             for told in self.arbiter.step(now_s, event):
                 if isinstance(told, do.Evict):
                     self.timeline.evicting(told.tenant, told.gpu)
-                elif isinstance(told, do.Room):
+                elif isinstance(told, do.RestoreBudget):
                     self.timeline.restoring(told.tenant, told.gpu, told.bytes)
             match event:
-                case ev.Attached():
+                case ev.Attach():
                     self.timeline.joined(event.tenant, event.gpu)
                 case ev.Evicted():
                     moved = (event.bytes, event.last, event.failed)
                     self.timeline.evicted(event.tenant, event.gpu, *moved)
-                case ev.Detached():
+                case ev.Detach():
                     self.timeline.left(event.tenant, event.gpu)
             self.timeline.catch_up()
 
@@ -57,15 +57,15 @@ def two_that_do_not_fit() -> Told:
     """Tenant 1 holds from 0 s; tenant 2 wants its 60 bytes from 2 s on, and it is 2 s now."""
     told = Told()
     for tenant in (1, 2):
-        told.at(0.0, ev.Joined(tenant), ev.Attached(tenant, 0, 1, 5, 100))
-    told.at(0.0, ev.Asked(1, 0, 2, 60))
-    told.at(2.0, ev.Asked(2, 0, 2, 60))
+        told.at(0.0, ev.Hello(tenant), ev.Attach(tenant, 0, 1, 5, 100))
+    told.at(0.0, ev.AllocRequest(1, 0, 2, 60))
+    told.at(2.0, ev.AllocRequest(2, 0, 2, 60))
     return told
 
 
 def test_a_hand_off_is_written_down_stay_by_stay() -> None:
     told = two_that_do_not_fit()
-    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.at(3.0, ev.Resident(1, 0, 60), ev.Drained(1, 1))
     told.at(5.0, ev.Evicted(1, 0, 20, 20, last=True))
     assert told.stays() == [
         ("held", 1, 0, 0.0, 2.0, 0, ""),
@@ -77,10 +77,10 @@ def test_a_hand_off_is_written_down_stay_by_stay() -> None:
 
 def test_restoring_begins_where_there_is_room() -> None:
     told = two_that_do_not_fit()
-    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1), ev.Wanted(1))
+    told.at(3.0, ev.Resident(1, 0, 60), ev.Drained(1, 1), ev.LeaseRequest(1))
     told.at(5.0, ev.Evicted(1, 0, 20, 40, last=True))
-    told.at(7.0, ev.Residency(2, 0, 60), ev.Tick())
-    told.at(8.0, ev.Residency(2, 0, 60), ev.Drained(2, 1))
+    told.at(7.0, ev.Resident(2, 0, 60), ev.Tick())
+    told.at(8.0, ev.Resident(2, 0, 60), ev.Drained(2, 1))
     told.at(9.0, ev.Evicted(2, 0, 20, 40, last=True))
     told.at(10.0, ev.Restored(1))
     assert ("restoring", 1, 0, 9.0, 10.0, 20, "") in told.stays()
@@ -89,7 +89,7 @@ def test_restoring_begins_where_there_is_room() -> None:
 def test_what_was_not_work_was_messages() -> None:
     told = two_that_do_not_fit()
     told.timeline.worked(1, lambda: (750_000_000, 0, 0))
-    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.at(3.0, ev.Resident(1, 0, 60), ev.Drained(1, 1))
     told.timeline.worked(1, lambda: (750_000_000, 1_500_000_000, 0))
     told.at(5.0, ev.Evicted(1, 0, 20, 20, last=True))
     assert [span[:6] for span in told.stays() if span[1] == 1] == [
@@ -104,7 +104,7 @@ def test_what_was_not_work_was_messages() -> None:
 def test_what_was_counted_under_an_agent_before_this_one_divides_nothing() -> None:
     told = two_that_do_not_fit()
     told.timeline.worked(1, lambda: (10**12, 10**12, 10**12))
-    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
+    told.at(3.0, ev.Resident(1, 0, 60), ev.Drained(1, 1))
     assert ("draining", 1, 0, 2.0, 3.0, 0, "") in told.stays()
 
 
@@ -124,8 +124,8 @@ def test_a_holder_that_waits_for_more_is_told_apart() -> None:
 
 def test_a_context_that_goes_ends_what_it_did() -> None:
     told = two_that_do_not_fit()
-    told.at(3.0, ev.Residency(1, 0, 60), ev.Drained(1, 1))
-    told.at(4.0, ev.Detached(1, 0))
+    told.at(3.0, ev.Resident(1, 0, 60), ev.Drained(1, 1))
+    told.at(4.0, ev.Detach(1, 0))
     assert ("evicting", 1, 0, 3.0, 4.0, 0, "it left") in told.stays()
     assert [span[0] for span in told.timeline.spans][-1] == "left"
     assert told.timeline.samples[-1] == (4.0, 1, 0, 0)
@@ -135,7 +135,7 @@ def test_what_goes_on_is_known_up_to_now() -> None:
     told = two_that_do_not_fit()
     told.timeline.now_s = 2.5
     assert told.timeline.stay(1, 0, State.DRAINING, 2.0) == [("draining", 1, 0, 2.0, 2.5, 0, "")]
-    assert told.timeline.stay(1, 0, State.OUT, 2.0) == []
+    assert told.timeline.stay(1, 0, State.IDLE, 2.0) == []
     assert told.timeline.stay(7, 0, State.HOLDING, 2.0) == []
 
 

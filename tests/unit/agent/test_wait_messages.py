@@ -12,7 +12,7 @@ from moiety.agent.shim.wait_messages import SPACING_S, Notices
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import GpuView, TenantGpuView, TenantView
 from moiety.model.share import Priority, Share
-from moiety.wire.messages import Counters, Say, decode
+from moiety.wire.messages import Counters, TerminalLineMessage, decode
 
 GIB = 1 << 30
 
@@ -23,7 +23,7 @@ class Connection:
 
     def send(self, packet: bytes) -> None:
         message = decode(packet)
-        assert isinstance(message, Say)
+        assert isinstance(message, TerminalLineMessage)
         self.said.append(message.text)
 
 
@@ -105,7 +105,7 @@ class Surroundings:
     def add(self, number: int, **more: Any) -> Someone:
         self.clients[number] = Someone(number, **more)
         on = TenantGpuView(4 * GIB, 4 * GIB, 0, 8 * GIB)
-        self.arbiter.views[number] = TenantView(number, "out", None, "", 0, 0, gpus={0: on})
+        self.arbiter.views[number] = TenantView(number, "idle", None, "", 0, 0, gpus={0: on})
         return self.clients[number]
 
     def change(self, number: int, **changes: Any) -> None:
@@ -120,7 +120,7 @@ class Surroundings:
         if number not in self.arbiter.queued:
             self.arbiter.queued.append(number)
         self.change(
-            number, state="waiting", waiting_since_s=self.loop.now_s, reason=reason, since_s=0.0
+            number, state="queued", waiting_since_s=self.loop.now_s, reason=reason, since_s=0.0
         )
         self.notices.may_wait()
 

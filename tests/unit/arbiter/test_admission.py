@@ -61,7 +61,7 @@ def test_a_context_beside_one_that_needs_everything(node: SimulatedNode) -> None
 
 
 @pytest.mark.parametrize(
-    "event", [ev.Attached(1, 7, 1, 0, 10), ev.Asked(1, 0, 1, 10), ev.Asked(1, 7, 1, 10)]
+    "event", [ev.Attach(1, 7, 1, 0, 10), ev.AllocRequest(1, 0, 1, 10), ev.AllocRequest(1, 7, 1, 10)]
 )
 def test_a_gpu_that_is_not_there(node: SimulatedNode, event: ev.Event) -> None:
     node.join()
@@ -100,7 +100,7 @@ def test_pinned_while_its_memory_was_on_its_way_out(node: SimulatedNode) -> None
     first = node.start({0: [60]})
     second = node.start({0: [60]})
     node.tick(0.2)
-    assert node.view(second).state == "coming"
+    assert node.view(second).state == "restoring"
     first.pin("cuIpcGetMemHandle")
     node.hear(first)
     node.settle()
@@ -114,14 +114,14 @@ def test_pinned_while_its_memory_was_on_its_way_out(node: SimulatedNode) -> None
     "event",
     [
         ev.Left(9),
-        ev.Attached(9, 0, 1, 0, 10),
+        ev.Attach(9, 0, 1, 0, 10),
         ev.Measured(9, 0, 1),
-        ev.Detached(9, 0),
-        ev.Asked(9, 0, 1, 1),
-        ev.Freed(9, 0, 1, 1),
-        ev.Wanted(9),
+        ev.Detach(9, 0),
+        ev.AllocRequest(9, 0, 1, 1),
+        ev.Free(9, 0, 1, 1),
+        ev.LeaseRequest(9),
         ev.Restored(9),
-        ev.Residency(9, 0, 1),
+        ev.Resident(9, 0, 1),
         ev.Drained(9, 1),
         ev.Evicted(9, 0, 1, 1),
         ev.Idle(9, 1),

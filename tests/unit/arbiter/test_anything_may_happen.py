@@ -319,7 +319,7 @@ class Anything(RuleBasedStateMachine):
         for instruction in told:
             if isinstance(instruction, do.Revoke):
                 views = self.node.arbiter.tenants()
-                waiting = {v.tenant for v in views if v.state in ("waiting", "coming") or v.asks}
+                waiting = {v.tenant for v in views if v.state in ("queued", "restoring") or v.asks}
                 served = {i.tenant for i in told if isinstance(i, do.Grant | do.Admitted)}
                 view = next(v for v in views if v.tenant == instruction.tenant)
                 gang = [v for v in views if v is view or (view.gang and v.gang == view.gang)]
@@ -433,9 +433,11 @@ class Anything(RuleBasedStateMachine):
             for gpu, on in view.gpus.items():
                 assert tenant.spare_bytes(gpu) <= tenant.allowed.get(gpu, 0)
                 under_way = any(
-                    isinstance(said, ev.Freed | ev.Took | ev.Returned | ev.Detached)
+                    isinstance(said, ev.Free | ev.CreditUsed | ev.CreditReturned | ev.Detach)
                     for said in tenant.sent
-                ) or any(isinstance(told, do.Allow | do.Recall) for told in tenant.inbox)
+                ) or any(
+                    isinstance(told, do.CreditGrant | do.CreditRevoke) for told in tenant.inbox
+                )
                 if not under_way:
                     assert on.allowed_bytes == tenant.allowed.get(gpu, 0)
                     assert on.spare_bytes == tenant.spare_bytes(gpu)
@@ -454,8 +456,8 @@ class Anything(RuleBasedStateMachine):
             allowed = sum(each.allowed_bytes for each in on)
             told = [each for tenant in self.node.tenants.values() for each in tenant.inbox]
             said = [each for tenant in self.node.tenants.values() for each in tenant.sent]
-            recalled = any(isinstance(each, do.Recall | do.Revoke) for each in told)
-            recalled = recalled or any(isinstance(each, ev.Returned) for each in said)
+            recalled = any(isinstance(each, do.CreditRevoke | do.Revoke) for each in told)
+            recalled = recalled or any(isinstance(each, ev.CreditReturned) for each in said)
             if allowed and not recalled and not any(t.stopped or t.hung for t in self.known):
                 assert allowed + sum(each.allocated_bytes for each in on) <= CAPACITY
 

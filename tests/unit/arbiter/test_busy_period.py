@@ -111,7 +111,7 @@ def test_a_phase_that_ends_soon_after_the_turn_is_not_cut(
     learn(node, one, two)
     work(node, one, two, 9.1)
     assert one.is_open
-    watch = [told for told in node.told if isinstance(told, do.Watch)][-1]
+    watch = [told for told in node.told if isinstance(told, do.SetIdleTimeout)][-1]
     assert watch.idle_s == node.settings.idle_free_s  # now any pause will do
     one.fall_idle()
     node.settle()

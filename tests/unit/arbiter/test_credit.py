@@ -35,7 +35,7 @@ def churning(node: SimulatedNode, *sizes: int) -> SimulatedTenant:
 
 
 def recalls(node: SimulatedNode) -> list[int]:
-    return [told.tenant for told in node.told if isinstance(told, do.Recall)]
+    return [told.tenant for told in node.told if isinstance(told, do.CreditRevoke)]
 
 
 def revokes(node: SimulatedNode) -> list[int]:
@@ -188,7 +188,7 @@ def test_a_driver_that_runs_out_gets_it_first(node: SimulatedNode) -> None:
     assert tenant.spare_bytes(0) == 16
     serial = 99
     tenant.needing[serial] = (0, 16)
-    node.feed(ev.Needed(tenant.number, 0, serial, 16, free_bytes=0))
+    node.feed(ev.DriverOom(tenant.number, 0, serial, 16, free_bytes=0))
     node.settle()
     assert recalls(node) == [tenant.number]
     assert serial not in tenant.needing, "what was spare is free now, and that is enough"
@@ -248,7 +248,7 @@ def test_a_process_that_dies_takes_it_along(node: SimulatedNode) -> None:
 
 def test_one_that_takes_more_than_it_was_allowed_is_charged_with_it(node: SimulatedNode) -> None:
     tenant = node.start({0: [10]})
-    node.feed(ev.Took(tenant.number, 0, 30))
+    node.feed(ev.CreditUsed(tenant.number, 0, 30))
     on = node.view(tenant).gpus[0]
     assert (on.allocated_bytes, on.resident_bytes) == (40, 40)
 
@@ -257,7 +257,7 @@ def test_nobody_takes_more_than_its_limit_by_saying_so(node: SimulatedNode) -> N
     tenant = node.start({0: [10]})
     limit = node.view(tenant).gpus[0].limit_bytes
     for _ in range(3):
-        node.feed(ev.Took(tenant.number, 0, 1 << 60))
+        node.feed(ev.CreditUsed(tenant.number, 0, 1 << 60))
     on = node.view(tenant).gpus[0]
     assert (on.allocated_bytes, on.resident_bytes) == (limit, limit)
 

@@ -106,12 +106,12 @@ def test_what_the_driver_has_free_is_not_made_again(node: SimulatedNode) -> None
     node.start({0: [10] * 6})
     holds = node.start({0: [10] * 4})
     node.told.clear()
-    told = node.feed(ev.Needed(holds.number, 0, 77, 10, free_bytes=12))
+    told = node.feed(ev.DriverOom(holds.number, 0, 77, 10, free_bytes=12))
     assert told == [do.Admitted(holds.number, 0, 77)]
 
 
 def test_nobody_needs_anything_where_it_is_not(node: SimulatedNode) -> None:
     tenant = node.start({0: [10]})
-    node.feed(ev.Needed(tenant.number, 1, 77, 10))
+    node.feed(ev.DriverOom(tenant.number, 1, 77, 10))
     assert node.told[-1] == do.Refused(tenant.number, 1, 77, "gpu", "GPU 1 was not attached")
-    assert node.feed(ev.Needed(99, 0, 78, 10)) == []
+    assert node.feed(ev.DriverOom(99, 0, 78, 10)) == []

@@ -263,7 +263,7 @@ def test_members_are_let_through_until_all_have_caught_up(calls: int) -> None:
     n.settle()
     n.tick(0.01)
     n.settle()
-    steps = [told for told in n.told if isinstance(told, do.Step)]
+    steps = [told for told in n.told if isinstance(told, do.AllowOne)]
     assert [step.tenant for step in steps] == [b.number] * calls
     assert a.launched == b.launched
     n.settle()
@@ -367,7 +367,7 @@ def test_a_member_is_told_for_whom_another_one_waits() -> None:
     a, b = start(n, "g", {0: [4]}, {1: [4]})
     other.depends = 1
     pass_turns(n)
-    assert n.view(b).state == "coming"
+    assert n.view(b).state == "restoring"
     assert reason(n, a) == reason(n, b) == f"tenant {other.number} is giving the GPU back"
 
 

@@ -8,7 +8,7 @@ from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
 
 
-def said(node: SimulatedNode, kind: type[do.Evict | do.Room]) -> list[tuple[int, int]]:
+def said(node: SimulatedNode, kind: type[do.Evict | do.RestoreBudget]) -> list[tuple[int, int]]:
     return [(told.tenant, told.bytes) for told in node.told if isinstance(told, kind)]
 
 
@@ -41,7 +41,7 @@ def test_only_the_deficit_moves(node: SimulatedNode) -> None:
     first.touch()
     node.settle()
     assert said(node, do.Evict) == [(second.number, 20)]
-    assert sum(amount for _, amount in said(node, do.Room)) == 20
+    assert sum(amount for _, amount in said(node, do.RestoreBudget)) == 20
 
 
 def test_each_step_out_is_room_at_once(node: SimulatedNode) -> None:
@@ -53,7 +53,7 @@ def test_each_step_out_is_room_at_once(node: SimulatedNode) -> None:
         second.work()
     rooms = []
     while second.sent:
-        rooms += [told.bytes for told in node.hear(second) if isinstance(told, do.Room)]
+        rooms += [told.bytes for told in node.hear(second) if isinstance(told, do.RestoreBudget)]
     assert rooms == [10, 10]
 
 
@@ -245,10 +245,10 @@ def test_a_failed_eviction_is_tried_again_later(node: SimulatedNode) -> None:
 
 def test_memory_that_others_can_see_is_not_ordered_out(node: SimulatedNode) -> None:
     first, second = taken_turns(node, [[10] * 4, [10] * 4])
-    node.feed(ev.Kept(second.number, 0, 20))
+    node.feed(ev.PinBytes(second.number, 0, 20))
     (kept,) = (v for v in node.arbiter.tenants() if v.tenant == second.number)
     assert kept.gpus[0].pinned_bytes == 20
-    node.feed(ev.Freed(second.number, 0, 10, 10, pinned=True))
+    node.feed(ev.Free(second.number, 0, 10, 10, pinned=True))
     (kept,) = (v for v in node.arbiter.tenants() if v.tenant == second.number)
     assert kept.gpus[0].pinned_bytes == 10
     assert kept.gpus[0].allocated_bytes == 30
@@ -258,7 +258,7 @@ def test_memory_that_others_can_see_is_not_ordered_out(node: SimulatedNode) -> N
 def test_what_a_process_inherited_stays_charged_whatever_it_counts_itself() -> None:
     node = SimulatedNode([GpuSpec(0, 10, 10)], Settings(arena_bytes=1000, turn_factor=0.0))
     heir = node.start({0: [3]})
-    node.feed(ev.Inherited(heir.number, 0, 4))
+    node.feed(ev.ChargeTransferred(heir.number, 0, 4))
     other = node.start({0: [5]})
     for _ in range(4):
         heir.touch()
@@ -270,7 +270,7 @@ def test_what_a_process_inherited_stays_charged_whatever_it_counts_itself() -> N
         assert there == heir.resident_bytes(0) + 4
         assert there + other.resident_bytes(0) <= 10
     assert node.view(heir).turns > 1
-    node.feed(ev.Disowned(heir.number, 0, 4))
+    node.feed(ev.ChargeReleased(heir.number, 0, 4))
     assert node.view(heir).gpus[0].pinned_bytes == 0
     assert node.view(heir).gpus[0].resident_bytes == heir.resident_bytes(0)
 
@@ -281,7 +281,7 @@ def test_nobody_waits_for_room_on_a_gpu_that_is_gone(node: SimulatedNode) -> Non
     node.hear(first)
     node.tick(0.2)
     node.told.clear()
-    node.feed(ev.Lost(0))
+    node.feed(ev.GpuLost(0))
     third = node.start({0: [10] * 9})
     node.settle()
     assert first.is_open

@@ -142,7 +142,7 @@ def test_one_that_is_stopped_while_it_comes_is_waited_for_only_by_those_without_
     node.hear(first)
     first.stopped = True
     go(node, 0.5)
-    assert node.view(first).state == "waiting"
+    assert node.view(first).state == "queued"
     assert "it is stopped" in node.view(first).reason
     second.touch()
     small = node.start({0: [30]})
@@ -168,7 +168,7 @@ def test_a_count_from_before_a_reopening_is_void(node: SimulatedNode) -> None:
     assert node.view(holder).state == "holding"
     node.tick(0.06)
     assert node.view(holder).state == "draining"
-    node.feed(ev.Residency(holder.number, 0, 10))
+    node.feed(ev.Resident(holder.number, 0, 10))
     node.feed(ev.Drained(holder.number, old_epoch))
     assert node.view(holder).gpus[0].resident_bytes == 60
     assert node.view(holder).state == "draining"

@@ -29,7 +29,7 @@ def test_everybody_who_fits_holds(node: SimulatedNode) -> None:
     node.tick(1000.0)
     assert all(tenant.is_open for tenant in tenants)
     assert not revoked(node.told)
-    assert not any(isinstance(told, do.Watch | do.Evict) for told in node.told)
+    assert not any(isinstance(told, do.SetIdleTimeout | do.Evict) for told in node.told)
 
 
 def test_nobody_waits_so_nothing_is_said(node: SimulatedNode) -> None:
@@ -104,7 +104,7 @@ def test_memory_asked_for_while_out_is_there_when_the_turn_begins(node: Simulate
     first = node.start({0: [60]})
     second = node.start({0: [60]})
     node.tick(0.1)
-    assert node.view(second).state == "coming"  # 60 bytes of first are still there
+    assert node.view(second).state == "restoring"  # 60 bytes of first are still there
     node.settle()
     assert second.is_open
     assert all(block.admitted for block in second.blocks)
@@ -251,7 +251,7 @@ def test_several_gpus_are_taken_together(node: SimulatedNode) -> None:
     first = node.start({0: [60]})
     second = node.start({1: [60]})
     both = node.start({0: [60], 1: [60]})
-    assert node.view(both).state == "waiting"
+    assert node.view(both).state == "queued"
     node.tick(1.0)
     assert set(revoked(node.told)) == {first.number, second.number}
     node.settle()
@@ -272,16 +272,16 @@ def test_a_wish_during_the_drain_is_not_lost(node: SimulatedNode) -> None:
     node.tick(0.2)
     first.touch()
     node.settle()
-    assert node.view(first).state == "waiting"
+    assert node.view(first).state == "queued"
 
 
 def test_a_wish_that_crossed_the_grant_is_not_lost(node: SimulatedNode) -> None:
     first = node.start({0: [60]})
-    node.feed(ev.Wanted(first.number))
+    node.feed(ev.LeaseRequest(first.number))
     node.start({0: [60]})
     node.tick(0.2)
     node.settle()
-    assert node.view(first).state == "waiting"
+    assert node.view(first).state == "queued"
 
 
 def test_an_overdue_drain_is_reported_again_and_again(node: SimulatedNode) -> None:

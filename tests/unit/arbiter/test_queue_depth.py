@@ -11,7 +11,7 @@ SHARED_S, WAITED_S = 0.002, 0.0001
 
 
 def paces(told: list[do.Instruction]) -> list[tuple[int, float]]:
-    return [(each.tenant, each.queue_s) for each in told if isinstance(each, do.Pace)]
+    return [(each.tenant, each.queue_s) for each in told if isinstance(each, do.SetQueueDepth)]
 
 
 def test_whoever_is_alone_on_its_gpu_has_no_bound(node: SimulatedNode) -> None:
@@ -50,7 +50,7 @@ def test_the_bound_is_small_only_shortly_before_the_turn_of_who_waits(node: Simu
     assert first.queue_s == SHARED_S
     assert node.tick(0.09) == []
     told = node.tick(0.02)
-    assert told.index(do.Pace(first.number, WAITED_S)) < len(told) - 1
+    assert told.index(do.SetQueueDepth(first.number, WAITED_S)) < len(told) - 1
     assert isinstance(told[-1], do.Revoke)
     node.settle()
     assert second.is_open

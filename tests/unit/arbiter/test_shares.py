@@ -342,13 +342,13 @@ def test_one_of_a_lower_class_that_is_coming_steps_back(node: SimulatedNode) -> 
     second = node.start({0: [60]})
     node.tick(0.2)
     first.hung = True  # its memory is still there
-    assert node.view(second).state in ("coming", "waiting")
+    assert node.view(second).state in ("restoring", "queued")
     high = node.start({0: []})
     promise(node, high, Share(priority=Priority.HIGH))
     high.allocate(0, [80])
     node.settle()
     assert not high.blocks[0].admitted
-    assert node.view(second).state == "waiting"
+    assert node.view(second).state == "queued"
     first.hung = False
     node.settle()
     assert high.is_open
@@ -398,7 +398,7 @@ def test_a_context_for_which_too_much_is_promised_is_refused(node: SimulatedNode
     promise(node, first, Share(gpu=0.7))
     second = SimulatedTenant(99)
     node.tenants[99] = second
-    node.feed(ev.Joined(99, share=Share(gpu=0.5)))
+    node.feed(ev.Hello(99, share=Share(gpu=0.5)))
     second.attach(0, 0, 100)
     node.settle()
     assert "70 % of it are promised to others" in second.refusals[0].text

@@ -78,7 +78,7 @@ def test_programs_that_start_again_and_again_take_little_more() -> None:
     while backlog.now_s < began_s + 60 * ROUND_S:
         backlog.run(HANDOFF_S)
         views = {view.tenant: view for view in backlog.arbiter.tenants()}
-        if views[number].turns and views[number].state == "waiting":  # it had its turn
+        if views[number].turns and views[number].state == "queued":  # it had its turn
             backlog.tell(ev.Left(number))
             number += 1
             backlog.add(number, Share())

@@ -34,8 +34,8 @@ def told(*stays: Stay) -> Neighbours:
 def test_a_long_drain_costs_everybody_who_waited_meanwhile() -> None:
     known = told(
         Stay(A, (0,), "draining", 10.0, 12.005),
-        Stay(B, (0,), "waiting", 9.0, 12.0),
-        Stay(C, (0,), "coming", 11.0, 13.0),
+        Stay(B, (0,), "queued", 9.0, 12.0),
+        Stay(C, (0,), "restoring", 11.0, 13.0),
     )
     cost = known.costs(20.0, [])[A]
     assert cost.waited_s == pytest.approx(1.995 + 1.005)
@@ -48,22 +48,22 @@ def test_a_long_drain_costs_everybody_who_waited_meanwhile() -> None:
 
 def test_ordinary_hand_offs_cost_nothing() -> None:
     stays = [Stay(A, (0,), "draining", n, n + 0.004) for n in range(50)]
-    stays += [Stay(B, (0,), "waiting", n - 0.5, n + 0.01) for n in range(50)]
+    stays += [Stay(B, (0,), "queued", n - 0.5, n + 0.01) for n in range(50)]
     assert told(*stays).costs(55.0, []) == {}
 
 
 def test_who_waits_for_another_gpu_does_not_count() -> None:
-    known = told(Stay(A, (0,), "draining", 10, 12), Stay(B, (1,), "waiting", 9, 12))
+    known = told(Stay(A, (0,), "draining", 10, 12), Stay(B, (1,), "queued", 9, 12))
     assert known.costs(20.0, []) == {}
 
 
 def test_waiting_for_a_busy_holder_is_no_fault() -> None:
-    known = told(Stay(A, (0,), "holding", 0, 12), Stay(B, (0,), "waiting", 1, 12))
+    known = told(Stay(A, (0,), "holding", 0, 12), Stay(B, (0,), "queued", 1, 12))
     assert known.costs(20.0, []) == {}
 
 
 def test_what_still_goes_on_counts() -> None:
-    now = [Stay(A, (0, 1), "undrainable", 5.0, 25.0), Stay(B, (1,), "waiting", 15.0, 25.0)]
+    now = [Stay(A, (0, 1), "undrainable", 5.0, 25.0), Stay(B, (1,), "queued", 15.0, 25.0)]
     cost = Neighbours().costs(25.0, now)[A]
     assert cost.waited_s == pytest.approx(10.0)
     assert cost.longest_s == pytest.approx(20.0)
@@ -74,7 +74,7 @@ def test_a_drain_that_becomes_a_stop_is_one_time() -> None:
         Stay(A, (0,), "draining", 10.0, 10.1),
         Stay(A, (0,), "stopped", 10.1, 12.0),
         Stay(A, (0,), "draining", 14.0, 15.0),
-        Stay(B, (0,), "waiting", 9.0, 16.0),
+        Stay(B, (0,), "queued", 9.0, 16.0),
     )
     cost = known.costs(20.0, [])[A]
     assert cost.times == 2
@@ -82,14 +82,14 @@ def test_a_drain_that_becomes_a_stop_is_one_time() -> None:
 
 
 def test_after_a_minute_it_is_forgotten() -> None:
-    known = told(Stay(A, (0,), "stopped", 0, 10), Stay(B, (0,), "waiting", 0, 10))
+    known = told(Stay(A, (0,), "stopped", 0, 10), Stay(B, (0,), "queued", 0, 10))
     assert known.costs(65.0, [])[A].waited_s == pytest.approx(5.0)
     assert known.costs(70.1, []) == {}
 
 
 def test_the_last_stays_are_kept_in_memory_that_was_there_before() -> None:
     kept = Kept(100)
-    stays = [Stay(A + n % 3, (n % 4, 63 + n % 2), "waiting", n, n + 1.5) for n in range(1000)]
+    stays = [Stay(A + n % 3, (n % 4, 63 + n % 2), "queued", n, n + 1.5) for n in range(1000)]
     kept.append(stays[0])
     tracemalloc.start()
     try:
@@ -112,7 +112,7 @@ def test_who_is_named_is_named_once_until_it_was_better() -> None:
     assert named.due({C: 100.0}, 0.0) == []
 
 
-STATES = ["waiting", "coming", "holding", "draining", "stopped", "undrainable", "out", "fenced"]
+STATES = ["queued", "restoring", "holding", "draining", "stopped", "undrainable", "out", "fenced"]
 
 
 MANY_STAYS = st.lists(
@@ -132,7 +132,7 @@ MANY_STAYS = st.lists(
 def test_nobody_costs_more_than_all_others_waited(stays: list[Stay], now_s: float) -> None:
     costs: dict[int, Cost] = told(*sorted(stays, key=lambda s: s.end_s)).costs(now_s, [])
     for tenant, cost in costs.items():
-        waits = [s for s in stays if s.tenant != tenant and s.state in ("waiting", "coming")]
+        waits = [s for s in stays if s.tenant != tenant and s.state in ("queued", "restoring")]
         late = [s for s in stays if s.tenant == tenant]
         most = sum((w.end_s - w.begin_s) * len(late) for w in waits)
         assert 0 < cost.waited_s <= most + 1e-6
@@ -148,7 +148,7 @@ def test_each_cost_is_what_comparing_all_with_all_finds(
     known = told(*sorted(stays, key=lambda s: s.end_s))
     since_s = now_s - 60.0
     there = [s for s in stays if s.end_s > since_s] + going_on
-    waits = [s for s in there if s.state in ("waiting", "coming") and s.end_s > s.begin_s]
+    waits = [s for s in there if s.state in ("queued", "restoring") and s.end_s > s.begin_s]
     found = known.costs(now_s, going_on)
     of_one = {who: cost for who, cost in found.items() if who == A}
     assert known.costs(now_s, going_on, of={A}) == of_one

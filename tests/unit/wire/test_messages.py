@@ -14,12 +14,12 @@ from moiety.model.errors import ProtocolError
 from moiety.wire.layout import LAYOUTS, VERSION, Type, packer
 from moiety.wire.messages import (
     MESSAGES,
-    Amount,
+    AmountMessage,
     Counters,
-    Hello,
+    HelloMessage,
     Message,
     OtherVersion,
-    Refused,
+    RefusedMessage,
     decode,
     decode_counters,
 )
@@ -41,8 +41,8 @@ def messages(draw: st.DrawFn) -> Message:
             fields[name] = draw(
                 st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=15)
             )
-    if cls is Hello:
-        fields |= {"magic": Hello().magic, "version": VERSION}
+    if cls is HelloMessage:
+        fields |= {"magic": HelloMessage().magic, "version": VERSION}
     return cls(**fields)
 
 
@@ -79,14 +79,14 @@ def test_an_unknown_type_is_named() -> None:
 
 
 def test_a_header_that_lies_about_the_length_is_refused() -> None:
-    packet = bytearray(Amount(Type.ROOM).encode())
+    packet = bytearray(AmountMessage(Type.RESTORE_BUDGET).encode())
     packet[2:4] = struct.pack("<H", 8)
     with pytest.raises(ProtocolError, match="ROOM takes 24 bytes"):
         decode(bytes(packet))
 
 
 def test_a_greeting_of_another_version_says_which_even_if_it_is_longer() -> None:
-    packet = Hello(version=VERSION + 6).encode() + bytes(32)
+    packet = HelloMessage(version=VERSION + 6).encode() + bytes(32)
     with pytest.raises(OtherVersion, match="version 7") as caught:
         decode(packet)
     assert caught.value.version == VERSION + 6
@@ -94,24 +94,24 @@ def test_a_greeting_of_another_version_says_which_even_if_it_is_longer() -> None
 
 def test_a_greeting_without_the_magic_is_no_greeting() -> None:
     with pytest.raises(ProtocolError, match="no shim"):
-        decode(Hello(magic=1).encode())
+        decode(HelloMessage(magic=1).encode())
 
 
 def test_long_text_is_cut_between_characters() -> None:
-    message = decode(Refused(text="ü" * 200).encode())
-    assert isinstance(message, Refused)
+    message = decode(RefusedMessage(text="ü" * 200).encode())
+    assert isinstance(message, RefusedMessage)
     assert message.text == "ü" * 120
 
 
 def test_text_ends_at_a_nul() -> None:
-    message = decode(Refused(text="short\0tail").encode())
-    assert isinstance(message, Refused)
+    message = decode(RefusedMessage(text="short\0tail").encode())
+    assert isinstance(message, RefusedMessage)
     assert message.text == "short"
 
 
 def test_a_value_too_large_for_its_field_is_refused_when_sent() -> None:
     with pytest.raises(ProtocolError, match="does not fit"):
-        Amount(Type.ROOM, bytes=2**64).encode()
+        AmountMessage(Type.RESTORE_BUDGET, bytes=2**64).encode()
 
 
 def test_counters_are_read_from_the_start_of_the_page() -> None:

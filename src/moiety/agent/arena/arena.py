@@ -22,7 +22,7 @@ from moiety.arbiter import events as ev
 from moiety.devices.budget import Budget
 from moiety.model.units import format_bytes
 from moiety.wire.layout import Type
-from moiety.wire.messages import ArenaNote
+from moiety.wire.messages import ArenaMessage
 
 if TYPE_CHECKING:
     from moiety.agent.core.clients import Client
@@ -40,7 +40,7 @@ STEPS: Final = 16
 """the size is lowered and raised in so many steps"""
 DESCRIPTORS: Final = 1 << 16
 
-_MATTERS: Final = (ev.Asked, ev.Freed, ev.Attached, ev.Detached, ev.Left, ev.Pinned, ev.ShareSet)
+_MATTERS: Final = (ev.AllocRequest, ev.Free, ev.Attach, ev.Detach, ev.Left, ev.Pinned, ev.ShareSet)
 
 
 class Memory(Protocol):
@@ -246,7 +246,7 @@ class Arena:
         self._update()
 
     def _give(self, action: do.Give) -> None:
-        note = ArenaNote(Type.ARENA, 0, action.number, self.segments.segment_bytes)
+        note = ArenaMessage(Type.ARENA, 0, action.number, self.segments.segment_bytes)
         client = self._node.clients[action.tenant]
         client.connection.send(note.encode(), self._fds[action.number])
 
@@ -256,11 +256,11 @@ class Arena:
 
     def _ask_back(self, action: do.AskBack) -> None:
         if client := self._node.clients.get(action.tenant):
-            client.connection.send(ArenaNote(Type.ARENA_BACK, 0, 0, action.bytes).encode())
+            client.connection.send(ArenaMessage(Type.ARENA_BACK, 0, 0, action.bytes).encode())
 
     def _deny(self, action: do.Deny) -> None:
         if client := self._node.clients.get(action.tenant):
-            client.connection.send(ArenaNote(Type.ARENA).encode())
+            client.connection.send(ArenaMessage(Type.ARENA).encode())
 
     def _is_stopped(self) -> bool:
         return self._stopped

@@ -9,8 +9,16 @@ from moiety.arbiter import instructions as do
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.layout import MemoryMode, Refusal, Type
-from moiety.wire.messages import Allowance, Amount, Attached, Pace, Refused, Watch, lease_note
-from moiety.wire.messages import Mode as ModeMessage
+from moiety.wire.messages import (
+    AmountMessage,
+    AttachedMessage,
+    CreditMessage,
+    IdleTimeoutMessage,
+    ModeMessage,
+    QueueDepthMessage,
+    RefusedMessage,
+    lease_note,
+)
 
 if TYPE_CHECKING:
     from moiety.agent.core.clients import Client
@@ -41,46 +49,46 @@ def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
     client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
 
 
-def _step(node: Node, client: Client, wanted: do.Step) -> None:
+def _step(node: Node, client: Client, wanted: do.AllowOne) -> None:
     del node
-    client.connection.send(lease_note(Type.STEP, wanted.epoch))
+    client.connection.send(lease_note(Type.ALLOW_ONE, wanted.epoch))
 
 
-def _room(node: Node, client: Client, wanted: do.Room) -> None:
+def _room(node: Node, client: Client, wanted: do.RestoreBudget) -> None:
     paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
     if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
         node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
         if client.talks:
             node.notices.restoring(client, wanted.gpu, wanted.bytes - paged)
     node.sample(client, wanted.gpu)
-    client.connection.send(Amount(Type.ROOM, 0, wanted.gpu, wanted.bytes).encode())
+    client.connection.send(AmountMessage(Type.RESTORE_BUDGET, 0, wanted.gpu, wanted.bytes).encode())
 
 
 def _evict(node: Node, client: Client, wanted: do.Evict) -> None:
     node.timeline.evicting(client.number, wanted.gpu)
-    client.connection.send(Amount(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
+    client.connection.send(AmountMessage(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
 
 
-def _watch(node: Node, client: Client, wanted: do.Watch) -> None:
+def _watch(node: Node, client: Client, wanted: do.SetIdleTimeout) -> None:
     del node
     idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
-    client.connection.send(Watch(idle_us=idle_us).encode())
+    client.connection.send(IdleTimeoutMessage(idle_us=idle_us).encode())
 
 
-def _pace(node: Node, client: Client, wanted: do.Pace) -> None:
+def _pace(node: Node, client: Client, wanted: do.SetQueueDepth) -> None:
     del node
-    client.connection.send(Pace(queue_us=round(wanted.queue_s * 1e6)).encode())
+    client.connection.send(QueueDepthMessage(queue_us=round(wanted.queue_s * 1e6)).encode())
 
 
-def _allow(node: Node, client: Client, wanted: do.Allow) -> None:
+def _allow(node: Node, client: Client, wanted: do.CreditGrant) -> None:
     del node
-    told = Allowance(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
+    told = CreditMessage(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
     client.connection.send(told.encode())
 
 
-def _recall(node: Node, client: Client, wanted: do.Recall) -> None:
+def _recall(node: Node, client: Client, wanted: do.CreditRevoke) -> None:
     del node
-    client.connection.send(Amount(Type.RECALL, 0, wanted.gpu).encode())
+    client.connection.send(AmountMessage(Type.CREDIT_REVOKE, 0, wanted.gpu).encode())
 
 
 def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
@@ -90,7 +98,7 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
         attach(node, client, serial, gpu)
         node.sample(client, gpu)
     elif client.allocating.pop(serial, None) is not None:
-        client.connection.send(Amount(Type.ALLOCATED, serial, gpu).encode())
+        client.connection.send(AmountMessage(Type.ALLOC_REPLY, serial, gpu).encode())
         if gpu not in client.allocating.values():
             node.timeline.grown(client.number, gpu)
         node.sample(client, gpu)
@@ -99,7 +107,7 @@ def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
 def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
     """Tell a process how it may use a GPU."""
     client.limits[gpu] = node.limit_bytes(client, gpu)
-    reply = Attached(
+    reply = AttachedMessage(
         serial=serial,
         gpu=gpu,
         limit_bytes=client.limits[gpu],
@@ -121,7 +129,7 @@ def tell_limits(node: Node, client: Client) -> None:
         limit = node.limit_bytes(client, gpu)
         if limit != told:
             client.limits[gpu] = limit
-            client.connection.send(Amount(Type.LIMIT, 0, gpu, limit).encode())
+            client.connection.send(AmountMessage(Type.LIMIT, 0, gpu, limit).encode())
 
 
 def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
@@ -132,7 +140,9 @@ def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
     if wanted.gpu not in client.allocating.values():
         node.timeline.grown(client.number, wanted.gpu)
     code = CODES[wanted.code]
-    client.connection.send(Refused(serial=wanted.serial, code=code, text=wanted.text).encode())
+    client.connection.send(
+        RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
+    )
     node.timeline.refused(client.number, wanted.gpu, wanted.text)
     if node.journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
         node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
@@ -166,7 +176,7 @@ def fence(node: Node, client: Client, *, fenced: bool) -> None:
         node.gpus_changed(client)
 
 
-def _look(node: Node, client: Client, wanted: do.Look) -> None:
+def _look(node: Node, client: Client, wanted: do.CheckStopped) -> None:
     """What is found is an event of its own, after what else this one brought about."""
     del wanted
     node.loop.call_at(node.loop.time(), node.look, client)
@@ -175,15 +185,15 @@ def _look(node: Node, client: Client, wanted: do.Look) -> None:
 _CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
     do.Admitted: _admitted,
     do.Refused: _refused,
-    do.Room: _room,
+    do.RestoreBudget: _room,
     do.Grant: _grant,
     do.Revoke: _revoke,
-    do.Step: _step,
+    do.AllowOne: _step,
     do.Evict: _evict,
-    do.Watch: _watch,
-    do.Pace: _pace,
-    do.Allow: _allow,
-    do.Recall: _recall,
+    do.SetIdleTimeout: _watch,
+    do.SetQueueDepth: _pace,
+    do.CreditGrant: _allow,
+    do.CreditRevoke: _recall,
     do.Overdue: _overdue,
-    do.Look: _look,
+    do.CheckStopped: _look,
 }

@@ -116,14 +116,14 @@ class Missing:
             node.timeline.owners[ghost.number] = owner
         told = f"tenant {ghost.number} of {name_of(owner)}" if node.shared else name
         # What it has counts for what its user may have in all.
-        node.feed(ev.Joined(ghost.number, pinned=True, name=told, owner=owner))
+        node.feed(ev.Hello(ghost.number, pinned=True, name=told, owner=owner))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, node.gpus[gpu].residue_bytes)
             data = amount - residue + self._allowed(gpu)
             total += amount
             node.feed(
-                ev.Attached(
+                ev.Attach(
                     ghost.number, gpu, 0, residue, data, data, data, pinned_bytes=data, exists=True
                 )
             )

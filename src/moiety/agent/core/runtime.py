@@ -233,7 +233,7 @@ class Node:
         """What users may allocate on a GPU with all their programs, and the rule in words."""
         if limits != self._owner_limits:
             self._owner_limits = limits
-            self.feed(ev.OwnersSet(limits))
+            self.feed(ev.UserLimitsSet(limits))
 
     def set_settings(self, settings: Settings) -> None:
         """Decide otherwise from now on."""
@@ -262,7 +262,7 @@ class Node:
         """Whether a process that comes back was fenced, and has not answered since."""
         return before.fenced if before else pid in self._fenced
 
-    def join(self, client: Client, event: ev.Joined) -> None:
+    def join(self, client: Client, event: ev.Hello) -> None:
         """A process introduced itself; whatever the same process was before is over.
 
         What it had stays its own until it has said what it has, if only its connection broke.
@@ -300,7 +300,7 @@ class Node:
         if self.clients.get(client.number) is client:
             for gpu in sorted(client.unspoken):
                 client.unspoken.discard(gpu)
-                self.feed(ev.Detached(client.number, gpu))
+                self.feed(ev.Detach(client.number, gpu))
 
     def gpus_changed(self, client: Client) -> None:
         """The process is about to use other GPUs: whoever keeps a record of that is told."""
@@ -389,7 +389,7 @@ class Node:
     def look(self, client: Client) -> None:
         """Tell the arbiter whether a process that is slow to answer is stopped."""
         if client.number in self.clients:
-            self.feed(ev.Looked(client.number, self.kernel.is_stopped(client.pid)))
+            self.feed(ev.StopChecked(client.number, self.kernel.is_stopped(client.pid)))
 
     # GPUs are measured
 
@@ -443,7 +443,7 @@ class Node:
                 free = max(0, total - usage.used_bytes)
                 self._correct(gpu, usage, before)
             self.log.info("room needed", client=str(client), gpu=gpu, bytes=wanted, free_bytes=free)
-            self.feed(ev.Needed(client.number, gpu, serial, wanted, free))
+            self.feed(ev.DriverOom(client.number, gpu, serial, wanted, free))
 
         self.look_at(gpu, looked)
 

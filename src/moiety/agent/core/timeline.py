@@ -24,8 +24,8 @@ DETAIL_MAX: Final = 240
 AGE_MAX_S: Final = 3600.0
 
 KINDS: Final = {
-    State.WAITING: "waiting",
-    State.COMING: "restoring",
+    State.QUEUED: "waiting",
+    State.RESTORING: "restoring",
     State.HOLDING: "held",
     State.UNDRAINABLE: "held",
     State.DRAINING: "draining",
@@ -174,7 +174,7 @@ class Timeline:
         if self.now_s > begin_s:
             self._append(("growing", tenant, gpu, begin_s, self.now_s, 0, MORE_IS_MADE))
             for call in self.on_stay:
-                call(tenant, (gpu,), State.WAITING, begin_s, self.now_s)
+                call(tenant, (gpu,), State.QUEUED, begin_s, self.now_s)
 
     def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
         """The arbiter is about to end a tenant's stay in a state: `catch_up` writes it down."""
@@ -205,7 +205,7 @@ class Timeline:
                 for part in self._divided(record) if record[0] in WORK else (record,):
                     self._append(part)
             self._moving_in.pop((tenant, gpu), None)
-        if state is State.DRAINING or state is State.COMING:
+        if state is State.DRAINING or state is State.RESTORING:
             self._count(tenant, KINDS[state])
 
     def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
@@ -217,7 +217,7 @@ class Timeline:
         begin_s = max(since_s, attached_s)
         spans: list[SpanRecord] = []
         moved: float = 0
-        if state is State.COMING:
+        if state is State.RESTORING:
             room_s, moved = self._moving_in.get((tenant, gpu), (self.now_s, 0))
             room_s = max(begin_s, room_s)
             if room_s > begin_s:

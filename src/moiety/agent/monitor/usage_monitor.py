@@ -30,14 +30,14 @@ from moiety.enforcement.policy import Offence, Policy, Who
 from moiety.enforcement.usage import Use
 from moiety.model.format import format_bytes, format_duration
 from moiety.wire.layout import SharedFlag
-from moiety.wire.messages import Warned
+from moiety.wire.messages import WarningMessage
 
 REASONS: Final = {
     Offence.UNREGISTERED: "Unregistered",
     Offence.LIMIT: "OverLimit",
     Offence.LEASE: "WithoutLease",
 }
-WITHOUT: Final = frozenset({"out", "waiting"})
+WITHOUT: Final = frozenset({"idle", "queued"})
 """states in which nothing of a tenant is under way on a GPU, but for its own moves"""
 LEASE_MARGIN_S: Final = 2.5
 """work may be counted so late: NVML's samples cover the last seconds"""
@@ -45,7 +45,7 @@ NAMED_S: Final = 0.02
 """the system's tables may take to say what a user is called, the first time"""
 IDLE_LOOK_S: Final = 10.0
 """every program's counters are read so often, unless who is idle for less is to be named"""
-ACTIVE: Final = frozenset({"waiting", "coming"})
+ACTIVE: Final = frozenset({"queued", "restoring"})
 
 
 @dataclass(slots=True)
@@ -299,7 +299,7 @@ class Watching:
             case Deed.WARN:
                 if client:
                     said = f"this program {text}"
-                    client.connection.send(Warned(text=said).encode())
+                    client.connection.send(WarningMessage(text=said).encode())
             case Deed.EVENT:
                 self._note(REASONS[action.offence], text, action, client)
             case Deed.SPARE:
@@ -384,7 +384,7 @@ class Watching:
             for view in views.values()
         ]
         going_on += [
-            Stay(tenant, (gpu,), State.WAITING.value, begin_s, now_s)
+            Stay(tenant, (gpu,), State.QUEUED.value, begin_s, now_s)
             for _, tenant, gpu, begin_s, *_ in self.node.timeline.waiting_for_more()
         ]
         self.costs = self._neighbours.costs(now_s, going_on, of=self.node.clients)

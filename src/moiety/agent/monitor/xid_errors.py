@@ -70,7 +70,7 @@ class GpuErrors:
         meaning = MEANINGS.get(xid, "see NVIDIA's list of XIDs and the kernel's log")
         if xid == OFF_BUS:
             node.lost[gpu] = f"GPU {gpu} has fallen off the bus (XID {xid})"
-            node.feed(ev.Lost(gpu))
+            node.feed(ev.GpuLost(gpu))
         node.errors.setdefault(gpu, {})[xid] = node.loop.time()
         there = ", ".join(sorted(str(c) for c in node.clients.values() if gpu in c.gpus))
         text = f"XID {xid}: {meaning}; it is used by {there or 'nobody'}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from moiety.arbiter import events as ev
 from moiety.model.gang import Gang
 from moiety.wire.layout import Refusal, SharedFlag
-from moiety.wire.messages import Refused
+from moiety.wire.messages import RefusedMessage
 
 if TYPE_CHECKING:
     from moiety.agent.core.clients import Client
@@ -86,7 +86,7 @@ def _band(
         client.gang = name
         node.timeline.gangs[client.number] = name
         node.log.info("in a gang", client=str(client), gang=name, size=size)
-        node.feed(ev.Banded(client.number, name, size, begun))
+        node.feed(ev.GangJoined(client.number, name, size, begun))
 
 
 def _look_for_rest(node: Node, client: Client) -> None:
@@ -104,4 +104,4 @@ def _tell(node: Node, client: Client, text: str) -> None:
     """Say something to whoever reads the program's standard error."""
     node.log.warning("told", client=str(client), text=text)
     node.journal.often(client.number, "Gang", text, client)
-    client.connection.send(Refused(code=Refusal.GPU, text=text).encode())
+    client.connection.send(RefusedMessage(code=Refusal.GPU, text=text).encode())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
-from moiety.wire.messages import Refused, SharedMemory
+from moiety.wire.messages import RefusedMessage, ShareMessage
 
 if TYPE_CHECKING:
     from moiety.agent.core.clients import Client
@@ -80,7 +80,7 @@ class Exports:
         self._serials = itertools.count(1)
         self.on_opened: list[Opened] = []
 
-    def exported(self, client: Client, message: SharedMemory) -> None:
+    def exported(self, client: Client, message: ShareMessage) -> None:
         """A process lets others open some of its memory."""
         if message.gpu not in client.gpus:
             raise ProtocolError(f"GPU {message.gpu} is not attached")
@@ -103,7 +103,7 @@ class Exports:
         export.exporter = exporter
         self._own.setdefault(exporter.number, {})[export] = None
         if export.payer is not None:
-            self._node.feed(ev.Disowned(export.payer, export.gpu, export.bytes))
+            self._node.feed(ev.ChargeReleased(export.payer, export.gpu, export.bytes))
             export.payer = None
         for number in list(export.importers):
             self._tell(exporter, self._node.clients[number])
@@ -115,7 +115,7 @@ class Exports:
             self._charge(export)
         self._held.clear()
 
-    def wanted(self, client: Client, message: SharedMemory) -> None:
+    def wanted(self, client: Client, message: ShareMessage) -> None:
         """A process wants to open what is behind a token, or sends pieces of what it exported."""
         if message.flags & ShareFlag.ASKED:
             self._ask(client, message)
@@ -124,7 +124,7 @@ class Exports:
         else:
             self._pass_on(client, message)
 
-    def ended(self, client: Client, message: SharedMemory) -> None:
+    def ended(self, client: Client, message: ShareMessage) -> None:
         """A token is void, or one of those who opened it has closed it."""
         export = self._by_token.get(message.token)
         if export is None:
@@ -136,7 +136,7 @@ class Exports:
             if not export.importers[client.number]:
                 self._close(export, client.number)
 
-    def _ask(self, client: Client, message: SharedMemory) -> None:
+    def _ask(self, client: Client, message: ShareMessage) -> None:
         export = self._by_token.get(message.token)
         exporter = export.exporter if export else None
         if export is None or exporter is None or not _may_open(client, exporter):
@@ -146,10 +146,10 @@ class Exports:
         relay = Relay(export, client, message.serial)
         self._relays[serial] = export.relays[serial] = relay
         self._asking.setdefault(client.number, set()).add(serial)
-        asked = SharedMemory(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
+        asked = ShareMessage(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
         exporter.connection.send(asked.encode())
 
-    def _hold(self, client: Client, message: SharedMemory) -> None:
+    def _hold(self, client: Client, message: ShareMessage) -> None:
         if not client.resumed:
             raise ProtocolError("a new process cannot have memory of another open")
         export = self._by_token.get(message.token)
@@ -164,7 +164,7 @@ class Exports:
             self._by_token[message.token] = export
             self._charge(export)
 
-    def _pass_on(self, client: Client, message: SharedMemory) -> None:
+    def _pass_on(self, client: Client, message: ShareMessage) -> None:
         fds = client.connection.take_fds()
         try:
             relay = self._relays.get(message.serial)
@@ -176,7 +176,7 @@ class Exports:
                 self._forget(message.serial)
                 self._refuse(relay.importer, relay.serial)
                 return
-            on = SharedMemory(
+            on = ShareMessage(
                 Type.IMPORT,
                 relay.serial,
                 message.token,
@@ -224,7 +224,7 @@ class Exports:
 
     def _refuse(self, client: Client, serial: int) -> None:
         text = "no process here exports such memory to this one"
-        refused = Refused(serial=serial, code=Refusal.GPU, text=text)
+        refused = RefusedMessage(serial=serial, code=Refusal.GPU, text=text)
         client.connection.send(refused.encode())
 
     def _give_up(self, export: Export, *, gone: bool) -> None:
@@ -244,7 +244,7 @@ class Exports:
 
     def _charge(self, export: Export) -> None:
         export.payer = next(iter(export.importers))
-        self._node.feed(ev.Inherited(export.payer, export.gpu, export.bytes))
+        self._node.feed(ev.ChargeTransferred(export.payer, export.gpu, export.bytes))
 
     def _close(self, export: Export, number: int) -> None:
         del export.importers[number]
@@ -252,7 +252,7 @@ class Exports:
         if export.exporter is not None:
             return
         if export.payer == number:
-            self._node.feed(ev.Disowned(number, export.gpu, export.bytes))
+            self._node.feed(ev.ChargeReleased(number, export.gpu, export.bytes))
             if export.importers:
                 self._charge(export)
         if not export.importers:

@@ -32,29 +32,29 @@ from moiety.wire.layout import (
     WelcomeFlag,
 )
 from moiety.wire.messages import (
-    Alloc,
-    Amount,
-    ArenaNote,
-    Attach,
-    Drained,
-    Evicted,
-    Free,
-    Hello,
-    LeaseNote,
-    Looked,
+    AllocMessage,
+    AmountMessage,
+    ArenaMessage,
+    AttachMessage,
+    DrainedMessage,
+    EvictedMessage,
+    FreeMessage,
+    HelloMessage,
+    LeaseNoteMessage,
+    LimitReplyMessage,
     OtherVersion,
-    Pinned,
-    Refused,
-    Shared,
-    SharedMemory,
-    Unknown,
-    Welcome,
+    PinnedMessage,
+    RefusedMessage,
+    SharedMessage,
+    ShareMessage,
+    UnknownMessage,
+    WelcomeMessage,
     decode,
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)
 ALLOC_MANAGED = int(AllocFlag.MANAGED)
-FREE_ALLOWED = int(FreeFlag.ALLOWED)
+FREE_ALLOWED = int(FreeFlag.TO_CREDIT)
 
 
 class Conversation:
@@ -119,10 +119,10 @@ class Conversation:
                 if self._silence:
                     self._silence.cancel()
                     self._silence = None
-                if isinstance(message, Attach) and message.type == Type.LOOKUP:
+                if isinstance(message, AttachMessage) and message.type == Type.LIMIT_QUERY:
                     self._show(message)
                     return
-                if not isinstance(message, Hello):
+                if not isinstance(message, HelloMessage):
                     raise ProtocolError("the first message must be a greeting")
                 self._greet(message)
             else:
@@ -138,7 +138,7 @@ class Conversation:
             self._node.log.exception("message not understood", packet=packet[:64].hex())
             self._hang_up(Refusal.PROTOCOL, "the agent failed on this message; see its log")
 
-    def _greet(self, hello: Hello) -> None:
+    def _greet(self, hello: HelloMessage) -> None:
         """A process introduces itself: give it a number and its lease page."""
         node = self._node
         if no := node.bounds.processes.refuse(self._owner, is_admin=self._is_admin):
@@ -180,7 +180,7 @@ class Conversation:
         self._client = client
         self._pidfd = -1
         prepares = node.arena is not None and node.arena.prepares
-        welcome = Welcome(
+        welcome = WelcomeMessage(
             serial=hello.serial,
             tenant=client.number,
             epoch=epoch,
@@ -192,7 +192,7 @@ class Conversation:
             "joined", client=str(client), uid=client.uid, tenant=client.number, resumed=resumed
         )
         name = client.anonymous if node.shared else str(client)
-        joined = ev.Joined(
+        joined = ev.Hello(
             client.number,
             holding,
             epoch,
@@ -209,16 +209,16 @@ class Conversation:
         if self._gang is not None:
             gang_detection.enter(node, client, self._gang, begun=holding)
 
-    def _show(self, message: Attach) -> None:
+    def _show(self, message: AttachMessage) -> None:
         """A monitoring tool asks what its workload has, and goes."""
         node = self._node
         gpu = node.by_uuid.get(message.uuid)
         if gpu is None:
             text = "this agent does not manage that GPU"
-            answer = Refused(serial=message.serial, code=Refusal.GPU, text=text).encode()
+            answer = RefusedMessage(serial=message.serial, code=Refusal.GPU, text=text).encode()
         else:
             capacity = node.gpus[gpu].budget.capacity_bytes
-            answer = Looked(
+            answer = LimitReplyMessage(
                 serial=message.serial,
                 gpu=gpu,
                 limit_bytes=min(self._share.memory_limit_bytes or capacity, capacity),
@@ -269,7 +269,7 @@ class Conversation:
             pid=peer.pid,
             uid=peer.uid,
         )
-        self._connection.send_last(Refused(code=code, text=text).encode())
+        self._connection.send_last(RefusedMessage(code=code, text=text).encode())
         self._on_end("")
 
     def _on_end(self, reason: str) -> None:
@@ -281,20 +281,20 @@ class Conversation:
 # What each message means
 
 
-def _lookup(node: Node, client: Client, message: Attach) -> None:
+def _lookup(node: Node, client: Client, message: AttachMessage) -> None:
     gpu = _gpu_of(node, client, message)
     if gpu is not None:
         executor.attach(node, client, message.serial, gpu)
 
 
-def _gpu_of(node: Node, client: Client, message: Attach) -> int | None:
+def _gpu_of(node: Node, client: Client, message: AttachMessage) -> int | None:
     gpu = node.by_uuid.get(message.uuid)
     if gpu is None:
         text = "this agent does not manage that GPU; see moiety status"
-        refused = Refused(serial=message.serial, code=Refusal.GPU, text=text)
+        refused = RefusedMessage(serial=message.serial, code=Refusal.GPU, text=text)
         client.connection.send(refused.encode())
     elif why := node.lost.get(gpu) or _not_its(client, message.uuid, gpu):
-        refused = Refused(serial=message.serial, code=Refusal.GPU, text=why)
+        refused = RefusedMessage(serial=message.serial, code=Refusal.GPU, text=why)
         client.connection.send(refused.encode())
         return None
     return gpu
@@ -307,7 +307,7 @@ def _not_its(client: Client, uuid: bytes, gpu: int) -> str:
     return f"its share is not of GPU {gpu}"
 
 
-def _attach(node: Node, client: Client, message: Attach) -> None:
+def _attach(node: Node, client: Client, message: AttachMessage) -> None:
     gpu = _gpu_of(node, client, message)
     if gpu is None:
         return
@@ -328,7 +328,7 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
         node.notices.may_wait()
     node.gpus_changed(client)
     node.feed(
-        ev.Attached(
+        ev.Attach(
             client.number,
             gpu,
             message.serial,
@@ -344,30 +344,30 @@ def _attach(node: Node, client: Client, message: Attach) -> None:
     node.came_back(client.pid, client.gpus)
 
 
-def _context(node: Node, client: Client, message: Amount) -> None:
+def _context(node: Node, client: Client, message: AmountMessage) -> None:
     _know(client, message.gpu)
     node.measure(client, message.gpu, message.bytes)
 
 
-def _detach(node: Node, client: Client, message: Amount) -> None:
+def _detach(node: Node, client: Client, message: AmountMessage) -> None:
     _know(client, message.gpu)
     client.gpus.discard(message.gpu)
     for waiting in (client.attaching, client.allocating):
         for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
             del waiting[serial]
-    node.feed(ev.Detached(client.number, message.gpu))
+    node.feed(ev.Detach(client.number, message.gpu))
     node.timeline.left(client.number, message.gpu)
     node.gpus_changed(client)
 
 
-def _alloc(node: Node, client: Client, message: Alloc) -> None:
+def _alloc(node: Node, client: Client, message: AllocMessage) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
     if client.talks:
         node.notices.may_wait()
     node.feed(
-        ev.Asked(
+        ev.AllocRequest(
             client.number,
             message.gpu,
             message.serial,
@@ -380,17 +380,17 @@ def _alloc(node: Node, client: Client, message: Alloc) -> None:
         node.timeline.growing(client.number, message.gpu)
 
 
-def _need(node: Node, client: Client, message: Alloc) -> None:
+def _need(node: Node, client: Client, message: AllocMessage) -> None:
     _know(client, message.gpu)
     _may_ask(client, message.serial)
     client.allocating[message.serial] = message.gpu
     node.need(client, message.gpu, message.serial, message.bytes)
 
 
-def _free(node: Node, client: Client, message: Free) -> None:
+def _free(node: Node, client: Client, message: FreeMessage) -> None:
     _know(client, message.gpu)
     node.feed(
-        ev.Freed(
+        ev.Free(
             client.number,
             message.gpu,
             message.bytes,
@@ -403,54 +403,54 @@ def _free(node: Node, client: Client, message: Free) -> None:
     node.sample(client, message.gpu)
 
 
-def _taken(node: Node, client: Client, message: Free) -> None:
+def _taken(node: Node, client: Client, message: FreeMessage) -> None:
     _know(client, message.gpu)
-    node.feed(ev.Took(client.number, message.gpu, message.bytes, message.resident_bytes))
+    node.feed(ev.CreditUsed(client.number, message.gpu, message.bytes, message.resident_bytes))
     node.sample(client, message.gpu)
 
 
-def _returned(node: Node, client: Client, message: Amount) -> None:
+def _returned(node: Node, client: Client, message: AmountMessage) -> None:
     _know(client, message.gpu)
-    node.feed(ev.Returned(client.number, message.gpu, message.bytes))
+    node.feed(ev.CreditReturned(client.number, message.gpu, message.bytes))
 
 
-def _keep(node: Node, client: Client, message: Amount) -> None:
+def _keep(node: Node, client: Client, message: AmountMessage) -> None:
     _know(client, message.gpu)
-    node.feed(ev.Kept(client.number, message.gpu, message.bytes))
+    node.feed(ev.PinBytes(client.number, message.gpu, message.bytes))
 
 
-def _export(node: Node, client: Client, message: SharedMemory) -> None:
+def _export(node: Node, client: Client, message: ShareMessage) -> None:
     node.exports.exported(client, message)
 
 
-def _import(node: Node, client: Client, message: SharedMemory) -> None:
+def _import(node: Node, client: Client, message: ShareMessage) -> None:
     node.exports.wanted(client, message)
 
 
-def _unshare(node: Node, client: Client, message: SharedMemory) -> None:
+def _unshare(node: Node, client: Client, message: ShareMessage) -> None:
     node.exports.ended(client, message)
 
 
-def _want(node: Node, client: Client, message: LeaseNote) -> None:
+def _want(node: Node, client: Client, message: LeaseNoteMessage) -> None:
     del message
-    node.feed(ev.Wanted(client.number))
+    node.feed(ev.LeaseRequest(client.number))
     if client.talks:
         node.notices.may_wait()
 
 
-def _restored(node: Node, client: Client, message: LeaseNote) -> None:
+def _restored(node: Node, client: Client, message: LeaseNoteMessage) -> None:
     del message
     node.timeline.worked(client.number, client.work)
     node.feed(ev.Restored(client.number))
 
 
-def _resident(node: Node, client: Client, message: Amount) -> None:
+def _resident(node: Node, client: Client, message: AmountMessage) -> None:
     _know(client, message.gpu)
-    node.feed(ev.Residency(client.number, message.gpu, message.bytes))
+    node.feed(ev.Resident(client.number, message.gpu, message.bytes))
     node.sample(client, message.gpu)
 
 
-def _drained(node: Node, client: Client, message: Drained) -> None:
+def _drained(node: Node, client: Client, message: DrainedMessage) -> None:
     node.timeline.worked(client.number, client.work)
     if message.gpu == NO_GPU:
         node.feed(ev.Drained(client.number, message.epoch))
@@ -462,7 +462,7 @@ def _drained(node: Node, client: Client, message: Drained) -> None:
         executor.fence(node, client, fenced=False)
 
 
-def _evicted(node: Node, client: Client, message: Evicted) -> None:
+def _evicted(node: Node, client: Client, message: EvictedMessage) -> None:
     _know(client, message.gpu)
     is_last = bool(message.flags & EvictedFlag.LAST)
     is_failed = bool(message.flags & EvictedFlag.FAILED)
@@ -484,26 +484,26 @@ def _evicted(node: Node, client: Client, message: Evicted) -> None:
     node.sample(client, message.gpu)
 
 
-def _idle(node: Node, client: Client, message: LeaseNote) -> None:
+def _idle(node: Node, client: Client, message: LeaseNoteMessage) -> None:
     node.feed(ev.Idle(client.number, message.epoch))
 
 
-def _busy(node: Node, client: Client, message: LeaseNote) -> None:
+def _busy(node: Node, client: Client, message: LeaseNoteMessage) -> None:
     node.feed(ev.Busy(client.number, message.epoch))
 
 
-def _pinned(node: Node, client: Client, message: Pinned) -> None:
+def _pinned(node: Node, client: Client, message: PinnedMessage) -> None:
     client.pinned = message.reason or "unknown"
     node.log.info("pinned", client=str(client), call=message.reason)
     node.journal.note("Pinned", f"it called {client.pinned}", client)
     node.feed(ev.Pinned(client.number, message.reason))
 
 
-def _shared(node: Node, client: Client, message: Shared) -> None:
+def _shared(node: Node, client: Client, message: SharedMessage) -> None:
     gang_detection.shares(node, client, message.flags)
 
 
-def _unknown(node: Node, client: Client, message: Unknown) -> None:
+def _unknown(node: Node, client: Client, message: UnknownMessage) -> None:
     if message.name not in client.unknown:
         if len(client.unknown) >= UNKNOWN_MAX:
             return
@@ -512,19 +512,19 @@ def _unknown(node: Node, client: Client, message: Unknown) -> None:
     client.unknown[message.name] = message.calls
 
 
-def _arena(node: Node, client: Client, message: ArenaNote) -> None:
+def _arena(node: Node, client: Client, message: ArenaMessage) -> None:
     if not client.resumed:
         raise ProtocolError("a new process cannot have a segment already")
     if node.arena:
         node.arena.adopt(client, message.segment, message.bytes)
 
 
-def _arena_back(node: Node, client: Client, message: ArenaNote) -> None:
+def _arena_back(node: Node, client: Client, message: ArenaMessage) -> None:
     if node.arena:
         node.arena.back(client, message.segment)
 
 
-def _arena_need(node: Node, client: Client, message: ArenaNote) -> None:
+def _arena_need(node: Node, client: Client, message: ArenaMessage) -> None:
     if node.arena:
         node.arena.need(client, message.bytes)
 
@@ -542,20 +542,20 @@ def _may_ask(client: Client, serial: int) -> None:
 
 
 _SAYS: dict[int, Callable[[Node, Client, Any], None]] = {
-    int(Type.LOOKUP): _lookup,
+    int(Type.LIMIT_QUERY): _lookup,
     int(Type.ATTACH): _attach,
     int(Type.CONTEXT): _context,
     int(Type.DETACH): _detach,
-    int(Type.ALLOC): _alloc,
-    int(Type.NEED): _need,
+    int(Type.ALLOC_REQUEST): _alloc,
+    int(Type.DRIVER_OOM): _need,
     int(Type.FREE): _free,
-    int(Type.TAKEN): _taken,
-    int(Type.RETURNED): _returned,
-    int(Type.KEEP): _keep,
+    int(Type.CREDIT_USED): _taken,
+    int(Type.CREDIT_RETURNED): _returned,
+    int(Type.PIN_BYTES): _keep,
     int(Type.EXPORT): _export,
     int(Type.IMPORT): _import,
     int(Type.UNSHARE): _unshare,
-    int(Type.WANT): _want,
+    int(Type.LEASE_REQUEST): _want,
     int(Type.RESTORED): _restored,
     int(Type.RESIDENT): _resident,
     int(Type.DRAINED): _drained,

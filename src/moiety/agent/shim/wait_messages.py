@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moiety.arbiter.snapshots import GpuView, TenantView
 from moiety.model.format import format_bytes, format_duration, plain
-from moiety.wire.messages import Say
+from moiety.wire.messages import TerminalLineMessage
 
 if TYPE_CHECKING:
     from moiety.agent.core.clients import Client
@@ -132,7 +132,7 @@ class Notices:
         return told.asked[1] if serial else None
 
     def _say(self, client: Client, text: str) -> None:
-        client.connection.send(Say(text=plain(text)).encode())
+        client.connection.send(TerminalLineMessage(text=plain(text)).encode())
 
 
 def waiting_text(

@@ -1,8 +1,8 @@
 """Allowances: what a process may allocate without asking, while nobody else needs it.
 
-Whoever asks for memory again and again is allowed some ahead (`Allow`). It counts as allocated and
-resident, as if the process had it, so that nothing that is decided can break because of it; only
-what people see leaves it out. It is given where everything fits, with room to spare, and comes back
+Whoever asks for memory again and again is allowed some ahead (`CreditGrant`). It counts as
+allocated and resident, as if the process had it, so that nothing that is decided can break because
+of it; only what people see leaves it out. It is given where everything fits, with room to spare, and comes back
 before it could be the reason that somebody is refused, or has to wait: what needs it is held until
 then, or until a process that does not answer has had its time (docs/decisions/0022).
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROOM_PART = 16
 """such a part of a GPU stays free beside allowances"""
 
-Held = ev.Attached | ev.Asked | ev.Needed
+Held = ev.Attach | ev.AllocRequest | ev.DriverOom
 
 
 def most_bytes(settings: Settings, capacity: int) -> int:
@@ -79,7 +79,7 @@ class Allowances:
         scene.balances[gpu].charged_bytes += more
         scene.balances[gpu].allocated_bytes += more
         scene.balances[gpu].staying_bytes += more
-        scene.out.append(do.Allow(asked.number, gpu, more, most))
+        scene.out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _may_give(self, scene: Scene, asked: Tenant, gpu: int) -> bool:
         """Whether all is calm: nobody comes, goes, waits or asks, and nobody takes turns."""
@@ -99,7 +99,7 @@ class Allowances:
 
     # What processes do with them
 
-    def took(self, event: ev.Took) -> None:
+    def took(self, event: ev.CreditUsed) -> None:
         """Some of it is used: it is allocated and resident as it was.
 
         What is more than it had counts as well, up to what it could have asked for: nobody becomes
@@ -114,7 +114,7 @@ class Allowances:
             on.allocated_bytes += unknown
             on.charged_bytes += unknown
 
-    def freed(self, event: ev.Freed) -> None:
+    def freed(self, event: ev.Free) -> None:
         """Some of it is there again, as if it had been given now."""
         if on := self._ledger.entry(event.tenant, event.gpu):
             most = on.allocated_bytes - on.allowed_bytes
@@ -122,7 +122,7 @@ class Allowances:
             on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + event.resident_bytes)
             self._count(on, given=True)
 
-    def returned(self, event: ev.Returned) -> None:
+    def returned(self, event: ev.CreditReturned) -> None:
         """A process has given it back, or what it had of it when it said so."""
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
@@ -147,13 +147,13 @@ class Allowances:
         self, event: ev.Event, settings: Settings, now_s: float, out: list[do.Instruction]
     ) -> bool:
         """Whether an event has to wait for allowances to come back; then they are recalled."""
-        if not self.given or not isinstance(event, ev.Attached | ev.Asked | ev.Needed):
+        if not self.given or not isinstance(event, ev.Attach | ev.AllocRequest | ev.DriverOom):
             return False
-        if isinstance(event, ev.Attached) and event.exists:
+        if isinstance(event, ev.Attach) and event.exists:
             return False  # it is there, whatever is free
         if not self._is_given_on(event.gpu) or not self._lacks(event):
             return False
-        if isinstance(event, ev.Needed) and event.free_bytes is not None:
+        if isinstance(event, ev.DriverOom) and event.free_bytes is not None:
             spare = sum(on.spare_bytes for _, on in self._ledger.on(event.gpu))
             event = replace(event, free_bytes=event.free_bytes + spare)
         self._held.append((now_s + settings.allowance_wait_s, event))
@@ -165,9 +165,9 @@ class Allowances:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return False
-        if isinstance(event, ev.Attached):
+        if isinstance(event, ev.Attach):
             return event.gpu not in tenant.gpus
-        if event.gpu not in tenant.gpus or isinstance(event, ev.Needed):
+        if event.gpu not in tenant.gpus or isinstance(event, ev.DriverOom):
             return event.gpu in tenant.gpus
         if event.bytes > tenant.gpus[event.gpu].limit_bytes:
             return False  # it is too much for it alone
@@ -191,7 +191,7 @@ class Allowances:
     def _recall(self, tenant: Tenant, gpu: int, on: OnGpu, out: list[do.Instruction]) -> None:
         if on.is_allowed and not on.is_recalled:
             on.is_recalled = True
-            out.append(do.Recall(tenant.number, gpu))
+            out.append(do.CreditRevoke(tenant.number, gpu))
 
     def look_after(self, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
         """Something else may have become larger, so that not all fit any more."""

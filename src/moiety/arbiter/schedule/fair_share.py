@@ -28,7 +28,7 @@ LEFT_OVER = 0.02
 """for those who ask nothing, together, when the whole GPU was promised to others"""
 EXACT_S = 1e-6
 """less does not matter"""
-_USES_NOTHING = frozenset({State.OUT, State.WAITING, State.STOPPED})
+_USES_NOTHING = frozenset({State.IDLE, State.QUEUED, State.STOPPED})
 _LAG_TURNS = 4
 _FADES_S = 2.0
 """after so long a sleep, a third of a lag is left"""
@@ -75,7 +75,7 @@ class Accounts:
         found: dict[tuple[int, int], list[Tenant]] = {}
         for tenant in self._ledger.tenants.values():
             tenant.part = 1.0
-            if tenant.state is not State.OUT:
+            if tenant.state is not State.IDLE:
                 for gpu in tenant.gpus:
                     found.setdefault((gpu, tenant.rank), []).append(tenant)
         before, self._classes = self._classes, {}
@@ -195,7 +195,7 @@ class Accounts:
                 on.rate = 0.0
                 if waits:
                     continue
-                if state is State.COMING:
+                if state is State.RESTORING:
                     coming.setdefault(gpu, []).append(tenant)
                 else:
                     using.setdefault(gpu, []).append(tenant)
@@ -218,7 +218,7 @@ class Accounts:
         limit = tenant.share.gpu_limit
         burst_s = self.burst_s(tenant)
         most_s = burst_s
-        if tenant.state is not State.OUT:
+        if tenant.state is not State.IDLE:
             most_s = limit * _SAVED_TURNS * max(0.25, self._turns.turn_s(tenant))
         more_s = (limit - tenant.rate) * elapsed_s
         tenant.budget_s = min(max(most_s, burst_s), tenant.budget_s + more_s)

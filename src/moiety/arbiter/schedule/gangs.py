@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from moiety.arbiter.schedule.round import Scene
 
 _NOT_DRAINED = frozenset({State.DRAINING, State.STOPPED})
-_WANTING = frozenset({State.WAITING, State.COMING}) | WITH_LEASE
+_WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
 
 
 @dataclass(slots=True, eq=False)
@@ -190,7 +190,7 @@ def _want_together(scene: Scene, gang: Gang) -> None:
     if not any(member.state in _WANTING for member in gang.members):
         return
     for member in gang.members:
-        if member.state is State.OUT:
+        if member.state is State.IDLE:
             scene.accounts.wake(member)
             scene.ledger.move(member, Cause.WANTED, scene.now_s)
 
@@ -235,4 +235,4 @@ def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
     for member in standing:
         member.answered = member.wants_again = False
         scene.expect(member, settings.revoke_deadline_s)
-        scene.out.append(do.Step(member.number, member.epoch))
+        scene.out.append(do.AllowOne(member.number, member.epoch))

@@ -31,7 +31,7 @@ def look_after(scene: Scene, tenant: Tenant) -> float:
     """
     now_s = scene.now_s
     settings = scene.settings
-    if tenant.stopped and tenant.state is State.COMING:
+    if tenant.stopped and tenant.state is State.RESTORING:
         scene.ledger.move(tenant, Cause.POSTPONED, now_s)
     again_s = math.inf
     if tenant.state is State.DRAINING and tenant.stands_at_gate and tenant.gang is None:
@@ -42,7 +42,7 @@ def look_after(scene: Scene, tenant: Tenant) -> float:
             again_s = reopens_s
     if now_s >= tenant.look_s:
         tenant.look_s = now_s + settings.look_every_s
-        scene.out.append(do.Look(tenant.number))
+        scene.out.append(do.CheckStopped(tenant.number))
     if tenant.due_s:
         if now_s >= tenant.due_s:
             _report(scene, tenant)
@@ -54,7 +54,7 @@ def give_back_together(scene: Scene, gang: Sequence[Tenant]) -> None:
     """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
     draining = [member for member in gang if member.state is State.DRAINING]
     since_s = [member.wants_since_s for member in draining if member.stands_at_gate]
-    since_s += [member.waits_since_s for member in gang if member.state is State.WAITING]
+    since_s += [member.waits_since_s for member in gang if member.state is State.QUEUED]
     if not since_s:
         return
     reopens_s = max(_reopens_s(m, scene.settings, min(since_s)) for m in draining)

@@ -18,7 +18,7 @@ def pace(scene: Scene) -> None:
         queue_s = _bound_s(scene, tenant)
         if queue_s != tenant.queue_s:
             tenant.queue_s = queue_s
-            scene.out.append(do.Pace(tenant.number, queue_s))
+            scene.out.append(do.SetQueueDepth(tenant.number, queue_s))
 
 
 def _bound_s(scene: Scene, tenant: Tenant) -> float:

@@ -79,7 +79,7 @@ class Scene:
             state = tenant.state
             if state in WITH_LEASE:
                 self.holding.append(tenant)
-            elif state is State.COMING:
+            elif state is State.RESTORING:
                 self.coming.append(tenant)
             elif state is State.DRAINING:
                 self.draining.append(tenant)
@@ -348,7 +348,7 @@ class Scene:
         tell_s = self.turns.tell_s(0 if any_pause else move_bytes)
         if not holder.watched_s or tell_s < holder.watched_s / 2:
             holder.watched_s = tell_s
-            self.out.append(do.Watch(holder.number, tell_s))
+            self.out.append(do.SetIdleTimeout(holder.number, tell_s))
 
     def watch_crowded(self) -> None:
         """Have holders watched wherever somebody may come for whom one of them has to leave.
@@ -365,7 +365,7 @@ class Scene:
             tell_s = self.settings.idle_min_s
             if tenant.silent_since_s is None and tenant.watched_s != tell_s:
                 tenant.watched_s = tell_s
-                self.out.append(do.Watch(tenant.number, tell_s))
+                self.out.append(do.SetIdleTimeout(tenant.number, tell_s))
 
     def end_watches(self) -> None:
         """Stop the watches that nobody needs any more."""
@@ -374,7 +374,7 @@ class Scene:
             if is_watched and tenant.number not in self.wanted_watches and tenant.stays:
                 tenant.watched_s = 0.0
                 tenant.silent_since_s = None
-                self.out.append(do.Watch(tenant.number, 0.0))
+                self.out.append(do.SetIdleTimeout(tenant.number, 0.0))
 
     def move(self, tenant: Tenant, cause: Cause) -> None:
         """Change the state, and the sums with it."""

@@ -53,7 +53,7 @@ def make_fit(scene: Scene) -> None:
         if balance.staying_bytes - balance.pending_bytes <= balance.capacity_bytes:
             continue
         for tenant in reversed(list(scene.coming)):
-            is_coming = tenant.state is State.COMING  # not after one of its gang
+            is_coming = tenant.state is State.RESTORING  # not after one of its gang
             if is_coming and scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
                 postpone(scene, tenant)
         holding = sorted(scene.holding, key=scene.by_turn)
@@ -80,14 +80,14 @@ def take_turns(scene: Scene) -> None:
     for tenant in _demands(scene):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
-        if tenant.state is State.WAITING and tenant.gang is not None:
+        if tenant.state is State.QUEUED and tenant.gang is not None:
             if any(mate.stays for mate in mates(tenant)):
                 _join_in(scene, tenant)
                 continue
             if apart := why_apart(tenant.gang):
                 _explain(tenant, apart)
                 continue
-        if tenant.state is State.WAITING and any(m.paused and m.gpus for m in mates(tenant)):
+        if tenant.state is State.QUEUED and any(m.paused and m.gpus for m in mates(tenant)):
             wait_for_window(scene, tenant)
             continue
         if ahead and not scene.fits(tenant) and _is_plainly_behind(scene, tenant, ahead):
@@ -105,7 +105,7 @@ def take_turns(scene: Scene) -> None:
                 _line_up(scene, tenant, ahead)
         elif scene.fits(tenant) or (not behind and _revoke_for(scene, tenant)):
             tenant.blocked_by = ""
-            if tenant.state is State.WAITING:
+            if tenant.state is State.QUEUED:
                 tenant.is_guest = False
                 brings = {gpu: scene.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
                 if tenant.number in scene.overdue:
@@ -116,7 +116,7 @@ def take_turns(scene: Scene) -> None:
                     ahead[gpu] -= brings[gpu]
         else:
             _line_up(scene, tenant, ahead)
-        if tenant.gang is not None and tenant.state is State.WAITING:
+        if tenant.gang is not None and tenant.state is State.QUEUED:
             _explain(tenant, tenant.blocked_by)
     if begun:
         _renew_turns(scene, begun - ahead.keys())
@@ -134,7 +134,7 @@ def _join_in(scene: Scene, tenant: Tenant) -> None:
 def _explain(tenant: Tenant, reason: str) -> None:
     """Why it waits, and with it its gang."""
     for mate in mates(tenant):
-        if mate.state is State.WAITING:
+        if mate.state is State.QUEUED:
             mate.blocked_by = reason
 
 
@@ -171,7 +171,7 @@ def _demands(scene: Scene) -> list[Tenant]:
 
     def urgency(tenant: Tenant) -> tuple[int, bool, bool, int]:
         step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
-        waits, in_turn = tenant.state is State.WAITING, tenant.number not in scene.overdue
+        waits, in_turn = tenant.state is State.QUEUED, tenant.number not in scene.overdue
         return -tenant.rank, waits, in_turn, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
@@ -234,7 +234,7 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
     It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
     enough for what has to move in.
     """
-    if tenant.state is not State.WAITING or tenant.gang is not None or not scene.fits(tenant):
+    if tenant.state is not State.QUEUED or tenant.gang is not None or not scene.fits(tenant):
         return False
     for gpu, on in tenant.gpus.items():
         if on.allocated_bytes - on.charged_bytes > max(0, scene.spare_bytes(gpu)):
@@ -246,7 +246,7 @@ def _may_visit(scene: Scene, tenant: Tenant) -> bool:
 
 def _choose(scene: Scene, tenant: Tenant) -> None:
     is_moving = scene.move_bytes(tenant) > 0
-    for mate in [mate for mate in mates(tenant) if mate.state is State.WAITING]:
+    for mate in [mate for mate in mates(tenant) if mate.state is State.QUEUED]:
         mate.blocked_by = ""
         mate.is_moving = is_moving
         mate.is_guest = tenant.is_guest
@@ -311,7 +311,7 @@ def _gaps(scene: Scene, tenant: Tenant) -> dict[int, int]:
 def _step_back_for(scene: Scene, tenant: Tenant) -> bool:
     """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
     for other in reversed(list(scene.coming)):
-        if other.rank >= tenant.rank or other.state is not State.COMING:
+        if other.rank >= tenant.rank or other.state is not State.RESTORING:
             continue
         helps = any(scene.gives(other, gpu) > 0 for gpu in _gaps(scene, tenant))
         if helps or is_among(other, scene.rivals(tenant)):

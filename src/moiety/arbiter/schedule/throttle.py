@@ -23,7 +23,7 @@ def separate(scene: Scene) -> None:
             scene.now_s >= t.kept_until_s,
             t.state is State.UNDRAINABLE,
             -t.rank,
-            t.state is State.COMING,
+            t.state is State.RESTORING,
             -t.lag_s,
             t.since_s,
         )
@@ -33,7 +33,7 @@ def separate(scene: Scene) -> None:
             staying.append(tenant)
         elif tenant.holds:
             scene.revoke(tenant)
-        elif tenant.state is State.COMING:  # and not postponed with its gang
+        elif tenant.state is State.RESTORING:  # and not postponed with its gang
             postpone(scene, tenant)
 
 
@@ -44,7 +44,7 @@ def mend(scene: Scene) -> None:
     once (select.py), and not if one of them is being drained.
     """
     for gang in scene.ledger.gangs.values():
-        coming = [m for m in gang.members if m.state is State.COMING]
+        coming = [m for m in gang.members if m.state is State.RESTORING]
         holding = [m for m in gang.members if m.state is State.HOLDING]
         waiting = [m for m in gang.members if not m.stays]
         if coming and waiting:
@@ -75,6 +75,6 @@ def wait_for_window(scene: Scene, tenant: Tenant) -> None:
 
 def postpone(scene: Scene, tenant: Tenant) -> None:
     """Send one that comes, and its gang, back into the queue: nobody is interrupted by that."""
-    for mate in reversed([mate for mate in mates(tenant) if mate.state is State.COMING]):
+    for mate in reversed([mate for mate in mates(tenant) if mate.state is State.RESTORING]):
         scene.coming.remove(mate)
         scene.move(mate, Cause.POSTPONED)

@@ -31,7 +31,7 @@ def _evict(scene: Scene, gpu: int, short: int) -> None:
     from somebody whose turn comes sooner.
     """
     tenants = scene.ledger.tenants
-    out = [t for t, _ in scene.ledger.on(gpu) if t.state is State.OUT]
+    out = [t for t, _ in scene.ledger.on(gpu) if t.state is State.IDLE]
     out.sort(key=lambda t: t.since_s)
     queue = [tenants[number] for number in reversed(scene.ledger.queue)]
     for victim in out + scene.draining + queue:
@@ -70,7 +70,7 @@ def give_room(scene: Scene) -> None:
                 tenant.gpus[gpu].charged_bytes += amount
                 balance.charged_bytes += amount
                 tenant.coming_bytes += amount
-                scene.out.append(do.Room(tenant.number, gpu, amount))
+                scene.out.append(do.RestoreBudget(tenant.number, gpu, amount))
         if given:
             tenant.room_given = True
             if not tenant.restored and not scene.misses(tenant):
@@ -105,7 +105,7 @@ def _has_all(scene: Scene, tenant: Tenant) -> bool:
     """Whether every byte of one that comes is there, or never can be: its GPU is gone."""
     is_gone = any(gpu in scene.ledger.lost for gpu in tenant.gpus)
     return (
-        tenant.state is State.COMING
+        tenant.state is State.RESTORING
         and (tenant.restored or is_gone or not tenant.room_given)
         and not tenant.has_orders
         and not scene.misses(tenant)

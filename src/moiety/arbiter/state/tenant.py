@@ -85,7 +85,7 @@ class Tenant:
     number: int
     name: str = ""
     """how people know it: program and pid"""
-    state: State = State.OUT
+    state: State = State.IDLE
     epoch: int = 0
     resumed: bool = False
     """it outlived its agent"""
@@ -205,7 +205,7 @@ class Tenant:
     @property
     def stays(self) -> bool:
         """Whether its memory is on the GPU to stay: it holds, or is about to."""
-        return self.state is State.COMING or self.state in WITH_LEASE
+        return self.state is State.RESTORING or self.state in WITH_LEASE
 
     @property
     def is_beyond(self) -> bool:
