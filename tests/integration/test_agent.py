@@ -18,7 +18,9 @@ from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Closed, Shim
 from moiety.testing.waiting import until
+from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import Refusal, Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AmountMessage,
     AttachMessage,
@@ -26,10 +28,7 @@ from moiety.wire.messages import (
     FreeMessage,
     HelloMessage,
     LeaseNoteMessage,
-    Message,
-    OtherVersion,
     RefusedMessage,
-    decode,
 )
 
 GIB = 1 << 30

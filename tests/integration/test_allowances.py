@@ -17,13 +17,13 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import AllocFlag, FreeFlag, Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,
     CreditMessage,
     FreeMessage,
     LeaseNoteMessage,
-    Message,
 )
 
 MIB = 1 << 20

@@ -14,6 +14,7 @@ import pytest
 
 from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Lines, Node, kill
+from moiety.wire.codec import decode
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import (
     AllocMessage,
@@ -22,7 +23,6 @@ from moiety.wire.messages import (
     FreeMessage,
     LeaseNoteMessage,
     RefusedMessage,
-    decode,
 )
 
 MIB = 1 << 20

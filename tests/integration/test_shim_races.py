@@ -14,15 +14,15 @@ import pytest
 from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
+from moiety.wire.codec import decode
 from moiety.wire.layout import Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,
     EvictedMessage,
     FreeMessage,
     LeaseNoteMessage,
-    Message,
-    decode,
 )
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,8 @@ from moiety.testing.agent import FakeAgent
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from moiety.wire.messages import Message, PinnedMessage, UnknownMessage
+from moiety.wire.message import Message
+from moiety.wire.messages import PinnedMessage, UnknownMessage
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB"

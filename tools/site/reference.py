@@ -1,4 +1,4 @@
-"""What the reference pages take from the code: commands, exit codes, the protocol."""
+"""What the reference pages take from the code: commands and exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
@@ -14,8 +13,6 @@ import click
 from moiety.cli.examples import EXAMPLES
 from moiety.cli.main import COMMANDS, module_of
 from moiety.model.errors import MoietyError
-
-HEADER: Final = Path(__file__).resolve().parents[2] / "native" / "wire" / "wire.h"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -98,63 +95,8 @@ def _numbered(base: type[MoietyError]) -> Iterator[type[MoietyError]]:
         yield from _numbered(below)
 
 
-# The protocol
-
-_MESSAGE: Final = re.compile(r"^ +(MW_\w+) = (\d+),? */\* (.*?) \*/$")
-_FURTHER: Final = re.compile(r"^ +/\* (.*?) \*/$")
-_STRUCT: Final = re.compile(r"^struct (mw_\w+) \{$")
-_FIELD: Final = re.compile(r"^ +((?:struct )?\w+) (\w+(?:\[[\w]+\])?);(?: */\* (.*?) \*/)?$")
-_ABOUT: Final = re.compile(r"^/\* (.*?) \*/$")
-
-
-def protocol() -> str:
-    """The messages, and the structs that they are."""
-    lines = HEADER.read_text().splitlines()
-    return f"## Messages\n\n{_messages(lines)}\n## Structs\n\n{_structs(lines)}"
-
-
-def _messages(lines: list[str]) -> str:
-    begin = lines.index("enum mw_type {")
-    rows: list[list[str]] = []
-    for line in lines[begin + 1 : lines.index("};", begin)]:
-        if found := _MESSAGE.match(line):
-            rows.append([found[2], f"`{found[1]}`", _directed(found[3])])
-        elif (found := _FURTHER.match(line)) and rows:
-            rows[-1][2] += f"; {_directed(found[1])}"
-    return table(["type", "name", "meaning"], rows)
-
-
-def _directed(text: str) -> str:
-    """The comment with its directions in words."""
-    for mark, words in (("> < ", "either way: "), ("> ", "to the agent: "), ("< ", "from it: ")):
-        if text.startswith(mark):
-            return words + _escaped(text.removeprefix(mark))
-    return _escaped(text)
-
-
-def _structs(lines: list[str]) -> str:
-    parts: list[str] = []
-    rows: list[list[str]] = []
-    name = ""
-    for before, line in zip(["", *lines], lines, strict=False):
-        if found := _STRUCT.match(line):
-            name, rows = found[1], []
-            parts.append(f"### {name}\n")
-            if about := _ABOUT.match(before):
-                parts.append(_escaped(about[1]) + "\n")
-        elif name and line == "};":
-            parts.append(table(["field", "type", "meaning"], rows))
-            name = ""
-        elif name and (found := _FIELD.match(line)):
-            rows.append([f"`{found[2]}`", f"`{found[1]}`", _escaped(found[3] or "")])
-        elif name and (found := _FURTHER.match(line)) and rows:
-            rows[-1][2] += f"; {_escaped(found[1])}"
-    return "\n".join(parts)
-
-
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
     "exit-codes": exit_codes,
-    "protocol": protocol,
 }
 """by the name after `generated:`"""

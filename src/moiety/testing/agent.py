@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from moiety.agent.shim.lease_page import LeasePage
+from moiety.wire.codec import decode
 from moiety.wire.layout import Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,
@@ -19,10 +21,8 @@ from moiety.wire.messages import (
     AttachMessage,
     HelloMessage,
     LeaseNoteMessage,
-    Message,
     QueueDepthMessage,
     WelcomeMessage,
-    decode,
 )
 
 TIMEOUT_S = 60.0

@@ -22,8 +22,9 @@ from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.speaker import Speaker
 from moiety.testing.virtual_agent import CAPACITY, World
+from moiety.wire.codec import PACKERS
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import MESSAGES, PACKERS, HelloMessage
+from moiety.wire.messages import MESSAGES, HelloMessage
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000

@@ -25,13 +25,13 @@ from moiety.agent.system.paths import Directory, find
 from moiety.model.gang import Gang
 from moiety.testing.shim import Closed, Hung, Shim
 from moiety.wire.layout import TOKEN_BYTES, EvictedFlag, HelloFlag, Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,
     AttachedMessage,
     DrainedMessage,
     LeaseNoteMessage,
-    Message,
     PinnedMessage,
     RefusedMessage,
     ShareMessage,

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import TypeVar
 
+from moiety.wire.codec import decode
 from moiety.wire.layout import COUNTERS_BYTES, LEASE_BYTES, NO_GPU, HelloFlag, Refusal, Type
+from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,
@@ -23,10 +25,8 @@ from moiety.wire.messages import (
     FreeMessage,
     HelloMessage,
     LeaseNoteMessage,
-    Message,
     RefusedMessage,
     WelcomeMessage,
-    decode,
 )
 
 TIMEOUT_S = 60.0

@@ -15,8 +15,10 @@ from typing import Any, Final
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.testing.simulated_tenants import SimulatedTenant
+from moiety.wire import codec
 from moiety.wire import messages as wire
 from moiety.wire.layout import LEASE_OPEN, PIECES_MAX, AllocFlag, EvictedFlag, HelloFlag, Type
+from moiety.wire.message import Message
 
 PACKET_BYTES: Final = 4096
 LONG_QUEUE_S: Final = 0.01
@@ -196,7 +198,7 @@ class Speaker(SimulatedTenant):
         if not packet:
             self.drop()
             return True
-        message = wire.decode(packet)
+        message = codec.decode(packet)
         if isinstance(message, wire.WelcomeMessage):
             self._welcome(message, fds)
             return True
@@ -268,7 +270,7 @@ class Speaker(SimulatedTenant):
             said = True
         return said
 
-    def _send(self, message: wire.Message) -> bool:
+    def _send(self, message: Message) -> bool:
         return self.send_raw(message.encode())
 
     def send_raw(self, packet: bytes) -> bool:
@@ -283,7 +285,7 @@ class Speaker(SimulatedTenant):
             return True
         return True
 
-    def _message(self, event: ev.Event) -> wire.Message:
+    def _message(self, event: ev.Event) -> Message:
         match event:
             case ev.Attach():
                 return wire.AttachMessage(serial=event.serial, uuid=self._uuids[event.gpu])

@@ -1,8 +1,4 @@
-"""Where every field of `native/wire/wire.h` lies, as tables that the tests hold against a compiler.
-
-A layout lists (field, code) in the header's order; the codes are those of `struct`, and `x`
-pads out the bytes that are reserved. Everything is little endian and naturally aligned.
-"""
+"""The numbers and layouts of `native/wire/wire.h`; made from it by tools/wire.py."""
 
 from __future__ import annotations
 
@@ -11,22 +7,33 @@ from enum import IntEnum, IntFlag
 from typing import Final
 
 MAGIC: Final = 0x5459494D
+""""MIYT" as bytes on the wire"""
 VERSION: Final = 1
 NAME_BYTES: Final = 64
+"""names are UTF-8, cut and padded with zeros"""
 TEXT_BYTES: Final = 240
+"""a sentence for a person"""
 UUID_BYTES: Final = 16
+"""of a GPU"""
 TOKEN_BYTES: Final = 32
+"""random; a client that knows a token may open the memory behind it"""
 PIECES_MAX: Final = 8
+"""pieces of exported memory, with their descriptors, in a message"""
 GPUS_MAX: Final = 32
+"""GPUs of one node that a client may attach"""
 NO_GPU: Final = 0xFFFFFFFF
-SLOTS_MAX: Final = 1024
+"""in place of a GPU's index"""
 UNKNOWN_MAX: Final = 32
+"""names of unknown entry points that a client reports"""
+SLOTS_MAX: Final = 1024
+"""threads of one process inside the gate"""
 LEASE_BYTES: Final = 4096
+"""size of the lease page's memfd"""
 LEASE_OPEN: Final = 1
 
 
 class Type(IntEnum):
-    """What a packet is; `enum mw_type`."""
+    """The type of a message; `enum mw_type`."""
 
     HELLO = 1
     WELCOME = 2
@@ -79,69 +86,93 @@ class WelcomeFlag(IntFlag):
     """`mw_welcome.flags`."""
 
     ARENA = 1
+    """the agent prepares host memory: MW_ARENA_NEED asks for it"""
 
 
 class HelloFlag(IntFlag):
     """`mw_hello.flags`."""
 
     RESUMED = 1
+    """the client had an agent before; MW_ATTACH brings its state"""
     HOLDING = 2
+    """it holds a lease now: the word must be open in the new page"""
     PINNED = 4
+    """it is pinned"""
     TALKS = 8
+    """a person sits before it and wants to know why it stands still"""
 
 
 class AllocFlag(IntFlag):
-    """`mw_alloc.flags` and `mw_free.flags`."""
+    """`mw_alloc.flags`."""
 
     PINNED = 1
+    """these bytes can never leave: residue"""
     MANAGED = 2
+    """the driver pages them: none is resident without a lease"""
 
 
 class FreeFlag(IntFlag):
-    """`mw_free.flags`, besides those of `AllocFlag`."""
+    """`mw_free.flags`."""
 
     TO_CREDIT = 4
-
-
-class SharedFlag(IntFlag):
-    """`mw_shared.flags`."""
-
-    EXPORTED = 1
-    IMPORTED = 2
+    """MW_FREE: the bytes return to the credit; all were resident"""
 
 
 class ShareFlag(IntFlag):
     """`mw_share.flags`."""
 
     ASKED = 1
+    """the sender wants what is behind the token"""
     HELD = 2
+    """the sender has it open"""
     GONE = 4
-
-
-class MemoryMode(IntEnum):
-    """How a process allocates; `enum mw_memory_mode`."""
-
-    SWAP = 0
-    MANAGED = 1
+    """MW_UNSHARE: the exporter has also given the memory back"""
 
 
 class EvictedFlag(IntFlag):
     """`mw_evicted.flags`."""
 
     LAST = 1
+    """the order is carried out as far as it can be"""
     FAILED = 2
+    """host memory or the driver refused: fewer bytes than ordered"""
+
+
+class SharedFlag(IntFlag):
+    """`mw_shared.flags`."""
+
+    EXPORTED = 1
+    """other processes may use memory of this one"""
+    IMPORTED = 2
+    """this process uses memory of others"""
 
 
 class Refusal(IntEnum):
-    """Why a request was refused; `enum mw_refusal`."""
+    """Why a request is refused; `enum mw_refusal`."""
 
     VERSION = 1
+    """the other side speaks another version"""
     PROTOCOL = 2
+    """the message makes no sense here"""
     LIMIT = 3
+    """above the tenant's memory limit"""
     CAPACITY = 4
+    """neither the GPU nor host memory can hold it"""
     GPU = 5
+    """there is no such GPU here, or not for this workload"""
     STOPPING = 6
+    """the agent shuts down"""
     FULL = 7
+    """this user has, or sends, as much as one user may"""
+
+
+class MemoryMode(IntEnum):
+    """How a process allocates memory; `enum mw_memory_mode`."""
+
+    SWAP = 0
+    """in chunks that the shim moves"""
+    MANAGED = 1
+    """as managed memory, which the driver pages on faults"""
 
 
 Layout = tuple[tuple[str, str], ...]
@@ -149,7 +180,11 @@ Layout = tuple[tuple[str, str], ...]
 HEADER: Final = ("header", "HHI")
 
 LAYOUTS: Final[dict[str, Layout]] = {
-    "mw_header": (("type", "H"), ("bytes", "H"), ("serial", "I")),
+    "mw_header": (
+        ("type", "H"),
+        ("bytes", "H"),
+        ("serial", "I"),
+    ),
     "mw_hello": (
         HEADER,
         ("magic", "I"),
@@ -167,8 +202,12 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("mode", "I"),
         ("flags", "I"),
     ),
-    "mw_refused": (HEADER, ("code", "I"), ("version", "I"), ("text", f"{TEXT_BYTES}s")),
-    "mw_terminal_line": (HEADER, ("text", f"{TEXT_BYTES}s")),
+    "mw_refused": (
+        HEADER,
+        ("code", "I"),
+        ("version", "I"),
+        ("text", f"{TEXT_BYTES}s"),
+    ),
     "mw_attach": (
         HEADER,
         ("uuid", f"{UUID_BYTES}s"),
@@ -178,13 +217,6 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("pinned_bytes", "Q"),
         ("managed_bytes", "Q"),
     ),
-    "mw_limit_reply": (
-        HEADER,
-        ("gpu", "I"),
-        ("reserved", "4x"),
-        ("limit_bytes", "Q"),
-        ("used_bytes", "Q"),
-    ),
     "mw_attached": (
         HEADER,
         ("gpu", "I"),
@@ -192,8 +224,25 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("limit_bytes", "Q"),
         ("chunk_bytes", "Q"),
     ),
-    "mw_amount": (HEADER, ("gpu", "I"), ("reserved", "4x"), ("bytes", "Q")),
-    "mw_alloc": (HEADER, ("gpu", "I"), ("flags", "I"), ("bytes", "Q")),
+    "mw_limit_reply": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("limit_bytes", "Q"),
+        ("used_bytes", "Q"),
+    ),
+    "mw_amount": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("bytes", "Q"),
+    ),
+    "mw_alloc": (
+        HEADER,
+        ("gpu", "I"),
+        ("flags", "I"),
+        ("bytes", "Q"),
+    ),
     "mw_free": (
         HEADER,
         ("gpu", "I"),
@@ -215,16 +264,57 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("bytes", "Q"),
         ("resident_bytes", "Q"),
     ),
-    "mw_lease_note": (HEADER, ("epoch", "I"), ("reserved", "4x")),
-    "mw_drained": (HEADER, ("epoch", "I"), ("gpu", "I"), ("resident_bytes", "Q")),
-    "mw_idle_timeout": (HEADER, ("idle_us", "Q")),
-    "mw_queue_depth": (HEADER, ("queue_us", "Q")),
-    "mw_arena": (HEADER, ("segment", "Q"), ("bytes", "Q")),
-    "mw_pinned": (HEADER, ("reason", f"{NAME_BYTES}s")),
-    "mw_shared": (HEADER, ("flags", "I"), ("reserved", "4x")),
-    "mw_unknown": (HEADER, ("calls", "Q"), ("name", f"{NAME_BYTES}s")),
-    "mw_mode": (HEADER, ("mode", "I"), ("reserved", "4x")),
-    "mw_warning": (HEADER, ("text", f"{TEXT_BYTES}s")),
+    "mw_lease_note": (
+        HEADER,
+        ("epoch", "I"),
+        ("reserved", "4x"),
+    ),
+    "mw_drained": (
+        HEADER,
+        ("epoch", "I"),
+        ("gpu", "I"),
+        ("resident_bytes", "Q"),
+    ),
+    "mw_idle_timeout": (
+        HEADER,
+        ("idle_us", "Q"),
+    ),
+    "mw_queue_depth": (
+        HEADER,
+        ("queue_us", "Q"),
+    ),
+    "mw_arena": (
+        HEADER,
+        ("segment", "Q"),
+        ("bytes", "Q"),
+    ),
+    "mw_pinned": (
+        HEADER,
+        ("reason", f"{NAME_BYTES}s"),
+    ),
+    "mw_terminal_line": (
+        HEADER,
+        ("text", f"{TEXT_BYTES}s"),
+    ),
+    "mw_unknown": (
+        HEADER,
+        ("calls", "Q"),
+        ("name", f"{NAME_BYTES}s"),
+    ),
+    "mw_mode": (
+        HEADER,
+        ("mode", "I"),
+        ("reserved", "4x"),
+    ),
+    "mw_shared": (
+        HEADER,
+        ("flags", "I"),
+        ("reserved", "4x"),
+    ),
+    "mw_warning": (
+        HEADER,
+        ("text", f"{TEXT_BYTES}s"),
+    ),
     "mw_share": (
         HEADER,
         ("token", f"{TOKEN_BYTES}s"),
@@ -236,7 +326,10 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("first", "I"),
         ("pieces", "I"),
     ),
-    "mw_lease": (("word", "I"), ("reserved", "4x")),
+    "mw_lease": (
+        ("word", "I"),
+        ("reserved", "4x"),
+    ),
     "mw_slot": (
         ("depth", "I"),
         ("blocked", "I"),
@@ -256,7 +349,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("closed_passes", "Q"),
         ("zero_bytes", "Q"),
         ("reserved", "48x"),
-        ("slots", f"{SLOTS_MAX * 64}x"),
+        ("slots", "65536x"),
     ),
 }
 
@@ -267,7 +360,7 @@ def packer(name: str) -> struct.Struct:
 
 
 def offsets(name: str) -> dict[str, int]:
-    """Where each field of one layout begins."""
+    """Where each field of one layout begins, in bytes."""
     found: dict[str, int] = {}
     codes = "<"
     for field, code in LAYOUTS[name]:

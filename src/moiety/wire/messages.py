@@ -1,80 +1,32 @@
-"""The messages as frozen values, each of which knows its bytes.
+"""The messages as frozen values; made from `native/wire/wire.h` by tools/wire.py.
 
-One class stands for one struct of `native/wire/wire.h`; where several messages share a struct,
-`type` tells them apart. `serial` is that of the request a reply belongs to, or 0.
+One class stands for one struct. Where several types share a struct, `type` tells them
+apart. `serial` is that of the request that a reply answers, or 0.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, ClassVar, Final, Self
+from typing import Final
 
-import msgspec
-
-from moiety.model.errors import ProtocolError
 from moiety.wire.layout import (
-    COUNTERS_BYTES,
     MAGIC,
+    NAME_BYTES,
     NO_GPU,
+    TEXT_BYTES,
     TOKEN_BYTES,
+    UUID_BYTES,
     VERSION,
     Type,
-    offsets,
-    packer,
 )
-
-
-class OtherVersion(ProtocolError):
-    """The packet is a greeting in another version of the protocol."""
-
-    def __init__(self, version: int) -> None:
-        super().__init__(f"the other side speaks protocol version {version}, this one {VERSION}")
-        self.version = version
-
-
-class Message(msgspec.Struct, frozen=True):
-    """What every message has: its type and its serial."""
-
-    type: int
-    serial: int = 0
-
-    LAYOUT: ClassVar[str]
-    TYPES: ClassVar[tuple[Type, ...]]
-    TEXT_BYTES: ClassVar[int] = 0
-    """how long the last field is, if that is text"""
-
-    def encode(self) -> bytes:
-        """The packet to send; text that is too long is cut between two characters."""
-        kind, serial, *rest = msgspec.structs.astuple(self)
-        if self.TEXT_BYTES:
-            rest[-1] = cut(rest[-1], self.TEXT_BYTES)
-        packed: struct.Struct = PACKERS[self.LAYOUT]
-        try:
-            return packed.pack(kind, packed.size, serial, *rest)
-        except struct.error as error:
-            raise ProtocolError(f"{self!r} does not fit its fields: {error}") from None
-
-    @classmethod
-    def unpacked(cls, fields: tuple[Any, ...]) -> Self:
-        """The message whose struct holds these fields."""
-        kind, _, serial, *rest = fields
-        if cls.TEXT_BYTES:
-            rest[-1] = rest[-1].split(b"\0", 1)[0].decode("utf-8", "replace")
-        return cls(kind, serial, *rest)
-
-
-def cut(text: str, limit: int) -> bytes:
-    """As much of `text` as fits into `limit` bytes of UTF-8, up to the first NUL."""
-    encoded = text.split("\0", 1)[0].encode("utf-8", "replace")
-    return encoded[:limit].decode("utf-8", "ignore").encode() if len(encoded) > limit else encoded
+from moiety.wire.message import Message
 
 
 class HelloMessage(Message, frozen=True):
-    """A process introduces itself (carries the counters' memfd)."""
+    """A process introduces itself, and carries the memfd of its counters."""
 
     LAYOUT = "mw_hello"
     TYPES = (Type.HELLO,)
-    TEXT_BYTES = 64
+    TEXT_LIMIT = NAME_BYTES
 
     type: int = Type.HELLO
     serial: int = 0
@@ -87,7 +39,7 @@ class HelloMessage(Message, frozen=True):
 
 
 class WelcomeMessage(Message, frozen=True):
-    """The agent's answer (carries the lease page's memfd)."""
+    """The agent answers, and carries the memfd of the lease page."""
 
     LAYOUT = "mw_welcome"
     TYPES = (Type.WELCOME,)
@@ -102,11 +54,11 @@ class WelcomeMessage(Message, frozen=True):
 
 
 class RefusedMessage(Message, frozen=True):
-    """No, and why."""
+    """A request is refused, and why."""
 
     LAYOUT = "mw_refused"
     TYPES = (Type.REFUSED,)
-    TEXT_BYTES = 240
+    TEXT_LIMIT = TEXT_BYTES
 
     type: int = Type.REFUSED
     serial: int = 0
@@ -116,14 +68,14 @@ class RefusedMessage(Message, frozen=True):
 
 
 class AttachMessage(Message, frozen=True):
-    """A process is about to create its first context on a GPU, or (LOOKUP) asks for its limit."""
+    """A process is about to create its first context on a GPU, or asks for its limit there."""
 
     LAYOUT = "mw_attach"
     TYPES = (Type.ATTACH, Type.LIMIT_QUERY)
 
     type: int = Type.ATTACH
     serial: int = 0
-    uuid: bytes = bytes(16)
+    uuid: bytes = bytes(UUID_BYTES)
     total_bytes: int = 0
     allocated_bytes: int = 0
     resident_bytes: int = 0
@@ -132,7 +84,7 @@ class AttachMessage(Message, frozen=True):
 
 
 class AttachedMessage(Message, frozen=True):
-    """There is room for the context."""
+    """There is memory for the context."""
 
     LAYOUT = "mw_attached"
     TYPES = (Type.ATTACHED,)
@@ -144,17 +96,30 @@ class AttachedMessage(Message, frozen=True):
     chunk_bytes: int = 0
 
 
+class LimitReplyMessage(Message, frozen=True):
+    """The limit of a workload on a GPU, and what all of its processes allocated there."""
+
+    LAYOUT = "mw_limit_reply"
+    TYPES = (Type.LIMIT_REPLY,)
+
+    type: int = Type.LIMIT_REPLY
+    serial: int = 0
+    gpu: int = 0
+    limit_bytes: int = 0
+    used_bytes: int = 0
+
+
 class AmountMessage(Message, frozen=True):
-    """So many bytes on one GPU; what about them is the type's."""
+    """A number of bytes on one GPU; the type says which bytes."""
 
     LAYOUT = "mw_amount"
     TYPES = (
         Type.CONTEXT,
         Type.DETACH,
+        Type.ALLOC_REPLY,
         Type.RESTORE_BUDGET,
         Type.RESIDENT,
         Type.EVICT,
-        Type.ALLOC_REPLY,
         Type.LIMIT,
         Type.PIN_BYTES,
         Type.CREDIT_REVOKE,
@@ -166,7 +131,7 @@ class AmountMessage(Message, frozen=True):
 
 
 class AllocMessage(Message, frozen=True):
-    """May so many bytes more be allocated? With DRIVER_OOM: the driver itself lacks them."""
+    """More bytes are wanted: by the program, or (MW_DRIVER_OOM) by the driver itself."""
 
     LAYOUT = "mw_alloc"
     TYPES = (Type.ALLOC_REQUEST, Type.DRIVER_OOM)
@@ -179,7 +144,7 @@ class AllocMessage(Message, frozen=True):
 
 
 class FreeMessage(Message, frozen=True):
-    """Bytes were freed, or (CREDIT_USED) allocated from the allowance."""
+    """Bytes were freed, or (MW_CREDIT_USED) allocated from the credit."""
 
     LAYOUT = "mw_free"
     TYPES = (Type.FREE, Type.CREDIT_USED)
@@ -193,7 +158,11 @@ class FreeMessage(Message, frozen=True):
 
 
 class CreditMessage(Message, frozen=True):
-    """So many bytes more may be allocated without asking."""
+    """This many more bytes may be allocated without a request.
+
+    A credit counts as allocated and resident while it lasts. It ends when it was not used for a
+    moment, and before MW_DRAINED.
+    """
 
     LAYOUT = "mw_credit"
     TYPES = (Type.CREDIT_GRANT,)
@@ -206,7 +175,7 @@ class CreditMessage(Message, frozen=True):
 
 
 class EvictedMessage(Message, frozen=True):
-    """Bytes were moved out."""
+    """Bytes were evicted to host memory."""
 
     LAYOUT = "mw_evicted"
     TYPES = (Type.EVICTED,)
@@ -220,7 +189,7 @@ class EvictedMessage(Message, frozen=True):
 
 
 class LeaseNoteMessage(Message, frozen=True):
-    """Something about the lease with this epoch; what, is the type's."""
+    """A note about the lease with this epoch; the type says which."""
 
     LAYOUT = "mw_lease_note"
     TYPES = (
@@ -236,33 +205,12 @@ class LeaseNoteMessage(Message, frozen=True):
     epoch: int = 0
 
 
-class LimitReplyMessage(Message, frozen=True):
-    """What a workload may have on a GPU and what its processes allocated there."""
-
-    LAYOUT = "mw_limit_reply"
-    TYPES = (Type.LIMIT_REPLY,)
-
-    type: int = Type.LIMIT_REPLY
-    serial: int = 0
-    gpu: int = 0
-    limit_bytes: int = 0
-    used_bytes: int = 0
-
-
-class TerminalLineMessage(Message, frozen=True):
-    """A line for whoever sits before a program."""
-
-    LAYOUT = "mw_terminal_line"
-    TYPES = (Type.TERMINAL_LINE,)
-    TEXT_BYTES = 240
-
-    type: int = Type.TERMINAL_LINE
-    serial: int = 0
-    text: str = ""
-
-
 class DrainedMessage(Message, frozen=True):
-    """Nothing of the process runs any more; so much of it is resident on the last of its GPUs."""
+    """No work of the process runs any more.
+
+    The message itself carries the resident bytes of the last GPU, so that a successor waits for one
+    message only.
+    """
 
     LAYOUT = "mw_drained"
     TYPES = (Type.DRAINED,)
@@ -275,7 +223,7 @@ class DrainedMessage(Message, frozen=True):
 
 
 class IdleTimeoutMessage(Message, frozen=True):
-    """Tell when nothing was submitted for so long; 0 ends it."""
+    """Report when nothing was submitted for this long; 0 ends it."""
 
     LAYOUT = "mw_idle_timeout"
     TYPES = (Type.SET_IDLE_TIMEOUT,)
@@ -286,7 +234,7 @@ class IdleTimeoutMessage(Message, frozen=True):
 
 
 class QueueDepthMessage(Message, frozen=True):
-    """Keep no more than so much unfinished work submitted; 0: as much as the program likes."""
+    """Keep at most this much unfinished work submitted; 0: any amount, as a new connection has."""
 
     LAYOUT = "mw_queue_depth"
     TYPES = (Type.SET_QUEUE_DEPTH,)
@@ -297,63 +245,54 @@ class QueueDepthMessage(Message, frozen=True):
 
 
 class ArenaMessage(Message, frozen=True):
-    """Something about a segment of host memory; what, is the type's."""
+    """A note about a segment of host memory; the type says which.
+
+    A segment belongs to one client at a time, comes with its pages present and zero, and keeps its
+    number while its agent lives.
+    """
 
     LAYOUT = "mw_arena"
     TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
 
+    type: int = Type.ARENA
+    serial: int = 0
     segment: int = 0
     bytes: int = 0
 
 
 class PinnedMessage(Message, frozen=True):
-    """Nothing of this process can leave any more."""
+    """No byte of this process can leave any more."""
 
     LAYOUT = "mw_pinned"
     TYPES = (Type.PINNED,)
-    TEXT_BYTES = 64
+    TEXT_LIMIT = NAME_BYTES
 
     type: int = Type.PINNED
     serial: int = 0
     reason: str = ""
 
 
-class SharedMessage(Message, frozen=True):
-    """Other processes may use memory of this one, or this one uses theirs."""
+class TerminalLineMessage(Message, frozen=True):
+    """A line for the terminal of a program; only for clients that said MW_HELLO_TALKS."""
 
-    LAYOUT = "mw_shared"
-    TYPES = (Type.SHARED,)
+    LAYOUT = "mw_terminal_line"
+    TYPES = (Type.TERMINAL_LINE,)
+    TEXT_LIMIT = TEXT_BYTES
 
-    type: int = Type.SHARED
+    type: int = Type.TERMINAL_LINE
     serial: int = 0
-    flags: int = 0
-
-
-class ShareMessage(Message, frozen=True):
-    """Something about memory that one process exports and others open; what, is the type's.
-
-    An IMPORT with pieces brings their descriptors, in order.
-    """
-
-    LAYOUT = "mw_share"
-    TYPES = (Type.EXPORT, Type.IMPORT, Type.UNSHARE)
-
-    token: bytes = bytes(TOKEN_BYTES)
-    gpu: int = 0
-    flags: int = 0
-    bytes: int = 0
-    piece_bytes: int = 0
-    offset: int = 0
-    first: int = 0
-    pieces: int = 0
+    text: str = ""
 
 
 class UnknownMessage(Message, frozen=True):
-    """Something of the driver was used that the shim does not know, so often until now."""
+    """The program used an entry point that the shim does not know.
+
+    A name is reported when its count doubles; at most MW_UNKNOWN_MAX names are.
+    """
 
     LAYOUT = "mw_unknown"
     TYPES = (Type.UNKNOWN,)
-    TEXT_BYTES = 64
+    TEXT_LIMIT = NAME_BYTES
 
     type: int = Type.UNKNOWN
     serial: int = 0
@@ -372,16 +311,47 @@ class ModeMessage(Message, frozen=True):
     mode: int = 0
 
 
+class SharedMessage(Message, frozen=True):
+    """Other processes may use memory of this one, or this one uses theirs."""
+
+    LAYOUT = "mw_shared"
+    TYPES = (Type.SHARED,)
+
+    type: int = Type.SHARED
+    serial: int = 0
+    flags: int = 0
+
+
 class WarningMessage(Message, frozen=True):
-    """A sentence for the person in front of the program, who reads its stderr."""
+    """A sentence for the person who reads the stderr of the program."""
 
     LAYOUT = "mw_warning"
     TYPES = (Type.WARNING,)
-    TEXT_BYTES = 240
+    TEXT_LIMIT = TEXT_BYTES
 
     type: int = Type.WARNING
     serial: int = 0
     text: str = ""
+
+
+class ShareMessage(Message, frozen=True):
+    """Memory that one client exports and others open, as legacy CUDA IPC does; the type says which.
+
+    It comes in pieces of one size (the last may be smaller), each with a descriptor, several in one
+    message.
+    """
+
+    LAYOUT = "mw_share"
+    TYPES = (Type.EXPORT, Type.IMPORT, Type.UNSHARE)
+
+    token: bytes = bytes(TOKEN_BYTES)
+    gpu: int = 0
+    flags: int = 0
+    bytes: int = 0
+    piece_bytes: int = 0
+    offset: int = 0
+    first: int = 0
+    pieces: int = 0
 
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -390,107 +360,22 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     RefusedMessage,
     AttachMessage,
     AttachedMessage,
+    LimitReplyMessage,
     AmountMessage,
     AllocMessage,
     FreeMessage,
     CreditMessage,
     EvictedMessage,
     LeaseNoteMessage,
-    LimitReplyMessage,
-    TerminalLineMessage,
     DrainedMessage,
     IdleTimeoutMessage,
     QueueDepthMessage,
     ArenaMessage,
     PinnedMessage,
-    SharedMessage,
+    TerminalLineMessage,
     UnknownMessage,
     ModeMessage,
+    SharedMessage,
     WarningMessage,
     ShareMessage,
 )
-PACKERS: Final = {cls.LAYOUT: packer(cls.LAYOUT) for cls in MESSAGES}
-_READERS: Final = {int(kind): (PACKERS[cls.LAYOUT], cls) for cls in MESSAGES for kind in cls.TYPES}
-_HEADER: Final = packer("mw_header")
-_GREETING: Final = struct.Struct("<IH")
-_GREETING_AT: Final = offsets("mw_hello")["magic"]
-
-
-_LEASE_NOTE: Final = PACKERS[LeaseNoteMessage.LAYOUT]
-
-
-def lease_note(kind: int, epoch: int) -> bytes:
-    """The packet of a `LeaseNote`, quickly: somebody waits for it."""
-    return _LEASE_NOTE.pack(kind, _LEASE_NOTE.size, 0, epoch)
-
-
-def decode(packet: bytes) -> Message:
-    """The message in one packet; raises ProtocolError for anything else."""
-    if len(packet) < _HEADER.size:
-        raise ProtocolError(f"a packet of {len(packet)} bytes is shorter than a header")
-    kind, size, _ = _HEADER.unpack_from(packet)
-    reader = _READERS.get(kind)
-    if reader is None:
-        raise ProtocolError(f"there is no message of type {kind}")
-    if kind == Type.HELLO:
-        _check_version(packet)
-    packed, cls = reader
-    if size != len(packet) or size != packed.size:
-        raise ProtocolError(
-            f"{Type(kind).name} takes {packed.size} bytes; it says {size} and has {len(packet)}"
-        )
-    return cls.unpacked(packed.unpack(packet))
-
-
-def _check_version(packet: bytes) -> None:
-    """A greeting keeps its start in every version: look there before the size."""
-    if len(packet) < _GREETING_AT + _GREETING.size:
-        raise ProtocolError(f"a greeting of {len(packet)} bytes has no version in it")
-    magic, version = _GREETING.unpack_from(packet, _GREETING_AT)
-    if magic != MAGIC:
-        raise ProtocolError(f"a greeting has {MAGIC:#x} in it, not {magic:#x}: this is no shim")
-    if version != VERSION:
-        raise OtherVersion(version)
-
-
-class Counters(msgspec.Struct, frozen=True):
-    """What a process counted about itself since it started."""
-
-    handoffs: int = 0
-    drained_ns: int = 0
-    evicted_bytes: int = 0
-    evicted_ns: int = 0
-    restored_bytes: int = 0
-    restored_ns: int = 0
-    waited_ns: int = 0
-    unknown_calls: int = 0
-    closed_passes: int = 0
-    zero_bytes: int = 0
-
-
-_WORK: Final = struct.Struct("<8xQ8xQ8xQ")
-WORK_BYTES: Final = _WORK.size
-
-
-def decode_work(page: bytes) -> tuple[int, int, int]:
-    """Nanoseconds spent in draining, evicting and restoring so far; zeros for a page cut short.
-
-    The few fields of a counters page that are wanted at each hand-off.
-    """
-    drained_ns, evicted_ns, restored_ns = (
-        _WORK.unpack(page) if len(page) == _WORK.size else (0,) * 3
-    )
-    return drained_ns, evicted_ns, restored_ns
-
-
-_COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<10Q")
-
-
-def decode_counters(page: bytes) -> Counters:
-    """The totals at the start of a counters page (all of it, or its first bytes)."""
-    if len(page) < _COUNTERS_HEAD.size:
-        raise ProtocolError(
-            f"a counters page of {len(page)} bytes is cut short of {COUNTERS_BYTES}"
-        )
-    return Counters(*_COUNTERS_HEAD.unpack_from(page))

@@ -19,8 +19,9 @@ from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import budget
+from moiety.wire.codec import decode
 from moiety.wire.layout import Type
-from moiety.wire.messages import ArenaMessage, decode
+from moiety.wire.messages import ArenaMessage
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -12,7 +12,8 @@ from moiety.agent.shim.wait_messages import SPACING_S, Notices
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import GpuView, TenantGpuView, TenantView
 from moiety.model.share import Priority, Share
-from moiety.wire.messages import Counters, TerminalLineMessage, decode
+from moiety.wire.codec import Counters, decode
+from moiety.wire.messages import TerminalLineMessage
 
 GIB = 1 << 30
 

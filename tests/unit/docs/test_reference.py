@@ -9,7 +9,6 @@ import pytest
 from tools.site import build, reference
 
 from moiety.cli.main import COMMANDS
-from moiety.wire.layout import Type
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
@@ -22,14 +21,6 @@ def test_every_command_is_there_with_its_options() -> None:
     assert "### moiety container spec\n" in text
     assert "`--memory-limit SIZE`" in text
     assert "moiety container hook" not in text, "what only runtimes call is not for people"
-
-
-def test_every_message_is_there_with_its_number() -> None:
-    text = reference.protocol()
-    for each in Type:
-        assert f"| {each.value} | `MW_{each.name}` |" in text
-    assert "### mw_header\n" in text
-    assert "| `epoch` | `uint32_t` |" in text
 
 
 def test_every_exit_code_is_there_once() -> None:

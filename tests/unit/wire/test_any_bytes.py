@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
 from moiety.testing.chaos import lie
+from moiety.wire.codec import PACKERS, decode, decode_counters, decode_work
 from moiety.wire.layout import Type
-from moiety.wire.messages import MESSAGES, PACKERS, decode, decode_counters, decode_work
+from moiety.wire.messages import MESSAGES
 
 UUIDS = [bytes(16)]
 

@@ -11,18 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
+from moiety.wire.codec import Counters, OtherVersion, decode, decode_counters
 from moiety.wire.layout import LAYOUTS, VERSION, Type, packer
-from moiety.wire.messages import (
-    MESSAGES,
-    AmountMessage,
-    Counters,
-    HelloMessage,
-    Message,
-    OtherVersion,
-    RefusedMessage,
-    decode,
-    decode_counters,
-)
+from moiety.wire.message import Message
+from moiety.wire.messages import MESSAGES, AmountMessage, HelloMessage, RefusedMessage
 
 LIMITS = {"H": 2**16 - 1, "I": 2**32 - 1, "Q": 2**64 - 1}
 
@@ -81,7 +73,7 @@ def test_an_unknown_type_is_named() -> None:
 def test_a_header_that_lies_about_the_length_is_refused() -> None:
     packet = bytearray(AmountMessage(Type.RESTORE_BUDGET).encode())
     packet[2:4] = struct.pack("<H", 8)
-    with pytest.raises(ProtocolError, match="ROOM takes 24 bytes"):
+    with pytest.raises(ProtocolError, match="RESTORE_BUDGET takes 24 bytes"):
         decode(bytes(packet))
 
 

@@ -10,8 +10,8 @@ from moiety.agent.shim.lease_page import LeasePage
 from moiety.agent.system.users import name_of
 from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share
+from moiety.wire.codec import WORK_BYTES, Counters, decode_counters, decode_work
 from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
-from moiety.wire.messages import WORK_BYTES, Counters, decode_counters, decode_work
 
 SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size

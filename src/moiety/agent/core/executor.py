@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moiety.arbiter import instructions as do
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
+from moiety.wire.codec import lease_note
 from moiety.wire.layout import MemoryMode, Refusal, Type
 from moiety.wire.messages import (
     AmountMessage,
@@ -17,7 +18,6 @@ from moiety.wire.messages import (
     ModeMessage,
     QueueDepthMessage,
     RefusedMessage,
-    lease_note,
 )
 
 if TYPE_CHECKING:

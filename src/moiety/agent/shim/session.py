@@ -20,6 +20,7 @@ from moiety.model.errors import ProtocolError
 from moiety.model.format import plain
 from moiety.model.gang import Gang
 from moiety.model.share import Share
+from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import (
     NO_GPU,
     UNKNOWN_MAX,
@@ -42,14 +43,12 @@ from moiety.wire.messages import (
     HelloMessage,
     LeaseNoteMessage,
     LimitReplyMessage,
-    OtherVersion,
     PinnedMessage,
     RefusedMessage,
     SharedMessage,
     ShareMessage,
     UnknownMessage,
     WelcomeMessage,
-    decode,
 )
 
 ALLOC_PINNED = int(AllocFlag.PINNED)

@@ -2,8 +2,8 @@
 
 Whoever asks for memory again and again is allowed some ahead (`CreditGrant`). It counts as
 allocated and resident, as if the process had it, so that nothing that is decided can break because
-of it; only what people see leaves it out. It is given where everything fits, with room to
-spare, and comes back before it could be the reason that somebody is refused, or has to wait: what needs it is held until
+of it; only what people see leaves it out. It is given where everything fits, with room to spare,
+and comes back before it could be the reason for a refusal or a wait: what needs it is held until
 then, or until a process that does not answer has had its time (docs/decisions/0022).
 """
 
