@@ -4,11 +4,11 @@
 
 #include <stdbool.h>
 
-#include "shim/real.h"
+#include "shim/base/driver.h"
 
 extern const char *const calls_names[ENTRY_COUNT];
 extern void *const calls_ours[ENTRY_COUNT];
-#define CALLS_REAL(name) ((__typeof__(&name))real_entries[ENTRY_##name])
+#define CALLS_REAL(name) ((__typeof__(&name))driver_entries[ENTRY_##name])
 
 /* Finds the driver; false while the program has not loaded it. */
 bool calls_load(void);

@@ -5,8 +5,8 @@
 
 #include "recorder/calls.h"
 #include "recorder/trace.h"
-#include "shim/lock.h"
-#include "shim/versions.h"
+#include "shim/base/lock.h"
+#include "shim/base/symbol_versions.h"
 
 #if defined(__clang__) && __has_attribute(musttail)
 #    define TAIL_CALL __attribute__((musttail)) return
@@ -17,7 +17,7 @@
 static CUresult not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 static CUresult not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
-void *real_entries[ENTRY_COUNT] = {[0 ... ENTRY_COUNT - 1] = (void *)not_initialized};
+void *driver_entries[ENTRY_COUNT] = {[0 ... ENTRY_COUNT - 1] = (void *)not_initialized};
 
 static bool loaded;
 static struct lock lock;
@@ -49,7 +49,7 @@ bool calls_load(void)
     LOCK_SCOPE(&lock);
     for (int i = 0; i < ENTRY_COUNT && !loaded; i++) {
         void *theirs = libcs()(library, calls_names[i]);
-        real_entries[i] = theirs ? theirs : (void *)not_supported;
+        driver_entries[i] = theirs ? theirs : (void *)not_supported;
     }
     __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
     return true;
@@ -59,7 +59,7 @@ bool calls_load(void)
 static void *substitute(void *found)
 {
     for (int i = 0; calls_load() && i < ENTRY_COUNT; i++) {
-        if (real_entries[i] == found && calls_ours[i]) {
+        if (driver_entries[i] == found && calls_ours[i]) {
             return calls_ours[i];
         }
     }
@@ -115,12 +115,12 @@ static CUresult answer(const char *symbol, void **function, int version, cuuint6
     }
     *function = substitute(found);
     if (*function == found) {
-        enum entry entry = versions_find(symbol, version, flags);
+        enum entry entry = symbol_versions_find(symbol, version, flags);
         trace_remark(entry == ENTRY_COUNT || !calls_ours[entry] ? "unseen" : "not-exported",
                      symbol);
         if (entry != ENTRY_COUNT && calls_ours[entry] &&
-            real_entries[entry] == (void *)not_supported) {
-            real_entries[entry] = found;
+            driver_entries[entry] == (void *)not_supported) {
+            driver_entries[entry] = found;
             *function = calls_ours[entry];
         }
     }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/lock.h"
+#include "shim/base/lock.h"
 
 #define WINDOW (4u << 20) /* of the file, mapped at a time: what is in it outlives a kill */
 #define LINE_MAX_BYTES 16384

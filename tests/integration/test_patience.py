@@ -16,7 +16,7 @@ from moiety.wire.layout import Type
 
 MIB = 1 << 20
 PATIENCE_S = 15.0
-"""native/shim/memory.c"""
+"""native/shim/mem/alloc.c"""
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def test_what_only_watches_calls_is_let_in(node: Node, programs: Path, work: lis
 def test_the_list_of_the_shim_is_that_of_the_command() -> None:
     from moiety.cli.debugger_check import MARKS
 
-    source = (ROOT / "native" / "shim" / "tools.c").read_text()
+    source = (ROOT / "native" / "shim" / "control" / "debugger_check.c").read_text()
     found = re.findall(r'\{"(\w+)", "([^"]*)", "([\w-]+)"\}', source)
     assert [tuple(mark) for mark in found] == list(MARKS)
     assert {name for *_, name in MARKS} <= set(REFUSED)

@@ -1,4 +1,4 @@
-/* What the shim's own kernel does (native/shim/zeros.c has it for GPUs, in PTX): one block for each
+/* What the shim's own kernel does (native/shim/swap/zero_scan.c has it for GPUs, in PTX): one block for each
  * chunk of a page that the host shares. */
 #include <string.h>
 

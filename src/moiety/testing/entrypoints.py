@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 def table(native: Path) -> dict[Form, Entry]:
     """Every form; AssertionError if one stands there twice."""
-    text = (native / "shim" / "entrypoints.h").read_text()
+    text = (native / "shim" / "base" / "entrypoints.h").read_text()
     kinds = dict(re.findall(r"^#define CLASS_(\w+) (\w+)$", text, re.MULTILINE))
     rows = [
         (kinds.get(symbol, ""), shape, name, symbol, since, since_own)

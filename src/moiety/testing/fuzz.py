@@ -13,7 +13,7 @@ from moiety.testing.native import compiler
 INPUTS: Final = 20_000
 """in a test; a few packets each"""
 FUZZ: Final = Path("tests", "native", "fuzz")
-SHIM: Final = [Path("native", "shim", f"{name}.c") for name in ("link", "lock")]
+SHIM: Final = [Path("native", "shim", f"{name}.c") for name in ("agent/socket", "base/lock")]
 
 
 def clang() -> str | None:
@@ -37,9 +37,9 @@ def built(folder: Path, checkout: Path, *, libfuzzer: bool = False) -> Path:
         ways.insert(0, [own, "-fsanitize=address,undefined"])
     if libfuzzer:
         ways = [[clang() or "clang", "-fsanitize=fuzzer,address,undefined"]]
-    parts = [FUZZ / "link_target.c", *SHIM] + ([] if libfuzzer else [FUZZ / "fuzz_main.c"])
+    parts = [FUZZ / "socket_target.c", *SHIM] + ([] if libfuzzer else [FUZZ / "fuzz_main.c"])
     sources = [checkout / part for part in parts]
-    out = folder / "fuzz-link"
+    out = folder / "fuzz-socket"
     said = ""
     for way in ways:
         command = [*way, "-fno-sanitize-recover=all", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE"]

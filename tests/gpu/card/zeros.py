@@ -19,7 +19,7 @@ ONLY_ZEROS, DATA = 1, 2
 
 
 class Page(ctypes.Structure):
-    """What the kernel is asked, and its answers (native/shim/zeros.c)."""
+    """What the kernel is asked, and its answers (native/shim/swap/zero_scan.c)."""
 
     _fields_ = (
         ("ranges", ctypes.c_uint64 * (2 * AT_ONCE)),

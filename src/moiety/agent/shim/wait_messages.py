@@ -1,7 +1,8 @@
 """What whoever sits before a program is told: that it waits, for whom, and what is being restored.
 
-A program's shim says whether anybody does, and writes the lines (native/shim/notice.c). They are
-few: a wait is named once it is long, then ever more seldom, also over many short turns.
+A program's shim says whether anybody does, and writes the lines
+(native/shim/agent/terminal_notice.c). They are few: a wait is named once it is long, then ever more
+seldom, also over many short turns.
 """
 
 from __future__ import annotations

@@ -1,0 +1,238 @@
+#include "shim/agent/handshake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/agent/socket.h"
+#include "shim/agent/terminal_notice.h"
+#include "shim/base/message.h"
+#include "shim/gate/gate.h"
+#include "shim/ipc/export.h"
+#include "shim/ipc/import.h"
+#include "shim/mem/alloc.h"
+#include "shim/mem/credit.h"
+#include "shim/mem/device.h"
+#include "shim/swap/host_segments.h"
+
+#define RETRY_NS 20000000L
+#define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
+#define COMPLAIN_AFTER_NS 5000000000ull
+#define RESTART_NS 30000000000ull /* an agent that was killed has a successor by then */
+
+#ifndef F_ADD_SEALS
+#    define F_ADD_SEALS 1033
+#    define F_SEAL_SHRINK 2
+#endif
+#ifndef MFD_CLOEXEC
+#    define MFD_CLOEXEC 1u
+#    define MFD_ALLOW_SEALING 2u
+#endif
+
+static int make_counters(struct session *session)
+{
+    int fd = (int)syscall(SYS_memfd_create, "moiety-counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    void *at = MAP_FAILED;
+    if (ftruncate(fd, sizeof(struct mw_counters)) == 0) {
+        at = mmap(NULL, sizeof(struct mw_counters), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    if (at == MAP_FAILED) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* the agent reads it and must not find a hole */
+    madvise(at, sizeof(struct mw_counters), MADV_DONTFORK);
+    session->memfd = fd;
+    session->counters = at;
+    return 0;
+}
+
+/* The program may call cuInit again. */
+static void forget_counters(struct session *session)
+{
+    if (session->counters) {
+        munmap(session->counters, sizeof(struct mw_counters));
+        close(session->memfd);
+        session->counters = NULL;
+    }
+}
+
+static struct mw_hello greeting(const struct session *session, uint16_t flags)
+{
+    struct mw_hello hello = {
+        .header = {MW_HELLO, sizeof(hello), 0},
+        .magic = MW_MAGIC,
+        .version = MW_VERSION,
+        .flags = (uint16_t)(flags | (terminal_notice_is_wanted() ? MW_HELLO_TALKS : 0)),
+        .pid = (uint32_t)getpid(),
+        .epoch = session->epoch,
+    };
+    snprintf(hello.program, sizeof(hello.program), "%s", program_invocation_short_name);
+    return hello;
+}
+
+/* `meanwhile`: what becomes of the program; NULL for one that is about to start. */
+static void explain(const char *path, int error, const union agent_message *answer,
+                    const char *meanwhile)
+{
+    if (error == -EPROTO && answer->header.type == MW_REFUSED) {
+        const char *hint = answer->refused.code == MW_REFUSAL_VERSION
+                               ? "start the program again with the moiety that its agent came with"
+                               : "moiety events tells more";
+        message_print(hint, "%.*s", (int)MW_TEXT_BYTES, answer->refused.text);
+    } else if (meanwhile) {
+        message_print("moiety agent status",
+                      "no agent answers at %s: %s; until one does, this program %s", path,
+                      strerror(-error), meanwhile);
+    } else {
+        message_print("moiety agent status; start the program with moiety run",
+                      "no agent answers at %s: %s", path, strerror(-error));
+    }
+}
+
+static void pause_before_retry(void)
+{
+    struct timespec pause = {0, RETRY_NS};
+    nanosleep(&pause, NULL);
+}
+
+/* Whoever ran this program made sure of an agent, but that one may just be dead. A path that was
+ * never there is a mistake, which time does not mend. */
+static int open_first(const struct session *session, const struct mw_hello *hello,
+                      union agent_message *reply, int *lease)
+{
+    uint64_t began = now_ns();
+    bool was_there = false;
+    bool complained = false;
+    for (;;) {
+        int socket = agent_open(session->path, hello, session->memfd, reply, lease);
+        bool is_gone = socket == -ENOENT;
+        bool is_dead = socket == -ECONNREFUSED || socket == -ECONNRESET || socket == -EPIPE;
+        if (!(is_dead || (is_gone && was_there)) || now_ns() - began > RESTART_NS) {
+            return socket;
+        }
+        if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
+            complained = true;
+            explain(session->path, socket, reply, "waits for it");
+        }
+        was_there = true;
+        pause_before_retry();
+    }
+}
+
+int handshake_open(struct session *session, const char *path)
+{
+    union agent_message reply = {0};
+    int lease = -1;
+    int socket = -1;
+    int error = strlen(path) < sizeof(session->path) ? 0 : -ENAMETOOLONG;
+    if (!error) {
+        snprintf(session->path, sizeof(session->path), "%s", path);
+        error = make_counters(session);
+    }
+    if (!error) {
+        struct mw_hello hello = greeting(session, 0);
+        socket = open_first(session, &hello, &reply, &lease);
+        error = socket < 0 ? socket : 0;
+    }
+    if (error) {
+        explain(path, error, &reply, NULL);
+        forget_counters(session);
+        return error;
+    }
+    session->epoch = reply.welcome.epoch;
+    host_segments_set_agent(reply.welcome.flags);
+    alloc_set_mode(reply.welcome.mode);
+    gate_init(session->counters);
+    error = gate_map_lease(lease);
+    close(lease);
+    agent_begin(socket, NULL, 0);
+    return error;
+}
+
+/* What is freed before this is in the totals, what is freed after it has a message of its own. */
+static void tell_state(int socket)
+{
+    struct mw_attach states[MW_GPUS_MAX];
+    uint32_t count = 0;
+    alloc_freeze();
+    credits_forget();
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        device_tell(d, &states[count++]);
+    }
+    agent_begin(socket, states, count);
+    host_segments_tell();
+    ipc_export_tell();
+    ipc_import_tell();
+    alloc_thaw();
+}
+
+void handshake_tell_drained(uint32_t epoch)
+{
+    struct mw_drained note = {.epoch = epoch, .gpu = MW_NO_GPU};
+    struct device *device = device_next(NULL);
+    struct device *next = device ? device_next(device) : NULL;
+    alloc_freeze();
+    for (; next; next = device_next(device)) {
+        agent_amount(MW_RESIDENT, device->gpu, device->resident_bytes);
+        device = next;
+    }
+    if (device) {
+        note.gpu = device->gpu;
+        note.resident_bytes = device->resident_bytes;
+    }
+    agent_send(&note, sizeof(note), MW_DRAINED);
+    alloc_thaw();
+}
+
+void handshake_reopen(struct session *session, bool holding)
+{
+    uint64_t began = now_ns();
+    bool complained = false;
+    agent_close();
+    if (began - session->opened_ns < HASTY_NS) {
+        pause_before_retry(); /* an agent that hangs up on us at once must not be flooded */
+    }
+    for (;;) {
+        union agent_message reply;
+        int lease = -1;
+        uint16_t flags = MW_HELLO_RESUMED;
+        flags |= holding ? MW_HELLO_HOLDING : 0;
+        flags |= session->pinned ? MW_HELLO_PINNED : 0;
+        struct mw_hello hello = greeting(session, flags);
+        int socket = agent_open(session->path, &hello, session->memfd, &reply, &lease);
+        if (socket >= 0) {
+            session->epoch = reply.welcome.epoch;
+            host_segments_set_agent(reply.welcome.flags);
+            alloc_set_mode(reply.welcome.mode);
+            gate_map_lease(lease);
+            close(lease);
+            tell_state(socket);
+            session->opened_ns = now_ns();
+            return;
+        }
+        if (!complained && now_ns() - began > COMPLAIN_AFTER_NS) {
+            complained = true;
+            explain(session->path, socket, &reply,
+                    holding ? "keeps the GPU and runs on" : "waits as soon as it needs the GPU");
+        }
+        pause_before_retry();
+    }
+}
+
+void handshake_after_fork(struct session *session)
+{
+    close(session->memfd);
+    session->memfd = -1;
+    session->counters = NULL;
+}

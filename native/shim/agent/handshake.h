@@ -1,0 +1,29 @@
+/* One conversation with an agent: hello, welcome, and the same again with the next agent. */
+#ifndef MOIETY_SHIM_AGENT_HANDSHAKE_H
+#define MOIETY_SHIM_AGENT_HANDSHAKE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+struct session {
+    char path[108]; /* of the socket */
+    int memfd;      /* of the counters */
+    struct mw_counters *counters;
+    uint32_t epoch;
+    uint64_t opened_ns; /* when this agent last took us back; 0: never */
+    _Atomic bool pinned;
+    _Atomic uint32_t shared; /* MW_SHARED_*: what the agent was told, and each new one is */
+};
+
+/* Connects for the first time. 0, or a negative errno after having said why. */
+int handshake_open(struct session *session, const char *path);
+/* Connects again, for as long as it takes, and tells the agent what this process has. */
+void handshake_reopen(struct session *session, bool holding);
+/* Tells that nothing runs any more, and what is resident on each GPU. Control thread. */
+void handshake_tell_drained(uint32_t epoch);
+void handshake_after_fork(struct session *session);
+
+#endif

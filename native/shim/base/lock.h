@@ -1,0 +1,41 @@
+/* A small lock on one futex word.
+ *
+ * The shim links libc and libdl only; before glibc 2.34 parts of pthread live elsewhere,
+ * and our lock must work before the program has loaded them.
+ */
+#ifndef MOIETY_SHIM_BASE_LOCK_H
+#define MOIETY_SHIM_BASE_LOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lock {
+    _Atomic uint32_t word; /* 0 free, 1 taken, 2 taken with somebody waiting */
+};
+
+void lock_take(struct lock *lock);
+void lock_drop(struct lock *lock);
+/* Takes it if nobody has it. */
+bool lock_try(struct lock *lock);
+/* Whether somebody waits for a lock that the caller holds. */
+static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock->word) == 2; }
+
+/* Sleeps while *word is still `seen`; timeout_ms < 0 waits for ever. Spurious returns happen. */
+void futex_wait(_Atomic uint32_t *word, uint32_t seen, int timeout_ms);
+void futex_wake_all(_Atomic uint32_t *word);
+/* The same for a word in a page that other processes map as well; mapped for reading is enough.
+ * futex_wait_shared gives 0, or a negative errno (-EAGAIN: it was not `seen`). */
+int futex_wait_shared(const volatile uint32_t *word, uint32_t seen, int timeout_ms);
+void futex_wake_shared(const volatile uint32_t *word);
+
+static inline void lock_release_cleanup(struct lock **lock) { lock_drop(*lock); }
+
+#define LOCK_JOIN_(a, b) a##b
+#define LOCK_JOIN(a, b) LOCK_JOIN_(a, b)
+/* Holds a lock until the end of the block. */
+#define LOCK_SCOPE(which)                                                                     \
+    struct lock *LOCK_JOIN(scope_, __LINE__) __attribute__((cleanup(lock_release_cleanup))) = \
+        (lock_take(which), (which))
+
+#endif

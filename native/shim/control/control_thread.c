@@ -1,0 +1,473 @@
+#include "shim/control/control_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/agent/handshake.h"
+#include "shim/agent/socket.h"
+#include "shim/agent/terminal_notice.h"
+#include "shim/base/disable.h"
+#include "shim/base/driver.h"
+#include "shim/base/lock.h"
+#include "shim/base/message.h"
+#include "shim/control/debugger_check.h"
+#include "shim/control/drain_listener.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/queue_depth.h"
+#include "shim/gate/stream_capture.h"
+#include "shim/gate/streams.h"
+#include "shim/gate/unknown_calls.h"
+#include "shim/ipc/export.h"
+#include "shim/ipc/import.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/alloc.h"
+#include "shim/mem/credit.h"
+#include "shim/mem/device.h"
+#include "shim/swap/host_arena.h"
+#include "shim/swap/host_segments.h"
+#include "shim/swap/swap.h"
+
+/* The finest step of an idle watch; one for a longer silence looks as often in it. */
+#define WATCH_STEP_NS 1000000ull
+#define WATCH_LOOKS 8
+
+static struct session session;
+static _Atomic bool active;
+static struct lock begin_lock;
+static uint64_t watch_us; /* 0: nobody wants to know */
+static uint64_t watch_passes;
+static uint64_t watch_since_ns;
+static bool told_idle; /* and the watch goes on until something is submitted */
+static uint32_t revoked_epoch;
+static bool draining;
+static bool granted;  /* since the drain began */
+static bool reopened; /* and the agent is another one */
+
+static void carry_out(const union agent_message *message);
+static void come_back_holding(void);
+
+bool control_is_active(void) { return active; }
+
+void control_share(uint32_t flags)
+{
+    struct mw_shared note = {.flags = flags};
+    if (flags && active && (atomic_fetch_or(&session.shared, flags) & flags) != flags) {
+        agent_send(&note, sizeof(note), MW_SHARED);
+    }
+}
+
+void control_pin(const char *call)
+{
+    struct mw_pinned note = {0};
+    if (!active || session.pinned || atomic_exchange(&session.pinned, true)) {
+        return;
+    }
+    snprintf(note.reason, sizeof(note.reason), "%s", call);
+    agent_send(&note, sizeof(note), MW_PINNED);
+}
+
+void control_unknown(const char *call)
+{
+    if (active) {
+        __atomic_add_fetch(&session.counters->unknown_calls, 1, __ATOMIC_RELAXED);
+    }
+    control_pin(call);
+}
+
+static void count_moves(void)
+{
+    struct swap_moved moved = swap_moved();
+    session.counters->evicted_bytes = moved.evicted_bytes;
+    session.counters->evicted_ns = moved.evicted_ns;
+    session.counters->restored_bytes = moved.restored_bytes;
+    session.counters->restored_ns = moved.restored_ns;
+    session.counters->zero_bytes = moved.zero_bytes;
+}
+
+/* Once more, if the lease was given back meanwhile and taken again. */
+static bool drain_once(void)
+{
+    granted = false;
+    drain_listener_begin(carry_out, come_back_holding);
+    bool is_empty = gate_await_empty();
+    if (is_empty) {
+        swap_settle();
+        lock_take(&contexts_lock);
+        for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+            device_drain(d);
+        }
+        lock_drop(&contexts_lock);
+    }
+    drain_listener_end();
+    return is_empty && !granted;
+}
+
+/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. What runs
+ * may wait for threads at the gate, so the agent is heard meanwhile: it can let them go on. */
+static bool drain(void)
+{
+    uint64_t began = now_ns();
+    bool drained;
+    do {
+        drained = drain_once();
+        if (gate_is_open()) {
+            return false;
+        }
+    } while (!drained);
+    watch_us = 0;
+    session.counters->drained_ns += now_ns() - began;
+    return true;
+}
+
+static void tell_drained(void)
+{
+    alloc_drained();
+    credits_end();
+    handshake_tell_drained(revoked_epoch);
+    count_moves();
+}
+
+static void give_way(void)
+{
+    draining = true;
+    if (drain()) {
+        tell_drained();
+    }
+    draining = false;
+}
+
+/* What this process has submitted is done, but not what others have that it computes with: theirs waits
+ * for what a thread at the gate is about to submit. */
+static void step(uint32_t epoch)
+{
+    if (gate_is_open()) {
+        return; /* the lease was given back meanwhile */
+    }
+    revoked_epoch = epoch;
+    draining = true;
+    gate_let_through();
+    give_way();
+}
+
+/* Heard while an earlier drain goes on, it is the one that is answered in the end. */
+static void take_back(uint32_t epoch)
+{
+    revoked_epoch = epoch;
+    if (!draining) {
+        give_way();
+    }
+}
+
+static void grant(uint32_t epoch)
+{
+    session.epoch = epoch;
+    granted = true;
+    session.counters->handoffs++;
+    gate_forget_want();
+    gate_wake();
+}
+
+static void report_evicted(struct device *device, uint64_t bytes, bool last, bool failed)
+{
+    struct mw_evicted note = {
+        .gpu = device->gpu,
+        .flags = (last ? MW_EVICTED_LAST : 0) | (failed ? MW_EVICTED_FAILED : 0),
+        .bytes = bytes,
+        .resident_bytes = device->resident_bytes,
+    };
+    if (last) {
+        count_moves(); /* before the agent looks: the rest of its time were messages */
+    }
+    agent_send(&note, sizeof(note), MW_EVICTED);
+}
+
+/* Moves what can be moved now; in how many ns to come back. */
+static uint64_t move_on(void)
+{
+    bool restored;
+    uint64_t wait_ns = swap_step(&restored);
+    if (restored) {
+        count_moves();
+        agent_note(MW_RESTORED, session.epoch);
+    }
+    return wait_ns;
+}
+
+static void answer(const union agent_message *message)
+{
+    struct agent_request *request = agent_take(message->header.serial);
+    if (!request) {
+        if (message->header.type == MW_REFUSED) {
+            message_print(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+        } else if (message->header.type == MW_ATTACHED) { /* to what a new agent was told */
+            device_set_limit(message->attached.gpu, message->attached.limit_bytes);
+        }
+        return;
+    }
+    if (message->header.type == MW_ALLOC_REPLY && request->message.header.type == MW_ALLOC_REQUEST) {
+        const struct mw_alloc *asked = &request->message.alloc;
+        accounting_admitted(asked->gpu, asked->bytes, asked->flags);
+    }
+    agent_answer(request, message);
+}
+
+static void carry_out(const union agent_message *message)
+{
+    struct device *device;
+    switch (message->header.type) {
+    case MW_GRANT:
+        grant(message->note.epoch);
+        break;
+    case MW_REVOKE:
+        take_back(message->note.epoch);
+        break;
+    case MW_ALLOW_ONE:
+        step(message->note.epoch);
+        break;
+    case MW_RESTORE_BUDGET:
+        device = device_of_gpu(message->amount.gpu);
+        swap_grant_budget(device, message->amount.bytes);
+        break;
+    case MW_EVICT:
+        device = device_of_gpu(message->amount.gpu);
+        if (device) {
+            swap_order(device, message->amount.bytes, report_evicted);
+        }
+        break;
+    case MW_SET_IDLE_TIMEOUT:
+        watch_us = message->watch.idle_us;
+        watch_passes = UINT64_MAX;
+        told_idle = false;
+        break;
+    case MW_MODE:
+        alloc_set_mode(message->mode.mode);
+        break;
+    case MW_ARENA:
+        host_segments_offer(&message->arena, agent_take_fd());
+        break;
+    case MW_ARENA_BACK:
+        host_segments_back(message->arena.bytes);
+        break;
+    case MW_CREDIT_GRANT:
+        credit_grant(message->allowance.gpu, message->allowance.bytes,
+                     message->allowance.most_bytes);
+        break;
+    case MW_CREDIT_REVOKE:
+        credit_revoke(message->amount.gpu);
+        break;
+    case MW_LIMIT:
+        device_set_limit(message->amount.gpu, message->amount.bytes);
+        break;
+    case MW_SET_QUEUE_DEPTH:
+        queue_depth_set(message->pace.queue_us);
+        break;
+    case MW_WARNING:
+        message_print(NULL, "%.*s", (int)MW_TEXT_BYTES, message->warning.text);
+        break;
+    case MW_EXPORT:
+        if (message->share.flags & MW_SHARE_ASKED) {
+            ipc_export_asked(&message->share);
+        } else {
+            answer(message);
+        }
+        break;
+    case MW_IMPORT:
+        ipc_import_pieces(&message->share);
+        break;
+    case MW_TERMINAL_LINE:
+        terminal_notice_print(message->say.text, sizeof(message->say.text));
+        break;
+    case MW_ATTACHED:
+    case MW_ALLOC_REPLY:
+    case MW_REFUSED:
+        answer(message);
+        break;
+    default:
+        break; /* of a newer agent that thinks we can do without it */
+    }
+}
+
+static uint64_t watch_step_ns(void)
+{
+    uint64_t step_ns = watch_us * 1000 / WATCH_LOOKS;
+    return step_ns > WATCH_STEP_NS ? step_ns : WATCH_STEP_NS;
+}
+
+static void watch(void)
+{
+    uint32_t inside;
+    uint64_t passes = gate_passes(&inside);
+    uint64_t now = now_ns();
+    if (passes != watch_passes || inside) {
+        watch_passes = passes;
+        watch_since_ns = now;
+        if (told_idle) {
+            watch_us = 0;
+            agent_note(MW_BUSY, session.epoch);
+        }
+    } else if (!told_idle && now - watch_since_ns >= watch_us * 1000) {
+        told_idle = true;
+        agent_note(MW_IDLE, session.epoch);
+    }
+}
+
+static void reopen(bool holding)
+{
+    queue_depth_set(0); /* a new agent believes that there is no bound */
+    handshake_reopen(&session, holding);
+    control_share(atomic_exchange(&session.shared, 0));
+    unknown_calls_tell();
+    gate_forget_want();
+    gate_wake();
+}
+
+/* Deputy: the agent is gone, and the drain is not over. What runs may wait for a thread at the gate, and
+ * all memory is still there; so to the next agent this process still holds its lease. */
+static void come_back_holding(void)
+{
+    reopen(true);
+    granted = reopened = true;
+}
+
+/* Another agent, or the same one anew: drain if the lease was lost with the old one, so that what
+ * is told is either "holding" or "nothing runs". */
+static void come_back(void)
+{
+    bool holding = gate_is_open();
+    swap_settle();
+    swap_forget_orders();
+    if (!holding) {
+        draining = true;
+        reopened = false;
+        holding = !drain();
+        draining = false;
+        if (reopened) {
+            if (!holding) { /* and revoked again meanwhile */
+                tell_drained();
+            }
+            return;
+        }
+    }
+    reopen(holding);
+}
+
+static void *control_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    union agent_message message;
+    prctl(PR_SET_NAME, "moiety");
+    prctl(PR_SET_TIMERSLACK, 1ul);
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    for (;;) {
+        uint64_t wait_ns = move_on();
+        uint64_t look_ns = credits_expire();
+        wait_ns = look_ns < wait_ns ? look_ns : wait_ns;
+        if (watch_us && wait_ns > watch_step_ns()) {
+            wait_ns = watch_step_ns();
+        }
+        int got = agent_receive(&message, wait_ns);
+        if (got < 0) {
+            come_back();
+        } else if (got > 0) {
+            carry_out(&message);
+        }
+        if (watch_us) {
+            watch();
+        }
+    }
+    return unused;
+}
+
+static void in_forked_child(void)
+{
+    active = false;
+    agent_after_fork();
+    gate_after_fork();
+    stream_capture_after_fork();
+    streams_after_fork();
+    queue_depth_after_fork();
+    alloc_after_fork();
+    ipc_export_after_fork();
+    ipc_import_after_fork();
+    host_arena_after_fork();
+    host_segments_after_fork();
+    swap_after_fork();
+    drain_listener_after_fork();
+    device_after_fork();
+    unknown_calls_after_fork();
+    handshake_after_fork(&session);
+    atomic_store(&begin_lock.word, 0);
+}
+
+/* What pthread_atfork is made of: that one is not in libc before glibc 2.34. */
+// NOLINTNEXTLINE(bugprone-reserved-identifier) glibc's name
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+
+static int start_thread(void)
+{
+    sigset_t all;
+    sigset_t before;
+    unsigned long thread;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: the program keeps its signals */
+    int error = driver_threads.create(&thread, NULL, control_main, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return -error;
+}
+
+CUresult control_begin(void)
+{
+    const char *missing = "pthread_create";
+    const char *path = getenv("MOIETY_SOCKET");
+    if (active || gate_is_alone()) {
+        return CUDA_SUCCESS;
+    }
+    if (shim_is_disabled()) {
+        gate_leave_alone();
+        return CUDA_SUCCESS;
+    }
+    if (!path || !*path) {
+        message_print("start it with moiety run", "this program shares no GPU: MOIETY_SOCKET %s",
+                      path ? "is empty" : "is not set");
+        gate_leave_alone();
+        return CUDA_SUCCESS;
+    }
+    LOCK_SCOPE(&begin_lock);
+    if (active) {
+        return CUDA_SUCCESS;
+    }
+    const char *tool = debugger_check_refused();
+    if (tool) {
+        message_print("MOIETY_DISABLE=1 on a GPU that nobody shares; or moiety run --no-check",
+                      "%s cannot do its work on a shared GPU", tool);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    if (!driver_is_complete(&missing)) {
+        message_print("moiety doctor says which driver is needed",
+                      "this driver cannot share memory: it has no %s", missing);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    int error = handshake_open(&session, path);
+    if (error) {
+        return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    __register_atfork(NULL, NULL, in_forked_child, NULL);
+    error = start_thread();
+    if (error) {
+        message_print(NULL, "could not start the control thread: %s", strerror(-error));
+        agent_close();
+        return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    session.counters->unknown_calls = unknown_calls_count();
+    active = true;
+    unknown_calls_tell();
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,127 @@
+#include "shim/control/drain_listener.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/base/driver.h"
+#include "shim/base/lock.h"
+
+/* A wait that is shorter needs no deputy. */
+#define AFTER_NS 2000000L
+/* How long it listens before it looks whether it is still needed. */
+#define LISTEN_MS 20
+#define PAUSE_NS 5000000L
+
+static struct lock hearing;
+static _Atomic bool waiting; /* the control thread is; it becomes false before it hears again */
+static drain_listener_hear *hear;
+static drain_listener_lost *lost;
+static int timer = -1;
+static bool started;
+
+/* Not what is about memory that moves, nor what brings a descriptor. */
+static bool may_hear(int type)
+{
+    return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT || type == MW_LIMIT ||
+           type == MW_SET_QUEUE_DEPTH || type == MW_ATTACHED || type == MW_ALLOC_REPLY || type == MW_REFUSED ||
+           type == MW_EXPORT;
+}
+
+/* The next message, if it is one of those. False: pause before the next try. */
+static bool hear_one(void)
+{
+    union agent_message message = {0};
+    LOCK_SCOPE(&hearing);
+    if (!atomic_load(&waiting)) {
+        return true;
+    }
+    int got = agent_sift(may_hear, &message);
+    if (got > 0) {
+        hear(&message);
+    } else if (got < 0) {
+        lost();
+    }
+    return got != 0; /* else it is for the control thread */
+}
+
+static void *drain_listener_main(void *unused)
+{
+    struct timespec pause = {0, PAUSE_NS};
+    uint64_t times;
+    prctl(PR_SET_NAME, "moiety-deputy");
+    while (read(timer, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
+        while (atomic_load(&waiting)) {
+            struct pollfd ready = {.fd = agent_fd(), .events = POLLIN};
+            int n = poll(&ready, 1, LISTEN_MS);
+            if (!hear_one() && n > 0) {
+                nanosleep(&pause, NULL);
+            }
+        }
+    }
+    return unused;
+}
+
+/* At the first wait: a program that is never interrupted needs neither thread nor timer. */
+static void start(void)
+{
+    sigset_t all;
+    sigset_t before;
+    unsigned long thread;
+    started = true;
+    timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    if (timer < 0) {
+        return; /* nobody listens meanwhile: only work that waits for itself notices */
+    }
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: the program keeps its signals */
+    if (driver_threads.create(&thread, NULL, drain_listener_main, NULL) != 0) {
+        close(timer);
+        timer = -1;
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void ring_in(long after_ns)
+{
+    struct itimerspec when = {.it_value = {0, after_ns}};
+    if (timer >= 0) {
+        timerfd_settime(timer, 0, &when, NULL);
+    }
+}
+
+void drain_listener_begin(drain_listener_hear *with, drain_listener_lost *without)
+{
+    if (!started) {
+        start();
+    }
+    hear = with;
+    lost = without;
+    atomic_store(&waiting, true);
+    ring_in(AFTER_NS);
+}
+
+void drain_listener_end(void)
+{
+    atomic_store(&waiting, false);
+    ring_in(0);
+    lock_take(&hearing); /* until what is just being heard is done */
+    lock_drop(&hearing);
+}
+
+void drain_listener_after_fork(void)
+{
+    if (timer >= 0) {
+        close(timer);
+    }
+    timer = -1;
+    started = false;
+    atomic_store(&waiting, false);
+    atomic_store(&hearing.word, 0);
+}

@@ -1,0 +1,361 @@
+#include "shim/gate/queue_depth.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/base/driver.h"
+#include "shim/base/message.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/launch_cost.h"
+#include "shim/gate/queue_markers.h"
+
+#define US 1000ull
+/* A wait shorter than this is spent asking again and again: sleeping takes longer. */
+#define SPIN_NS (60 * US)
+#define NAP_NS (20 * US)
+#define LONG_NAP_NS (1000 * US)
+/* But where a bound may cost no throughput: whoever waits is there before the GPU is through. */
+#define WIDE_NAP_NS (200 * US)
+/* Work that waits for other work may wait for what its own thread submits next: no wait is longer
+ * than this, or than a few times what was ever seen, and each that was in vain lets more pass. */
+#define PATIENCE_NS (100000 * US)
+#define PATIENCE_MAX_NS (1000000 * US)
+/* And this is the limit for programs that are known to submit such work. */
+#define IMPATIENCE_NS (5000 * US)
+/* Graphs so short that a look at each would be felt are counted together, up to this part of the bound. */
+#define SHORT_NS (1 * US)
+#define RUN_PART 16
+#define RUN_MAX 64
+
+uint64_t queue_depth_bound_ns;
+__thread struct queue_depth_here queue_depth_here __attribute__((tls_model("initial-exec")));
+
+void queue_depth_set(uint64_t queue_us)
+{
+    __atomic_store_n(&queue_depth_bound_ns, queue_us * US, __ATOMIC_RELAXED);
+}
+
+static _Atomic bool impatient;
+
+void queue_depth_be_impatient(void)
+{
+    atomic_store_explicit(&impatient, true, memory_order_relaxed);
+}
+
+static uint64_t bound_now(void) { return __atomic_load_n(&queue_depth_bound_ns, __ATOMIC_RELAXED); }
+
+/* ---- waiting, outside the gate ---- */
+
+static void take_off(struct queue_markers *markers, bool is_done)
+{
+    struct mark *mark = &markers->marks[markers->first];
+    if (is_done) {
+        uint64_t now = now_ns();
+        uint64_t from_hi = max_u64(mark->recorded_ns, markers->done_hi_ns);
+        uint64_t from_lo = max_u64(mark->began_ns, markers->done_lo_ns);
+        uint64_t lo = markers->busy_ns > from_hi ? markers->busy_ns - from_hi : 0;
+        launch_cost_learn(markers, mark, lo, now > from_lo ? now - from_lo : 1);
+        markers->done_lo_ns = max_u64(markers->busy_ns, mark->recorded_ns);
+        markers->done_hi_ns = now;
+        markers->given_up = 0;
+    }
+    markers->busy_ns = 0;
+    markers->sum_ns -= mark->expected_ns;
+    markers->first = (markers->first + 1) % QUEUE_MARKERS_MAX;
+    markers->count--;
+}
+
+/* How long it is until `next_ns` more fit under the bound; 0: they do. A last little rest of what runs
+ * counts for nothing, or the GPU would stand still between two long kernels. */
+static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next_ns,
+                              uint64_t bound_ns, uint64_t now)
+{
+    const struct mark *oldest = &markers->marks[markers->first];
+    uint64_t began = max_u64(oldest->began_ns, markers->done_hi_ns);
+    uint64_t ran = now > began ? now - began : 0;
+    if (ran > oldest->expected_ns) {
+        ran = 0; /* it takes longer than was thought, and so may the others */
+    }
+    if (markers->count < 2 && bound_ns >= WIDE_NS) {
+        return 0;
+    }
+    uint64_t rest = markers->sum_ns - ran;
+    uint64_t allowed = max_u64(bound_ns > next_ns ? bound_ns - next_ns : 0, bound_ns / 8);
+    if (markers->count == QUEUE_MARKERS_MAX) {
+        return max_u64(rest > allowed ? rest - allowed : 0, 1);
+    }
+    return rest > allowed ? rest - allowed : 0;
+}
+
+static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns, uint64_t bound_ns)
+{
+    struct timespec nap = {0, NAP_NS};
+    if (missing_ns > 2 * SPIN_NS) {
+        uint64_t most = bound_ns < WIDE_NS ? LONG_NAP_NS : WIDE_NAP_NS;
+        nap.tv_nsec = (long)min_u64(missing_ns / 2, most);
+    } else if (waited_ns < SPIN_NS) {
+        sched_yield();
+        return;
+    }
+    syscall(SYS_nanosleep, &nap,
+            NULL); /* not nanosleep(3): nobody is cancelled in the middle of a call */
+}
+
+static bool is_patient(const struct queue_markers *markers, uint64_t waited_ns)
+{
+    if (atomic_load_explicit(&impatient, memory_order_relaxed)) {
+        return waited_ns < IMPATIENCE_NS;
+    }
+    uint64_t patience = min_u64(max_u64(4 * markers->slowest_ns, PATIENCE_NS), PATIENCE_MAX_NS);
+    return waited_ns < patience * (markers->given_up + 1);
+}
+
+/* Takes off the marks that are done, and waits for as many as it takes. */
+static void await_room(struct queue_markers *markers, uint64_t next_ns)
+{
+    struct mw_slot *slot = NULL;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture may begin elsewhere */
+    uint64_t began = 0;
+    if (!markers->count) {
+        return;
+    }
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    while (markers->count && !atomic_load(&markers->lost)) {
+        CUresult result = DRIVER(cuEventQuery)(markers->marks[markers->first].event);
+        if (result != CUDA_ERROR_NOT_READY) {
+            take_off(markers, result == CUDA_SUCCESS);
+            continue;
+        }
+        uint64_t now = now_ns();
+        uint64_t bound = bound_now();
+        uint64_t missing = until_room_ns(markers, next_ns, bound, now);
+        markers->busy_ns = now;
+        if (!bound || !missing) {
+            break;
+        }
+        if (!began) {
+            began = now;
+            slot = gate_block();
+        }
+        if (!is_patient(markers, now - began)) {
+            markers->given_up++;
+            break;
+        }
+        take_a_nap(now - began, missing, bound);
+    }
+    if (began) {
+        gate_unblock(slot);
+    }
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+}
+
+/* ---- counting ---- */
+
+static uint32_t kernels_so_far(const struct queue_markers *markers)
+{
+    return markers->granted - queue_depth_here.left;
+}
+
+static uint64_t kernels_ns(const struct queue_markers *markers)
+{
+    return kernels_so_far(markers) * launch_cost_for(markers, markers->bound_ns) / 1000;
+}
+
+static void begin_batch(struct queue_markers *markers, uint64_t bound_ns)
+{
+    uint32_t fits = launch_cost_batch(markers, bound_ns);
+    markers->batch = (uint32_t)min_u64(fits, 2 * (uint64_t)markers->batch);
+    uint32_t extra = 1u << min_u64(markers->given_up, 12);
+    markers->granted =
+        markers->given_up ? (uint32_t)max_u64(markers->batch, extra) : markers->batch;
+    markers->began_ns = now_ns();
+    markers->key = NULL;
+    markers->longs = 0;
+    markers->longs_ns = markers->others_ns = 0;
+    queue_depth_here.left = markers->granted;
+}
+
+/* The bound changed while a batch was under way: what it may still grow to. */
+static void fit_batch(struct queue_markers *markers, uint64_t bound_ns)
+{
+    markers->bound_ns = bound_ns;
+    if (!queue_depth_here.left) {
+        return;
+    }
+    uint32_t fits = launch_cost_batch(markers, bound_ns);
+    uint32_t so_far = kernels_so_far(markers);
+    if (fits < markers->granted) {
+        queue_depth_here.left = so_far < fits ? fits - so_far : 1;
+        markers->granted = so_far + queue_depth_here.left;
+    }
+}
+
+static struct queue_markers *enter(CUstream stream)
+{
+    struct queue_depth_here *here = &queue_depth_here;
+    struct queue_markers *markers = here->markers;
+    if (markers && here->stream == stream &&
+        (here->left > 1 || queue_markers_are_good(markers, stream))) {
+        return markers;
+    }
+    if (markers) {
+        markers->left = here->left;
+    }
+    markers = queue_markers_of(stream);
+    here->markers = markers;
+    here->stream = stream;
+    here->left = markers ? markers->left : BATCH_MAX; /* without marks there is no bound */
+    return markers;
+}
+
+/* The rest of a run was not submitted. */
+static void end_run(void)
+{
+    struct queue_depth_here *here = &queue_depth_here;
+    if (here->run) {
+        here->markers->longs -= here->run;
+        here->markers->longs_ns -= here->run * here->run_cost_ns;
+        here->run = 0;
+    }
+}
+
+/* After one of this cost: more of the same may follow without being looked at, as long as neither they nor
+ * one more fill the batch. */
+static void begin_run(struct queue_markers *markers, uint64_t cost_ns, uint64_t most,
+                      uint64_t room_ns)
+{
+    queue_depth_here.run = (uint32_t)min_u64(most, room_ns / cost_ns);
+    queue_depth_here.run_key = markers->key;
+    queue_depth_here.run_cost_ns = cost_ns;
+    markers->longs += queue_depth_here.run;
+    markers->longs_ns += queue_depth_here.run * cost_ns;
+}
+
+static bool count_long(struct queue_markers *markers, const void *key, uint64_t bound_ns)
+{
+    struct queue_depth_here *here = &queue_depth_here;
+    uint64_t cost = launch_cost_of_long(key);
+    uint64_t run = cost && cost <= SHORT_NS ? min_u64(bound_ns / RUN_PART / cost, RUN_MAX) : 0;
+    await_room(markers, cost ? cost + run * cost : bound_ns / 2);
+    if (!here->left) {
+        begin_batch(markers, bound_ns);
+    }
+    if (markers->key != key) {
+        markers->others_ns += markers->longs_ns;
+        markers->longs_ns = 0;
+        markers->longs = 0;
+        markers->key = key;
+    }
+    markers->longs++;
+    markers->longs_ns += cost;
+    uint64_t batch_ns = kernels_ns(markers) + markers->others_ns + markers->longs_ns;
+    if (cost && batch_ns + cost <= bound_ns / 2) {
+        begin_run(markers, cost, run, bound_ns / 2 - batch_ns - cost);
+        return false;
+    }
+    markers->granted = kernels_so_far(markers);
+    here->left = 0;
+    return true;
+}
+
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = DRIVER(cuStreamIsCapturing)(stream, &status);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        return false;
+    }
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool turn(CUstream stream, const void *key)
+{
+    struct queue_depth_here *here = &queue_depth_here;
+    uint64_t bound = bound_now();
+    if (!bound || (gate_slot && gate_slot->depth)) {
+        return false; /* the driver calls itself, inside our gate */
+    }
+    end_run();
+    struct queue_markers *markers = enter(stream);
+    here->bound_ns = bound;
+    if (!markers) {
+        here->left--;
+        return false;
+    }
+    if (markers->bound_ns != bound) {
+        fit_batch(markers, bound);
+    }
+    if (key) {
+        return count_long(markers, key, bound);
+    }
+    if (!here->left) {
+        uint64_t batch_ns =
+            launch_cost_batch(markers, bound) * launch_cost_for(markers, bound) / 1000;
+        await_room(markers, batch_ns ? batch_ns : bound / 2);
+        begin_batch(markers, bound);
+    }
+    return --here->left == 0;
+}
+
+bool queue_depth_wait_turn(CUstream stream, const void *key)
+{
+    int kept = errno;
+    bool is_last = turn(stream, key);
+    errno = kept;
+    return is_last;
+}
+
+/* ---- marking, inside the gate ---- */
+
+static void record(struct queue_markers *markers, CUstream stream)
+{
+    struct mark *mark = &markers->marks[(markers->first + markers->count) % QUEUE_MARKERS_MAX];
+    if (markers->count == QUEUE_MARKERS_MAX || is_capturing(stream)) {
+        return; /* the next one will stand for these as well */
+    }
+    if ((!mark->made && !queue_markers_make_event(markers, mark)) ||
+        DRIVER(cuEventRecord)(mark->event, stream) != CUDA_SUCCESS) {
+        queue_depth_here.left = markers->granted = BATCH_MAX; /* go on without a bound */
+        return;
+    }
+    mark->began_ns = markers->began_ns;
+    mark->recorded_ns = now_ns();
+    mark->kernels = markers->granted;
+    mark->key = markers->key;
+    mark->longs = markers->longs;
+    mark->others_ns = kernels_ns(markers) + markers->others_ns;
+    mark->expected_ns = mark->others_ns + markers->longs_ns;
+    if (!markers->cost_ps || (markers->longs && !markers->longs_ns)) {
+        mark->expected_ns += markers->bound_ns / 2; /* nobody knows */
+    }
+    markers->sum_ns += mark->expected_ns;
+    markers->count++;
+}
+
+void queue_depth_mark(CUstream stream, CUresult result)
+{
+    struct queue_markers *markers = queue_depth_here.markers;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int kept = errno;
+    if (!markers || result != CUDA_SUCCESS || !queue_markers_are_good(markers, stream)) {
+        return;
+    }
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    record(markers, stream);
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    errno = kept;
+}
+
+void queue_depth_forget_stream(CUstream stream) { queue_markers_forget_stream(stream); }
+
+void queue_depth_forget_context(CUcontext context) { queue_markers_forget_context(context); }
+
+void queue_depth_after_fork(void)
+{
+    queue_depth_bound_ns = 0;
+    queue_depth_here = (struct queue_depth_here){0};
+    queue_markers_after_fork();
+}

@@ -1,0 +1,84 @@
+/* Tracks: what one thread submits to one stream, with marks (events of ours) in it.
+ *
+ * A track belongs to its thread; only `lost` is written by others. Events belong to a context and are
+ * gone with it, so a track is told when its context or its stream is destroyed.
+ */
+#ifndef MOIETY_SHIM_GATE_QUEUE_MARKERS_H
+#define MOIETY_SHIM_GATE_QUEUE_MARKERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/cuda_abi.h"
+
+#define QUEUE_MARKERS_MAX 8
+
+/* The end of a batch: all that was submitted up to it is done when its event is. */
+struct mark {
+    CUevent event;
+    bool made;
+    uint64_t began_ns;    /* nothing of the batch was submitted before */
+    uint64_t recorded_ns; /* and all of it by then */
+    uint64_t expected_ns; /* of GPU time */
+    uint32_t kernels;
+    const void *key; /* what else: long ones, of one kind */
+    uint32_t longs;
+    uint64_t others_ns; /* expected of all but those */
+};
+
+enum markers_loss {
+    MARKERS_LOST_STREAM = 1,
+    MARKERS_LOST_CONTEXT = 2, /* and our events with it */
+};
+
+struct queue_markers {
+    struct queue_markers *next; /* of the same thread */
+    struct queue_markers *next_of_all;
+    bool is_free; /* its thread has ended */
+    _Atomic uint32_t lost;
+    CUstream stream;
+    CUcontext context;
+
+    /* what was marked, oldest first */
+    struct mark marks[QUEUE_MARKERS_MAX];
+    uint32_t first;
+    uint32_t count;
+    uint64_t sum_ns;     /* expected of all of them */
+    uint64_t busy_ns;    /* when the oldest was last seen not to be done */
+    uint64_t done_lo_ns; /* the one before it was done not before this */
+    uint64_t done_hi_ns; /* and not after this */
+
+    /* the batch that is being submitted */
+    uint32_t left;    /* kernels until it is marked, while the thread uses another track */
+    uint32_t granted; /* of so many */
+    uint64_t began_ns;
+    const void *key;
+    uint32_t longs;
+    uint64_t longs_ns;
+    uint64_t others_ns;
+
+    /* what was learned */
+    uint64_t bound_ns; /* that `left` was made for */
+    uint32_t batch;
+    uint64_t cost_ps;    /* of a kernel, of the longer ones; 0: not known */
+    uint64_t mean_ps;    /* the same, of all */
+    uint64_t proof_ps;   /* the most that one surely took, lately */
+    uint64_t slowest_ns; /* the longest that a batch surely took, lately */
+    uint32_t given_up;   /* waits in a row that did not end */
+};
+
+/* The calling thread's track for a stream (NULL, legacy and per-thread: of the current context),
+ * with its losses dealt with; NULL when there is no memory or no context. */
+struct queue_markers *queue_markers_of(CUstream stream);
+/* Whether the track still stands for the stream: it was not lost, nor the context changed. */
+bool queue_markers_are_good(const struct queue_markers *markers, CUstream stream);
+/* Makes a mark's event in the track's context. */
+bool queue_markers_make_event(const struct queue_markers *markers, struct mark *mark);
+
+/* About to be destroyed, or gone. */
+void queue_markers_forget_stream(CUstream stream);
+void queue_markers_forget_context(CUcontext context);
+void queue_markers_after_fork(void);
+
+#endif

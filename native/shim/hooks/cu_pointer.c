@@ -1,0 +1,133 @@
+/* What an address is. Our memory lies in ranges that the driver takes for the program's own mapping;
+ * programs are told what they asked for. */
+#include <string.h>
+
+#include "shim/base/driver.h"
+#include "shim/control/control_thread.h"
+#include "shim/gate/gate.h"
+#include "shim/mem/alloc.h"
+
+struct answer {
+    union {
+        uint64_t word;
+        void *pointer;
+        unsigned number;
+        int ordinal;
+        bool truth;
+    };
+    size_t bytes;
+};
+
+enum told { TOLD, NOT_SO, ASK_DRIVER };
+
+/* NOT_SO: device memory has no such attribute. */
+static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUdeviceptr pointer,
+                      const struct address_info *info)
+{
+    *answer = (struct answer){.bytes = sizeof(uint64_t)};
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        answer->pointer = info->context;
+        return info->mapping ? ASK_DRIVER : TOLD;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        answer->number = CU_MEMORYTYPE_DEVICE;
+        answer->bytes = sizeof(unsigned);
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        answer->word = pointer;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        answer->word = info->number;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        answer->bytes = sizeof(unsigned);
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        answer->ordinal = info->ordinal;
+        answer->bytes = sizeof(int);
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        answer->word = info->base;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        answer->word = info->bytes;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        answer->truth = !info->pool && !info->mapping && !info->imported;
+        answer->bytes = sizeof(bool);
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        answer->truth = true;
+        answer->bytes = sizeof(bool);
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        answer->word = info->handle_types;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        answer->number = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        answer->bytes = sizeof(unsigned);
+        return info->mapping ? ASK_DRIVER : TOLD;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        answer->pointer = info->pool;
+        return TOLD;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        answer->word = info->mapping ? info->bytes : 0;
+        return info->mapping ? TOLD : NOT_SO;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        answer->word = info->mapping ? info->base : 0;
+        return info->mapping ? TOLD : NOT_SO;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return NOT_SO;
+    default:
+        return ASK_DRIVER;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct address_info info;
+    struct answer answer;
+    enum told told = ASK_DRIVER;
+    if (data && control_is_active() && address_info_get(ptr, &info) && !info.managed) {
+        told = tell(&answer, attribute, ptr, &info);
+    }
+    if (told == TOLD) {
+        memcpy(data, &answer, answer.bytes);
+        return CUDA_SUCCESS;
+    }
+    if (told == NOT_SO) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (control_is_active()) {
+        ptr = address_info_as_seen(ptr);
+    }
+    struct mw_slot *slot = gate_enter();
+    CUresult result = DRIVER(cuPointerGetAttribute)(data, attribute, ptr);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr ptr)
+{
+    struct address_info info;
+    if (control_is_active()) {
+        ptr = address_info_as_seen(ptr);
+    }
+    struct mw_slot *slot = gate_enter();
+    CUresult result = DRIVER(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
+    gate_leave(slot);
+    if (result != CUDA_SUCCESS || !control_is_active() || !address_info_get(ptr, &info) ||
+        info.managed) {
+        return result;
+    }
+    for (unsigned i = 0; i < num_attributes; i++) {
+        struct answer answer;
+        enum told told = tell(&answer, attributes[i], ptr, &info);
+        if (told != ASK_DRIVER) { /* this form says nothing where there is nothing to say */
+            memcpy(data[i], &answer, answer.bytes);
+        }
+    }
+    return CUDA_SUCCESS;
+}

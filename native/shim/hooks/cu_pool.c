@@ -1,0 +1,270 @@
+/* Memory pools and allocation in the order of streams, as programs see them. */
+#include "shim/base/driver.h"
+#include "shim/control/control_thread.h"
+#include "shim/gate/gate.h"
+#include "shim/mem/alloc.h"
+#include "shim/mem/peer_access.h"
+#include "shim/mem/unevictable.h"
+#include "shim/pool/pool.h"
+
+#define PLAIN(stream) (stream)
+#define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+/* In a stream that captures, allocating and freeing become nodes of a graph, which only the driver
+ * can make. */
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return gate_in_capture() && DRIVER(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The pool that a stream's device allocates from. */
+static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
+{
+    CUdevice device;
+    CUcontext current = NULL;
+    CUcontext context = NULL;
+    CUresult result = DRIVER(cuCtxGetCurrent)(&current);
+    if (stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) {
+        result = DRIVER(cuStreamGetCtx)(stream, &context);
+    }
+    bool pushed = result == CUDA_SUCCESS && context && context != current &&
+                  DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        result = DRIVER(cuCtxGetDevice)(&device);
+    }
+    if (pushed) {
+        device_pop();
+    }
+    return result == CUDA_SUCCESS ? DRIVER(cuDeviceGetMemPool)(pool, device) : result;
+}
+
+/* ---- allocating and freeing ---- */
+
+/* What the driver allocates itself: for a graph, or from a pool that others may see. *unknown: from one
+ * of a kind that is not known here. */
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool *unknown)
+{
+    struct device *device;
+    bool captured = is_captured(stream);
+    CUresult result = captured ? device_current(&device) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct meter *meter = captured ? unevictable_meter(NULL, device)
+                                   : unevictable_find_meter(handle, CU_DEVICE_INVALID);
+    *unknown = !meter;
+    return meter ? unevictable_expect(meter, bytes) : CUDA_SUCCESS;
+}
+
+/* Still inside the gate, so that nothing has left since. */
+static void note_unknown(bool unknown, CUresult result)
+{
+    if (unknown && result == CUDA_SUCCESS) {
+        control_pin("cuMemAllocFromPoolAsync");
+    }
+}
+
+static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    CUmemoryPool handle = NULL;
+    struct pool *pool = NULL;
+    if (control_is_active() && !is_captured(stream)) {
+        CUresult result = device_check();
+        if (result == CUDA_SUCCESS) {
+            result = current_pool(stream, &handle);
+        }
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        pool = pool_of(handle);
+    }
+    if (pool) {
+        return pool_allocate(pool, pointer, bytes, stream);
+    }
+    bool unknown = false;
+    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct mw_slot *slot = gate_enter();
+    result = DRIVER(cuMemAllocAsync)(pointer, bytes, stream);
+    note_unknown(unknown, result);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+    return allocate(ptr, bytes, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+    return allocate(ptr, bytes, OWN_STREAM(stream));
+}
+
+static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool handle,
+                              CUstream stream)
+{
+    struct pool *pool = control_is_active() && !is_captured(stream) ? pool_of(handle) : NULL;
+    if (pool) {
+        return pool_allocate(pool, pointer, bytes, stream);
+    }
+    bool unknown = false;
+    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct mw_slot *slot = gate_enter();
+    result = DRIVER(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
+    note_unknown(unknown, result);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return allocate_from(ptr, bytes, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
+{
+    return allocate_from(ptr, bytes, pool, OWN_STREAM(stream));
+}
+
+static CUresult free_in(CUdeviceptr pointer, CUstream stream)
+{
+    CUresult result;
+    if (control_is_active() && pointer && !is_captured(stream)) {
+        if (pool_free(pointer, stream, false, &result)) {
+            return result;
+        }
+        if (address_info_range(pointer, NULL,
+                               NULL)) { /* cuMemAlloc's, which may be freed in this way, too */
+            CUcontext context;
+            result = DRIVER(cuStreamGetCtx)(stream, &context);
+            if (result != CUDA_SUCCESS || alloc_free(pointer, &result)) {
+                return result;
+            }
+        }
+    }
+    struct mw_slot *slot = gate_enter();
+    result = DRIVER(cuMemFreeAsync)(pointer, stream);
+    gate_leave(slot);
+    pools_note_free();
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return free_in(ptr, stream); }
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+    return free_in(ptr, OWN_STREAM(stream));
+}
+
+/* ---- pools ---- */
+
+static bool is_on_device(const CUmemPoolProps *props)
+{
+    return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+static bool is_ours(const CUmemPoolProps *props)
+{
+    return is_on_device(props) && props->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
+{
+    CUresult result = DRIVER(cuMemPoolCreate)(pool, pool_props);
+    if (result != CUDA_SUCCESS || !control_is_active()) {
+        return result;
+    }
+    if (is_ours(pool_props)) {
+        return pool_add(*pool, pool_props->location.id, pool_props->maxSize);
+    }
+    struct device *device =
+        is_on_device(pool_props) ? device_look_up(pool_props->location.id) : NULL;
+    if (device) {
+        unevictable_meter(*pool, device);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    struct meter *meter =
+        control_is_active() && pool ? unevictable_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+    if (meter) {
+        DRIVER(cuMemPoolTrimTo)(pool, 0);
+        unevictable_settle(meter);
+    }
+    CUresult result = DRIVER(cuMemPoolDestroy)(pool);
+    if (result == CUDA_SUCCESS && control_is_active()) {
+        pool_remove(pool);
+        peer_access_forget(pool);
+        unevictable_end_meter(pool);
+    }
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    if (ours) {
+        pool_trim(ours, min_bytes_to_keep);
+    }
+    CUresult result = DRIVER(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
+    struct meter *meter = control_is_active() && pool && !ours
+                              ? unevictable_find_meter(pool, CU_DEVICE_INVALID)
+                              : NULL;
+    if (meter) {
+        unevictable_settle(meter);
+    }
+    return result;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    CUresult result = DRIVER(cuMemPoolGetAttribute)(pool, attr, value);
+    if (result == CUDA_SUCCESS && ours) {
+        pool_get(ours, attr, value);
+    }
+    return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    CUresult result = DRIVER(cuMemPoolSetAttribute)(pool, attr, value);
+    if (result == CUDA_SUCCESS && ours) {
+        pool_set(ours, attr, value);
+    }
+    return result;
+}
+
+/* ---- others may see it ---- */
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer)
+{
+    struct mw_slot *slot = gate_enter();
+    CUresult result = DRIVER(cuMemPoolExportPointer)(data, pointer);
+    gate_leave(slot);
+    control_share(result == CUDA_SUCCESS ? MW_SHARED_EXPORTED : 0);
+    return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
+                                CUmemPoolPtrExportData *data)
+{
+    struct mw_slot *slot = gate_enter();
+    CUresult result = DRIVER(cuMemPoolImportPointer)(pointer, pool, data);
+    gate_leave(slot);
+    control_share(result == CUDA_SUCCESS ? MW_SHARED_IMPORTED : 0);
+    return result;
+}

@@ -1,0 +1,371 @@
+/* The program's own virtual memory: what it makes with cuMemCreate is charged and leaves like all
+ * other memory. Its handles are ours (vmm_handle.h); addresses are the driver's own. */
+#include "shim/base/driver.h"
+#include "shim/control/control_thread.h"
+#include "shim/gate/gate.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/alloc.h"
+#include "shim/mem/device.h"
+#include "shim/mem/extent.h"
+#include "shim/mem/vmm_handle.h"
+#include "shim/pool/pool.h"
+
+/* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
+static bool is_movable(const CUmemAllocationProp *prop)
+{
+    return control_is_active() && prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+/* As the driver sees it, before anybody is asked for room. */
+static CUresult check(const void *handle, size_t size, const CUmemAllocationProp *prop,
+                      unsigned long long flags)
+{
+    size_t step = 0;
+    CUresult result =
+        DRIVER(cuMemGetAllocationGranularity)(&step, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    return handle && !flags && size && size % step == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A context is not needed for memory, but the agent counts none where it knows of no use. */
+static CUresult find_device(CUdevice ordinal, struct device **device)
+{
+    CUresult result = device_attach(ordinal, device);
+    if (result == CUDA_SUCCESS) {
+        device_created(*device);
+    }
+    return result;
+}
+
+static CUresult make(struct extent **made, struct device *device, size_t size,
+                     const CUmemAllocationProp *prop)
+{
+    struct extent *extent = NULL;
+    CUresult result = accounting_charge(device, size, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+        result = accounting_charge(device, size, 0);
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    lock_take(&extent_lock);
+    result = vmm_handle_make(&extent, device, size, prop);
+    if (result != CUDA_SUCCESS) {
+        accounting_release(device, size, 0, 0);
+    } else if (extent_insert(extent) != 0) {
+        accounting_release(device, size, extent_destroy(extent), 0);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    lock_drop(&extent_lock);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = alloc_map(extent);
+    if (result != CUDA_SUCCESS) {
+        LOCK_SCOPE(&extent_lock);
+        alloc_discard(extent);
+    }
+    *made = extent;
+    return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct device *device;
+    struct extent *extent;
+    if (!is_movable(prop)) {
+        return DRIVER(cuMemCreate)(handle, size, prop, flags);
+    }
+    CUresult result = check(handle, size, prop, flags);
+    if (result == CUDA_SUCCESS) {
+        result = find_device(prop->location.id, &device);
+    }
+    if (result == CUDA_SUCCESS && !alloc_is_allowed(device, size)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = make(&extent, device, size, prop);
+    }
+    if (result == CUDA_SUCCESS) {
+        *handle = extent->vmm_handle->handle;
+    }
+    return result;
+}
+
+/* With extent_lock held: nobody has or sees this memory any more. */
+static void discard(struct extent *extent, struct device **unused)
+{
+    *unused = extent->device;
+    alloc_discard(extent);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct device *unused = NULL;
+    lock_take(&extent_lock);
+    struct vmm_handle *vmm_handle = vmm_handle_find(handle);
+    bool ours = vmm_handle != NULL;
+    if (ours && vmm_handle_release(vmm_handle)) {
+        discard(vmm_handle->extent, &unused);
+    }
+    lock_drop(&extent_lock);
+    if (unused) {
+        device_detach_unused(unused);
+    }
+    return ours ? CUDA_SUCCESS : DRIVER(cuMemRelease)(handle);
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    lock_take(&extent_lock);
+    struct vmm_mapping *mapping = vmm_mappings_find(at);
+    bool hidden = extent_find(at) != NULL; /* without us it would be no such memory */
+    if (mapping && handle) {
+        mapping->of->handles++;
+        *handle = mapping->of->handle;
+    }
+    lock_drop(&extent_lock);
+    if (hidden || (mapping && !handle)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return mapping ? CUDA_SUCCESS : DRIVER(cuMemRetainAllocationHandle)(handle, address);
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle handle)
+{
+    lock_take(&extent_lock);
+    struct vmm_handle *vmm_handle = vmm_handle_find(handle);
+    if (vmm_handle && prop) {
+        *prop = vmm_handle->prop;
+    }
+    lock_drop(&extent_lock);
+    if (vmm_handle) {
+        return prop ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return DRIVER(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult result;
+    struct mw_slot *slot = gate_enter(); /* all of it is present in there */
+    lock_take(&extent_lock);
+    struct vmm_handle *vmm_handle = vmm_handle_find(handle);
+    if (vmm_handle) {
+        /* No driver knows another offset than 0 yet. */
+        result =
+            offset ? CUDA_ERROR_INVALID_VALUE : vmm_handle_map(vmm_handle, address, size, flags);
+    }
+    lock_drop(&extent_lock);
+    if (!vmm_handle) {
+        result = DRIVER(cuMemMap)(address, size, offset, handle, flags);
+    }
+    gate_leave(slot);
+    return result;
+}
+
+/* With extent_lock held; drops it while something in the range is being moved. */
+static void await_range(CUdeviceptr address, size_t size)
+{
+    struct vmm_mapping *mapping = vmm_mappings_after(address);
+    while (mapping && mapping->base < address + size) {
+        if (mapping->of->extent->busy) {
+            extent_await_moves(mapping->of->extent);
+            mapping = vmm_mappings_after(address); /* what was there may not be any more */
+        } else {
+            mapping = vmm_mappings_after(mapping->base + mapping->bytes);
+        }
+    }
+}
+
+/* What lies between our mappings was made behind our back (imported, the host's): the driver's own. */
+static CUresult unmap_between(CUdeviceptr address, size_t size)
+{
+    CUdeviceptr end = address + size;
+    CUresult result = CUDA_SUCCESS;
+    while (address < end && result == CUDA_SUCCESS) {
+        const struct vmm_mapping *next = vmm_mappings_after(address);
+        CUdeviceptr until = next && next->base < end ? next->base : end;
+        if (until > address) {
+            result = DRIVER(cuMemUnmap)(address, until - address);
+        }
+        address = next && until == next->base ? next->base + next->bytes : end;
+    }
+    return result;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t size, struct device **unused)
+{
+    LOCK_SCOPE(&extent_lock);
+    await_range(address, size);
+    if (extent_find(address) || !vmm_mappings_are_whole(address, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = unmap_between(address, size);
+    struct vmm_mapping *mapping = vmm_mappings_after(address);
+    for (; result == CUDA_SUCCESS && mapping && mapping->base < address + size;
+         mapping = vmm_mappings_after(address)) {
+        struct vmm_handle *vmm_handle = mapping->of;
+        if (vmm_handle_unmap(mapping)) {
+            discard(vmm_handle->extent, unused);
+        }
+    }
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    struct device *unused = NULL;
+    if (!size || address + size < address) {
+        return DRIVER(cuMemUnmap)(address, size);
+    }
+    CUresult result = unmap(address, size, &unused);
+    if (unused) {
+        device_detach_unused(unused);
+    }
+    return result;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!extent_find(address) &&
+        (address + size < address || vmm_mappings_are_whole(address, size))) {
+        result = DRIVER(cuMemSetAccess)(address, size, access, count);
+    }
+    struct vmm_mapping *mapping = result == CUDA_SUCCESS ? vmm_mappings_after(address) : NULL;
+    while (mapping && mapping->base < address + size) {
+        if (vmm_mapping_allow(mapping, access, count) != 0) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        mapping = vmm_mappings_after(mapping->base + mapping->bytes);
+    }
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
+{
+    lock_take(&extent_lock);
+    const struct vmm_mapping *mapping = vmm_mappings_find(address);
+    bool out = mapping && !vmm_handle_is_present_at(mapping, address);
+    if (out && flags && location) {
+        *flags = vmm_mapping_access(mapping, location);
+    }
+    lock_drop(&extent_lock);
+    if (out) {
+        return flags && location ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return DRIVER(cuMemGetAccess)(flags, location, address);
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+{
+    lock_take(&extent_lock);
+    const struct vmm_mapping *inside = vmm_mappings_after(address);
+    bool used = extent_find(address) || (inside && inside->base < address + size);
+    lock_drop(&extent_lock);
+    return used ? CUDA_ERROR_INVALID_VALUE : DRIVER(cuMemAddressFree)(address, size);
+}
+
+/* ---- others may see it ---- */
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    struct vmm_handle *vmm_handle = vmm_handle_find(handle);
+    struct extent *extent = vmm_handle ? vmm_handle->extent : NULL;
+    CUmemGenericAllocationHandle real = extent ? extent->chunks[0].handle : handle;
+    CUresult result = DRIVER(cuMemExportToShareableHandle)(shareable, real, type, flags);
+    if (extent && result == CUDA_SUCCESS) {
+        extent_pin(extent);
+    }
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+    if (result == CUDA_SUCCESS) {
+        control_share(MW_SHARED_EXPORTED);
+    }
+    return result;
+}
+
+/* With extent_lock held. Of our own, a driver may give the handle that it gave us. */
+static bool import_own(CUmemGenericAllocationHandle *handle)
+{
+    struct vmm_handle *vmm_handle = vmm_handle_of_driver(*handle);
+    if (vmm_handle) {
+        DRIVER(cuMemRelease)(*handle);
+        vmm_handle->handles++;
+        *handle = vmm_handle->handle;
+    }
+    return vmm_handle != NULL;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
+                                        CUmemAllocationHandleType type)
+{
+    CUresult result = DRIVER(cuMemImportFromShareableHandle)(handle, shareable, type);
+    if (result == CUDA_SUCCESS) {
+        lock_take(&extent_lock);
+        bool own = import_own(handle);
+        lock_drop(&extent_lock);
+        control_share(own ? 0 : MW_SHARED_IMPORTED);
+    }
+    return result;
+}
+
+/* With extent_lock held: all in a range that the shim could move stays from now on. */
+static void keep_range(CUdeviceptr address, size_t size)
+{
+    struct vmm_mapping *mapping = vmm_mappings_after(address);
+    struct extent *extent = extent_find(address);
+    if (extent) {
+        extent_pin(extent);
+    }
+    while (mapping && mapping->base < address + size) {
+        extent_pin(mapping->of->extent);
+        mapping = vmm_mappings_after(mapping->base + mapping->bytes);
+    }
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    CUresult result = DRIVER(cuMemGetHandleForAddressRange)(handle, address, size, type, flags);
+    if (result == CUDA_SUCCESS) {
+        keep_range(address, size);
+    }
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+    return result;
+}
+
+/* The mark is the driver's, on its own piece of memory, and whoever sets it has another device use that. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    CUresult result = DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
+    if (result == CUDA_SUCCESS && control_is_active() &&
+        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value) {
+        keep_range(ptr, 1);
+    }
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+    return result;
+}

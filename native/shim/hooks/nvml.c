@@ -1,0 +1,164 @@
+/* What monitoring tools are told inside a share: its memory, not the whole card's.
+ *
+ * They ask NVML, which knows nothing of shares, often without ever starting CUDA. So the agent is
+ * asked, by whoever asks NVML, in a conversation of one question: nobody joins for that. Where it does
+ * not answer, or the GPU is none of its own, NVML's answer stands.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shim/base/disable.h"
+#include "shim/base/driver.h"
+#include "shim/base/safe_string.h"
+#include "shim/hooks/nvml.h"
+#include "wire/wire.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define PATIENCE_S 1
+#define UUID_TEXT 96
+
+enum { OK = 0, FUNCTION_NOT_FOUND = 13 }; /* nvmlReturn_t */
+
+struct memory { /* nvmlMemory_t */
+    unsigned long long total, free, used;
+};
+
+struct memory_v2 { /* nvmlMemory_v2_t */
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+typedef int memory_fn(void *device, struct memory *memory);
+typedef int memory_v2_fn(void *device, struct memory_v2 *memory);
+typedef int uuid_fn(void *device, char *uuid, unsigned bytes);
+
+EXPORT memory_fn nvmlDeviceGetMemoryInfo;
+EXPORT memory_v2_fn nvmlDeviceGetMemoryInfo_v2;
+
+static void *_Atomic library; /* through which the program found NVML's functions last */
+
+static void *real(const char *name)
+{
+    void *handle = atomic_load(&library);
+    void *found = handle ? real_dlsym()(handle, name) : NULL;
+    return found && !driver_is_ours(found) ? found : real_dlsym()(RTLD_NEXT, name);
+}
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* GPU-8f4d...: as bytes. */
+static bool uuid_of(void *device, uint8_t bytes[MW_UUID_BYTES])
+{
+    char text[UUID_TEXT] = {0};
+    uuid_fn *ask = (uuid_fn *)real("nvmlDeviceGetUUID");
+    uint32_t digits = 0;
+    if (!ask || ask(device, text, sizeof(text)) != OK || strncmp(text, "GPU-", 4) != 0) {
+        return false;
+    }
+    memset(bytes, 0, MW_UUID_BYTES);
+    for (const char *c = text + 4; *c && digits < 2 * MW_UUID_BYTES; c++) {
+        int digit = digit_of(*c);
+        if (digit >= 0) {
+            bytes[digits / 2] = (uint8_t)(bytes[digits / 2] << 4 | digit);
+            digits++;
+        }
+    }
+    return digits == 2 * MW_UUID_BYTES;
+}
+
+static bool converse(int fd, const char *path, const struct mw_attach *question,
+                     struct mw_limit_reply *answer)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return false;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+           send(fd, question, sizeof(*question), MSG_NOSIGNAL) == sizeof(*question) &&
+           recv(fd, answer, sizeof(*answer), 0) == sizeof(*answer) &&
+           answer->header.type == MW_LIMIT_REPLY && answer->header.bytes == sizeof(*answer);
+}
+
+/* The program's share of a GPU, and what of it is used; false: it has none there, or who knows. */
+static bool share_of(void *device, uint64_t *limit, uint64_t *used)
+{
+    struct mw_attach question = {.header = {MW_LIMIT_QUERY, sizeof(question), 0}};
+    struct mw_limit_reply answer;
+    const char *path = getenv("MOIETY_SOCKET");
+    if (shim_is_disabled() || !path || !*path || !uuid_of(device, question.uuid)) {
+        return false;
+    }
+    int before = errno;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    bool known = fd >= 0 && converse(fd, path, &question, &answer);
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = before;
+    if (known) {
+        *limit = answer.limit_bytes;
+        *used = answer.used_bytes < answer.limit_bytes ? answer.used_bytes : answer.limit_bytes;
+    }
+    return known;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
+{
+    uint64_t limit;
+    uint64_t used;
+    memory_fn *ask = (memory_fn *)real("nvmlDeviceGetMemoryInfo");
+    int result = ask ? ask(device, memory) : FUNCTION_NOT_FOUND;
+    if (result == OK && share_of(device, &limit, &used)) {
+        *memory = (struct memory){limit, limit - used, used};
+    }
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *memory)
+{
+    uint64_t limit;
+    uint64_t used;
+    memory_v2_fn *ask = (memory_v2_fn *)real("nvmlDeviceGetMemoryInfo_v2");
+    int result = ask ? ask(device, memory) : FUNCTION_NOT_FOUND;
+    if (result == OK && share_of(device, &limit, &used)) {
+        *memory = (struct memory_v2){memory->version, limit, 0, limit - used, used};
+    }
+    return result;
+}
+
+bool nvml_is_wrapped(const char *name)
+{
+    return name[0] == 'n' && (safe_string_equal(name, "nvmlDeviceGetMemoryInfo") ||
+                              safe_string_equal(name, "nvmlDeviceGetMemoryInfo_v2"));
+}
+
+void *nvml_wrapped(void *handle, const char *name, void *found)
+{
+    if (handle != RTLD_DEFAULT && handle != RTLD_NEXT) {
+        atomic_store(&library, handle);
+    }
+    if (driver_is_ours(found) && !real(name)) {
+        return NULL; /* without us the program would not have found it */
+    }
+    bool second = strcmp(name, "nvmlDeviceGetMemoryInfo") != 0;
+    return second ? (void *)nvmlDeviceGetMemoryInfo_v2 : (void *)nvmlDeviceGetMemoryInfo;
+}

@@ -1,0 +1,181 @@
+/* The wrappers that are all alike, made from the two tables (cuda/cuda_calls.def, entrypoints.h). */
+#include "shim/base/driver.h"
+#include "shim/base/entrypoints.h"
+#include "shim/control/control_thread.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/queue_depth.h"
+#include "shim/gate/streams.h"
+#include "shim/hooks/range_check.h"
+#include "shim/mem/oom_retry.h"
+#include "shim/mem/peer_copy.h"
+#include "shim/pool/pool.h"
+
+/* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */
+#define RETRY_ON_OOM(result, enter, call, leave)                             \
+    if (__builtin_expect((result) == CUDA_ERROR_OUT_OF_MEMORY, 0)) {         \
+        unsigned attempt = 0;                                                \
+        while ((result) == CUDA_ERROR_OUT_OF_MEMORY && oom_retry(attempt)) { \
+            attempt++;                                                       \
+            enter;                                                           \
+            (result) = call;                                                 \
+            leave;                                                           \
+        }                                                                    \
+        if (attempt) {                                                       \
+            oom_retry_done();                                                \
+        }                                                                    \
+    }
+
+/* What a stream of NULL means, in each flavour of a call. */
+#define PLAIN(stream) (stream)
+#define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+/* The driver, unless its arguments are wrong in a way that it cannot see (range_check.h), or reach memory that it
+ * would not find from there (peer_copy.h). */
+#define SECOND_OF(first, second, ...) second
+#define SECOND(...) SECOND_OF(__VA_ARGS__)
+#define DO(base, name, arguments, where)                                               \
+    struct peer_copy peer_copy;                                                        \
+    peer_copy.context = NULL;                                                          \
+    CUresult result = SECOND(WRONG_##base, false, )          ? range_check_error()     \
+                      : SECOND(CROSS_##base(where), false, ) ? peer_copy.result        \
+                                                             : DRIVER(name) arguments; \
+    if (__builtin_expect(peer_copy.context != NULL, 0)) {                              \
+        peer_copy_end(&peer_copy, &result);                                            \
+    }
+
+#define WRAP_GATED(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                   \
+    {                                                          \
+        struct mw_slot *slot = gate_enter();                   \
+        DO(base, name, arguments, flavour((CUstream)NULL))     \
+        streams_note(flavour((CUstream)NULL));                 \
+        gate_leave(slot);                                      \
+        return result;                                         \
+    }
+#define WRAP_QUEUED(name, base, parameters, arguments, stream, count) \
+    CUresult name parameters                                          \
+    {                                                                 \
+        bool is_last = count;                                         \
+        struct mw_slot *slot = gate_enter();                          \
+        DO(base, name, arguments, stream)                             \
+        if (__builtin_expect(is_last, 0)) {                           \
+            queue_depth_mark(stream, result);                         \
+        }                                                             \
+        streams_note(stream);                                         \
+        gate_leave(slot);                                             \
+        return result;                                                \
+    }
+#define WRAP_LAUNCH(name, parameters, arguments, flavour, base)     \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
+                queue_depth_count(flavour(stream)))
+#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour, base)             \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(of_config(config)), \
+                queue_depth_count(flavour(of_config(config))))
+#define WRAP_GRAPH(name, parameters, arguments, flavour, base)      \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
+                queue_depth_count_long(flavour(stream), graph_exec))
+#define WRAP_COPY(name, parameters, arguments, flavour, base)       \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
+                queue_depth_count_copy(flavour(stream), bytes))
+/* Works in the default stream and returns before it is done. */
+#define WRAP_DEFAULT(name, parameters, arguments, flavour, base)            \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour((CUstream)NULL), \
+                queue_depth_count(flavour((CUstream)NULL)))
+#define WRAP_AWAIT(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                   \
+    {                                                          \
+        struct mw_slot *slot = gate_enter();                   \
+        queue_depth_be_impatient();                            \
+        CUresult result = DRIVER(name) arguments;              \
+        streams_note(flavour((CUstream)NULL));                 \
+        gate_leave(slot);                                      \
+        return result;                                         \
+    }
+#define WRAP_PIN(name, parameters, arguments, flavour, base)                    \
+    CUresult name parameters                                                    \
+    {                                                                           \
+        struct mw_slot *slot = gate_enter();                                    \
+        CUresult result = DRIVER(name) arguments;                               \
+        if (result == CUDA_SUCCESS) { /* nothing leaves while we are in here */ \
+            control_pin(#name);                                                 \
+        }                                                                       \
+        gate_leave(slot);                                                       \
+        return result;                                                          \
+    }
+#define WRAP_SYNC(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                  \
+    {                                                         \
+        struct mw_slot *slot = gate_block();                  \
+        CUresult result = DRIVER(name) arguments;             \
+        gate_unblock(slot);                                   \
+        shrink_pools(result);                                 \
+        return result;                                        \
+    }
+#define WRAP_QUERY(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                   \
+    {                                                          \
+        struct mw_slot *slot = gate_block();                   \
+        CUresult result = DRIVER(name) arguments;              \
+        gate_unblock(slot);                                    \
+        return result;                                         \
+    }
+#define WRAP_OWN(name, parameters, arguments, flavour, base)
+#define WRAP_PASS(name, parameters, arguments, flavour, base)
+
+#define WRAP_GROWS(name, parameters, arguments, flavour, base)                              \
+    CUresult name parameters                                                                \
+    {                                                                                       \
+        struct mw_slot *slot = gate_enter();                                                \
+        CUresult result = DRIVER(name) arguments;                                           \
+        gate_leave(slot);                                                                   \
+        RETRY_ON_OOM(result, slot = gate_enter(), DRIVER(name) arguments, gate_leave(slot)) \
+        return result;                                                                      \
+    }
+/* Needs no lease, but may need memory. */
+#define WRAP_MAKES(name, parameters, arguments, flavour, base)         \
+    CUresult name parameters                                           \
+    {                                                                  \
+        CUresult result = DRIVER(name) arguments;                      \
+        RETRY_ON_OOM(result, (void)0, DRIVER(name) arguments, (void)0) \
+        return result;                                                 \
+    }
+
+/* The same, and it makes a stream. */
+#define WRAP_STREAM(name, parameters, arguments, flavour, base)        \
+    CUresult name parameters                                           \
+    {                                                                  \
+        CUresult result = DRIVER(name) arguments;                      \
+        RETRY_ON_OOM(result, (void)0, DRIVER(name) arguments, (void)0) \
+        if (result == CUDA_SUCCESS && stream) {                        \
+            streams_add(*stream);                                      \
+        }                                                              \
+        return result;                                                 \
+    }
+
+#define WRAP__(class, name, parameters, arguments, flavour, base) \
+    WRAP_##class(name, parameters, arguments, flavour, base)
+#define WRAP_(class, name, parameters, arguments, flavour, base) \
+    WRAP__(class, name, parameters, arguments, flavour, base)
+
+static inline void shrink_pools(CUresult result)
+{
+    bool may = atomic_load_explicit(&pools_may_shrink, memory_order_relaxed);
+    if (__builtin_expect(may, 0) && result == CUDA_SUCCESS) {
+        pools_shrink();
+    }
+}
+
+static inline CUstream of_config(const CUlaunchConfig *config)
+{
+    return config ? config->hStream : NULL;
+}
+
+#define CUDA_CALL(name, parameters, arguments) \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name)
+#define CUDA_CALL_DS(name, parameters, arguments)                 \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name) \
+    WRAP_(CLASS_##name, name##_ptds, parameters, arguments, OWN_STREAM, name)
+#define CUDA_CALL_SZ(name, parameters, arguments)                 \
+    WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name) \
+    WRAP_(CLASS_##name, name##_ptsz, parameters, arguments, OWN_STREAM, name)
+#include "cuda/cuda_calls.def"

@@ -1,0 +1,215 @@
+#include "shim/ipc/export.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim/agent/socket.h"
+#include "shim/base/driver.h"
+#include "shim/gate/gate.h"
+#include "shim/mem/alloc.h"
+#include "shim/mem/extent.h"
+
+#define MARK "moietyIP" /* what the handles of ours begin with */
+
+struct ipc_export {
+    struct ipc_export *next;
+    struct ipc_token token;
+    CUdeviceptr base; /* of the allocation */
+    const struct extent *extent;
+    struct mw_share note; /* what is told of it */
+};
+static struct ipc_export *exports; /* under extent_lock */
+
+void ipc_token_write(CUipcMemHandle *handle, const struct ipc_token *token)
+{
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle->reserved, MARK, sizeof(MARK) - 1);
+    memcpy(handle->reserved + sizeof(MARK) - 1, token->bytes, sizeof(token->bytes));
+}
+
+bool ipc_token_read(const CUipcMemHandle *handle, struct ipc_token *token)
+{
+    _Static_assert(sizeof(MARK) - 1 + sizeof(struct ipc_token) <= CU_IPC_HANDLE_SIZE, "it fits");
+    memcpy(token->bytes, handle->reserved + sizeof(MARK) - 1, sizeof(token->bytes));
+    return !memcmp(handle->reserved, MARK, sizeof(MARK) - 1);
+}
+
+/* Nobody can guess it; getrandom(2) is older than its function in libc. */
+static bool draw(struct ipc_token *token)
+{
+    long got;
+    do {
+        got = syscall(SYS_getrandom, token->bytes, sizeof(token->bytes), 0);
+    } while (got < 0 && errno == EINTR);
+    return got == (long)sizeof(token->bytes);
+}
+
+static struct ipc_export *find(const struct ipc_token *token)
+{
+    struct ipc_export *export = exports;
+    while (export && memcmp(&export->token, token, sizeof(*token)) != 0) {
+        export = export->next;
+    }
+    return export;
+}
+
+/* Inside the gate, so that all of the extent is present, and with the lock held. */
+static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
+{
+    CUdeviceptr base = 0;
+    struct extent *extent = extent_find(pointer);
+    if (!extent || extent->managed || extent->segment ||
+        !address_info_base(extent, pointer, &base)) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    for (struct ipc_export *each = exports; each; each = each->next) {
+        if (each->base == base) {
+            *made = each;
+            *known = true;
+            return CUDA_SUCCESS;
+        }
+    }
+    struct ipc_export *export = calloc(1, sizeof(*export));
+    if (!export || !draw(&export->token)) {
+        free(export);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    export->base = base;
+    export->extent = extent;
+    export->note = (struct mw_share){.gpu = extent->device->gpu,
+                                     .bytes = extent->span,
+                                     .piece_bytes = extent->chunks[0].bytes,
+                                     .offset = base - extent->base};
+    memcpy(export->note.token, export->token.bytes, sizeof(export->note.token));
+    export->next = exports;
+    exports = export;
+    extent_pin(extent);
+    *made = export;
+    return CUDA_SUCCESS;
+}
+
+CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
+{
+    struct agent_request request = {0};
+    struct ipc_export *export = NULL;
+    bool known = false;
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    CUresult result = mark(pointer, &export, &known);
+    if (result == CUDA_SUCCESS) {
+        *token = export->token;
+        request.message.share = export->note;
+    }
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+    if (result == CUDA_SUCCESS && !known) {
+        /* Whoever gets the token from us must find it known. */
+        agent_ask(&request, sizeof(request.message.share), MW_EXPORT);
+        if (request.message.header.type != MW_EXPORT) {
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return result;
+}
+
+bool ipc_export_has(const struct ipc_token *token)
+{
+    LOCK_SCOPE(&extent_lock);
+    return find(token) != NULL;
+}
+
+static void end(struct ipc_export *gone, uint32_t flags)
+{
+    gone->note.flags = flags;
+    agent_send(&gone->note, sizeof(gone->note), MW_UNSHARE);
+    free(gone);
+}
+
+void ipc_export_freed(CUdeviceptr base)
+{
+    for (struct ipc_export **at = &exports; *at; at = &(*at)->next) {
+        struct ipc_export *found = *at;
+        if (found->base == base) {
+            *at = found->next;
+            end(found, 0);
+            return;
+        }
+    }
+}
+
+struct ipc_export *ipc_export_take(const struct extent *extent)
+{
+    struct ipc_export *taken = NULL;
+    for (struct ipc_export **at = &exports; extent->pinned && *at;) {
+        struct ipc_export *found = *at;
+        if (found->extent == extent) {
+            *at = found->next;
+            found->next = taken;
+            taken = found;
+        } else {
+            at = &found->next;
+        }
+    }
+    return taken;
+}
+
+void ipc_export_end(struct ipc_export *taken)
+{
+    while (taken) {
+        struct ipc_export *next = taken->next;
+        end(taken, MW_SHARE_GONE);
+        taken = next;
+    }
+}
+
+void ipc_export_tell(void)
+{
+    for (const struct ipc_export *export = exports; export; export = export->next) {
+        struct mw_share note = export->note;
+        agent_send(&note, sizeof(note), MW_EXPORT);
+    }
+}
+
+/* Sends pieces until one cannot be had; true: that were all. */
+static bool hand_out(const struct ipc_export *export, struct mw_share *share)
+{
+    const struct extent *extent = export->extent;
+    bool sent = true;
+    for (uint32_t i = 0; sent && i < extent->chunk_count; i += share->pieces) {
+        int fds[MW_PIECES_MAX];
+        share->first = i;
+        share->pieces = 0;
+        while (share->pieces < MW_PIECES_MAX && i + share->pieces < extent->chunk_count &&
+               DRIVER(cuMemExportToShareableHandle)(
+                   &fds[share->pieces], extent->chunks[i + share->pieces].handle,
+                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS) {
+            share->pieces++;
+        }
+        sent =
+            share->pieces && agent_send_fds(share, sizeof(*share), MW_IMPORT, fds, share->pieces);
+        for (uint32_t k = 0; k < share->pieces; k++) {
+            close(fds[k]);
+        }
+    }
+    return sent;
+}
+
+void ipc_export_asked(const struct mw_share *asked)
+{
+    struct ipc_token token;
+    memcpy(token.bytes, asked->token, sizeof(token.bytes));
+    LOCK_SCOPE(&extent_lock);
+    const struct ipc_export *export = find(&token);
+    struct mw_share share = export ? export->note : *asked;
+    share.header.serial = asked->header.serial;
+    if (!export || !hand_out(export, &share)) {
+        share.pieces = 0;
+        share.flags = 0;
+        agent_send(&share, sizeof(share), MW_IMPORT);
+    }
+}
+
+void ipc_export_after_fork(void) { exports = NULL; }

@@ -1,0 +1,87 @@
+#include "shim/mem/chunk.h"
+
+#include "shim/base/driver.h"
+
+/* Exportable from the start: the handle type of a chunk cannot be changed later. */
+static CUmemAllocationHandleType exportable(CUdevice device)
+{
+    int supported = 0;
+    DRIVER(cuDeviceGetAttribute)(
+        &supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+    return supported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+}
+
+static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationProp *prop)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!chunk->handle) {
+        result = DRIVER(cuMemCreate)(&chunk->handle, chunk->bytes, prop, 0);
+    }
+    if (result != CUDA_SUCCESS) {
+        chunk->handle = 0;
+        return result;
+    }
+    result = DRIVER(cuMemMap)(at, chunk->bytes, 0, chunk->handle, 0);
+    if (result != CUDA_SUCCESS) {
+        DRIVER(cuMemRelease)(chunk->handle);
+        chunk->handle = 0;
+    }
+    return result;
+}
+
+CUresult chunks_access(CUdeviceptr at, uint64_t bytes, uint64_t peers, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access[64];
+    size_t count = 0;
+    for (CUdevice device = 0; device < 64; device++) {
+        if (peers >> device & 1) {
+            access[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
+        }
+    }
+    return count ? DRIVER(cuMemSetAccess)(at, bytes, access, count) : CUDA_SUCCESS;
+}
+
+uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
+                    uint64_t peers, CUresult *result)
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = exportable(device),
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+    };
+    uint64_t span = 0;
+    uint32_t mapped = 0;
+    *result = CUDA_SUCCESS;
+    while (mapped < count) {
+        *result = back(&chunks[mapped], at + span, &prop);
+        if (*result != CUDA_SUCCESS) {
+            break;
+        }
+        span += chunks[mapped].bytes;
+        mapped++;
+    }
+    CUresult allowed =
+        span ? chunks_access(at, span, peers | 1ull << device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+             : CUDA_SUCCESS;
+    if (allowed != CUDA_SUCCESS) {
+        *result = allowed;
+    }
+    for (uint32_t i = 0; i < mapped; i++) {
+        if (allowed != CUDA_SUCCESS) {
+            chunk_unmap(&chunks[i], at);
+        } else {
+            chunks[i].present = true;
+            chunks[i].scanned_turn = 0;
+        }
+        at += chunks[i].bytes;
+    }
+    return allowed == CUDA_SUCCESS ? mapped : 0;
+}
+
+void chunk_unmap(struct chunk *chunk, CUdeviceptr at)
+{
+    DRIVER(cuMemUnmap)(at, chunk->bytes);
+    DRIVER(cuMemRelease)(chunk->handle);
+    chunk->handle = 0;
+    chunk->present = false;
+}

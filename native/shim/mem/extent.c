@@ -1,0 +1,341 @@
+#include "shim/mem/extent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/base/driver.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/managed.h"
+#include "shim/mem/vmm_handle.h"
+#include "shim/swap/host_arena.h"
+
+#define PIECES 16       /* at least, of an allocation, unless they would be too small */
+#define SMALLEST_PART 8 /* of the largest piece: below, the calls cost more than the copy */
+#define ALONE_PART 2    /* of the largest piece: an allocation up to this has one */
+
+struct lock extent_lock;
+static struct extent **table;
+static size_t count;
+static size_t room;
+static uint64_t births;
+static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
+
+uint64_t extent_next_sequence(void) { return __atomic_add_fetch(&births, 1, __ATOMIC_RELAXED); }
+
+/* What an allocation is backed with: large pieces for a large one, so that there are few calls; for
+ * a smaller one smaller pieces, so that it streams: while one leaves, the one before is reused. */
+static uint64_t piece_bytes(uint64_t span, uint64_t largest)
+{
+    uint64_t piece = largest / SMALLEST_PART > GRANULE ? largest / SMALLEST_PART : GRANULE;
+    while (piece < largest && piece < span / PIECES) {
+        piece *= 2;
+    }
+    return piece < largest ? piece : largest < GRANULE ? GRANULE : largest;
+}
+
+uint64_t extent_span(uint64_t bytes) { return (bytes + GRANULE - 1) / GRANULE * GRANULE; }
+
+/* The calls for one chunk take as long as the driver's own allocation, so those of which there are many
+ * have one. */
+static uint64_t heap_piece_of(uint64_t span, uint64_t largest, enum cut cut)
+{
+    bool whole = cut == CUT_WHOLE || (cut == CUT_PLAIN && span <= largest / ALONE_PART);
+    return whole ? span : piece_bytes(span, largest);
+}
+
+uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut)
+{
+    uint64_t span = extent_span(bytes);
+    uint64_t piece = heap_piece_of(span, device->chunk_bytes, cut);
+    return (uint32_t)((span + piece - 1) / piece);
+}
+
+static struct extent *make(struct device *device, uint64_t bytes, enum cut cut)
+{
+    uint64_t span = extent_span(bytes);
+    uint64_t piece = heap_piece_of(span, device->chunk_bytes, cut);
+    uint32_t chunks = (uint32_t)((span + piece - 1) / piece);
+    struct extent *made = calloc(1, sizeof(*made) + chunks * sizeof(made->chunks[0]));
+    if (!made) {
+        return NULL;
+    }
+    made->bytes = bytes;
+    made->span = span;
+    made->device = device;
+    made->chunk_count = chunks;
+    made->sequence = extent_next_sequence();
+    for (uint32_t i = 0; i < chunks; i++) {
+        uint64_t left = span - (uint64_t)i * piece;
+        made->chunks[i].bytes = left < piece ? left : piece;
+    }
+    return made;
+}
+
+CUresult extent_make(struct extent **extent, struct device *device, uint64_t bytes, enum cut cut)
+{
+    struct extent *made = make(device, bytes, cut);
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = DRIVER(cuMemAddressReserve)(&made->base, made->span, 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return result;
+    }
+    DRIVER(cuCtxGetCurrent)(&made->context);
+    *extent = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult extent_make_unplaced(struct extent **extent, struct device *device, uint64_t bytes,
+                              bool whole)
+{
+    *extent = make(device, bytes, whole ? CUT_WHOLE : CUT_FINE);
+    return *extent ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUdeviceptr extent_end(const struct extent *extent)
+{
+    return extent->base + (extent->managed ? extent->bytes : extent->span);
+}
+
+CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk)
+{
+    if (extent->vmm_handle) {
+        return vmm_handle_chunk_address(extent, chunk);
+    }
+    return extent->base + (uint64_t)chunk * extent->chunks[0].bytes;
+}
+
+CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
+{
+    return extent->vmm_handle ? vmm_handle_ensure_mapped(extent, chunk) : CUDA_SUCCESS;
+}
+
+CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
+{
+    CUresult result;
+    if (extent->vmm_handle) {
+        return vmm_handle_map_chunk(extent, chunk);
+    }
+    chunks_map(&extent->chunks[chunk], 1, extent_address(extent, chunk), extent->device->ordinal,
+               extent->device->peers, &result);
+    return result;
+}
+
+void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
+{
+    if (extent->vmm_handle) {
+        vmm_handle_unmap_chunk(extent, chunk);
+    } else {
+        chunk_unmap(&extent->chunks[chunk], extent_address(extent, chunk));
+    }
+}
+
+static bool is_missing(const struct chunk *chunk) { return !chunk->present && !chunk->decommitted; }
+
+/* As many neighbouring ones from `first` on as are missing, up to `most`; how many are present now. */
+static uint32_t map_run(struct extent *extent, uint32_t first, uint32_t most, CUresult *result)
+{
+    uint32_t run = 0;
+    while (run < most && first + run < extent->chunk_count &&
+           is_missing(&extent->chunks[first + run])) {
+        run++;
+    }
+    if (extent->vmm_handle) {
+        *result = extent_map_chunk(extent, first);
+        return *result == CUDA_SUCCESS;
+    }
+    return chunks_map(&extent->chunks[first], run, extent_address(extent, first),
+                      extent->device->ordinal, extent->device->peers, result);
+}
+
+CUresult extent_map(struct extent *extent, uint32_t most, bool *whole)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint32_t mapped = 0;
+    for (uint32_t i = 0; i < extent->chunk_count && mapped < most;) {
+        if (!is_missing(&extent->chunks[i])) {
+            i++;
+            continue;
+        }
+        uint32_t run = map_run(extent, i, most - mapped, &result);
+        for (uint32_t k = 0; k < run; k++) {
+            extent->device->resident_bytes += extent->chunks[i + k].bytes;
+        }
+        if (result != CUDA_SUCCESS) {
+            break;
+        }
+        mapped += run;
+        i += run;
+    }
+    *whole = mapped < most;
+    return result;
+}
+
+void extent_begin_busy(struct extent *extent, uint32_t chunk)
+{
+    extent->chunks[chunk].busy = true;
+    extent->busy++;
+}
+
+void extent_end_busy(struct extent *extent, uint32_t chunk)
+{
+    extent->chunks[chunk].busy = false;
+    extent->busy--;
+    if ((extent->retiring || extent->move_locks) && extent->busy == 0) {
+        atomic_fetch_add(&endings, 1);
+        futex_wake_all(&endings);
+    }
+}
+
+static void await(const struct extent *extent, bool move_locks)
+{
+    while (extent->busy || (move_locks && extent->move_locks)) {
+        uint32_t seen = atomic_load(&endings);
+        lock_drop(&extent_lock);
+        futex_wait(&endings, seen, -1);
+        lock_take(&extent_lock);
+    }
+}
+
+void extent_hold_moves(struct extent *extent) { extent->move_locks++; }
+
+void extent_release_moves(struct extent *extent)
+{
+    extent->move_locks--;
+    if (extent->retiring) {
+        atomic_fetch_add(&endings, 1);
+        futex_wake_all(&endings);
+    }
+}
+
+void extent_await_moves(struct extent *extent)
+{
+    extent_hold_moves(extent);
+    await(extent, false);
+    extent_release_moves(extent);
+}
+
+void extent_retire(struct extent *extent)
+{
+    extent->retiring = true;
+    await(extent, true);
+}
+
+void extent_pin(struct extent *extent)
+{
+    if (!extent->pinned && !extent->managed) {
+        extent->pinned = true;
+        accounting_pin(extent->device, extent->span);
+    }
+}
+
+uint32_t extent_charge_flags(const struct extent *extent)
+{
+    return (extent->managed ? MW_ALLOC_MANAGED : 0) | (extent->pinned ? MW_ALLOC_PINNED : 0);
+}
+
+void extent_unmap(struct extent *extent)
+{
+    for (uint32_t i = 0; i < extent->chunk_count; i++) {
+        DRIVER(cuMemUnmap)(extent_address(extent, i), extent->chunks[i].bytes);
+        extent->chunks[i].present = extent->chunks[i].zeros = false;
+        extent->device->resident_bytes -= extent->chunks[i].bytes;
+    }
+}
+
+uint64_t extent_destroy(struct extent *extent)
+{
+    uint64_t resident = 0;
+    if (extent->managed) {
+        managed_release(extent);
+        return 0;
+    }
+    for (uint32_t i = 0; i < extent->chunk_count; i++) {
+        struct chunk *chunk = &extent->chunks[i];
+        if (chunk->present) {
+            extent_unmap_chunk(extent, i);
+            resident += chunk->bytes;
+        } else if (chunk->handle) {
+            DRIVER(cuMemRelease)(chunk->handle);
+        }
+        if (chunk->host) {
+            host_arena_give_back(chunk->host, chunk->bytes);
+        }
+    }
+    extent->device->resident_bytes -= resident;
+    if (extent->vmm_handle) {
+        vmm_handle_destroy(extent);
+    } else {
+        DRIVER(cuMemAddressFree)(extent->base, extent->span);
+    }
+    free(extent);
+    return resident;
+}
+
+/* Index of the first extent whose base is above `pointer`. */
+static size_t above(CUdeviceptr pointer)
+{
+    size_t low = 0;
+    size_t high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table[middle]->base <= pointer) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+int extent_insert(struct extent *extent)
+{
+    if (count == room) {
+        size_t more = room ? room * 2 : 64;
+        struct extent **grown = realloc(table, more * sizeof(struct extent *));
+        if (!grown) {
+            return -ENOMEM;
+        }
+        table = grown;
+        room = more;
+    }
+    size_t at = above(extent->base);
+    memmove(table + at + 1, table + at, (count - at) * sizeof(struct extent *));
+    table[at] = extent;
+    count++;
+    return 0;
+}
+
+void extent_remove(struct extent *extent)
+{
+    size_t at = above(extent->base);
+    while (at > 0 && table[at - 1] != extent && table[at - 1]->base == extent->base) {
+        at--; /* those without an address of their own come first, in any order */
+    }
+    if (at > 0 && table[at - 1] == extent) {
+        memmove(table + at - 1, table + at, (count - at) * sizeof(struct extent *));
+        count--;
+    }
+}
+
+struct extent *extent_find(CUdeviceptr pointer)
+{
+    size_t at = above(pointer);
+    struct extent *extent = at ? table[at - 1] : NULL;
+    bool inside = extent && extent->base && pointer < extent_end(extent) && !extent->retiring;
+    return inside ? extent : NULL;
+}
+
+size_t extent_count(void) { return count; }
+
+struct extent *extent_get(size_t index) { return table[index]; }
+
+void extent_after_fork(void)
+{
+    count = 0;
+    vmm_handle_after_fork();
+    atomic_store(&extent_lock.word, 0);
+}

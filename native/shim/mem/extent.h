@@ -1,0 +1,104 @@
+/* The table of allocations, in order of address, and beside it those that have no address of their
+ * own (vmm_handle.h). Everything here is under extent_lock. */
+#ifndef MOIETY_SHIM_MEM_EXTENT_H
+#define MOIETY_SHIM_MEM_EXTENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/base/lock.h"
+#include "shim/mem/chunk.h"
+#include "shim/mem/device.h"
+
+#define GRANULE (2ull << 20) /* of the driver's mappings */
+
+struct slab;
+struct segment;
+struct vmm_handle;
+
+struct extent {
+    CUdeviceptr base;           /* 0: it has no address of its own */
+    uint64_t bytes;             /* as asked for */
+    uint64_t span;              /* whole granules (managed: pages): what it is charged with, */
+    uint64_t decommitted_bytes; /* less these, which have no memory (decommit.h) */
+    struct device *device;
+    CUcontext context;
+    struct slab *slab;             /* it holds small allocations; NULL: it is one */
+    struct segment *segment;       /* it is part of a pool (heap.h) */
+    struct vmm_handle *vmm_handle; /* the program maps it itself; NULL: it has addresses */
+    bool managed;                  /* paged by the driver, so it has no chunks of ours */
+    bool pinned;                   /* others can see its memory, so it never leaves */
+    uint64_t sequence;             /* counts up from allocation to allocation */
+    uint32_t busy;                 /* chunks that are being looked at or moved */
+    uint32_t move_locks; /* of threads that change or wait for it: no more of it is moved */
+    bool making;         /* whoever makes it is not through yet, and alone may destroy it, */
+    bool orphan;         /* and must, as its context is gone */
+    bool retiring; /* it is about to be destroyed: nothing of it is looked at or moved any more */
+    uint32_t chunk_count;
+    struct chunk chunks[];
+};
+
+extern struct lock extent_lock;
+
+/* How an allocation is cut into chunks. */
+enum cut {
+    CUT_PLAIN,
+    CUT_FINE,  /* parts of it may be given back before the whole */
+    CUT_WHOLE, /* one chunk */
+};
+
+/* What it is charged with, and how many chunks that are. */
+uint64_t extent_span(uint64_t bytes);
+uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut);
+/* An extent with all its chunks new, addresses reserved; not in the table yet. */
+CUresult extent_make(struct extent **extent, struct device *device, uint64_t bytes, enum cut cut);
+/* The same without addresses; `whole`: as one chunk. The caller gives it an allocation. */
+CUresult extent_make_unplaced(struct extent **extent, struct device *device, uint64_t bytes,
+                              bool whole);
+/* Unmaps all its chunks, which are present, and keeps their memory. */
+void extent_unmap(struct extent *extent);
+/* Unmaps what is present, gives back the rest, frees the addresses and the extent. Returns the
+ * bytes that were present. */
+uint64_t extent_destroy(struct extent *extent);
+/* Backs up to `most` chunks; *whole: and now all that are not hollow. CUDA_ERROR_OUT_OF_MEMORY leaves those that
+ * succeeded. */
+CUresult extent_map(struct extent *extent, uint32_t most, bool *whole);
+/* Where its addresses end. */
+CUdeviceptr extent_end(const struct extent *extent);
+/* The address of a chunk; what the program maps itself has one after extent_ensure_mapped or extent_map_chunk. */
+CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk);
+/* Sees to it that a chunk that is present has an address by which it can be copied. */
+CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk);
+/* Backs one chunk with memory, at every address where it is to be seen. */
+CUresult extent_map_chunk(struct extent *extent, uint32_t chunk);
+/* Takes the memory of one that is present away again; nothing may use it any more. */
+void extent_unmap_chunk(struct extent *extent, uint32_t chunk);
+/* A chunk is being looked at or moved / is not any more. */
+void extent_begin_busy(struct extent *extent, uint32_t chunk);
+void extent_end_busy(struct extent *extent, uint32_t chunk);
+/* Lets nothing more of the extent be moved, and sleeps (with the lock dropped meanwhile) until what
+ * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
+void extent_retire(struct extent *extent);
+/* From now on nothing more of it is moved, nor is it destroyed, until it is let go. */
+void extent_hold_moves(struct extent *extent);
+void extent_release_moves(struct extent *extent);
+/* Sleeps (with the lock dropped meanwhile) until nothing of the extent is being moved. What the caller
+ * knew of it and everything else may be wrong afterwards. */
+void extent_await_moves(struct extent *extent);
+/* From now on it never leaves; all of it is present. Does nothing the second time. */
+void extent_pin(struct extent *extent);
+/* Which kind of bytes it is charged as: MW_ALLOC_*. */
+uint32_t extent_charge_flags(const struct extent *extent);
+
+/* A number that no other allocation of this process has or had. */
+uint64_t extent_next_sequence(void);
+int extent_insert(struct extent *extent);
+void extent_remove(struct extent *extent);
+/* The extent that `pointer` lies in (before its end); NULL if none, or if it is about to go. */
+struct extent *extent_find(CUdeviceptr pointer);
+size_t extent_count(void);
+struct extent *extent_get(size_t index);
+void extent_after_fork(void);
+
+#endif

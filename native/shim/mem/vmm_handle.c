@@ -1,0 +1,316 @@
+#include "shim/mem/vmm_handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/base/driver.h"
+#include "shim/mem/extent.h"
+
+/* No address looks like this, and no handle that a driver was seen to give. */
+#define HANDLE_MARK (0x6d79ull << 48)
+
+static struct vmm_handle **table; /* in order of handle, which is that of birth */
+static size_t count;
+static size_t room;
+static uint64_t births;
+
+static size_t place(CUmemGenericAllocationHandle handle)
+{
+    size_t low = 0;
+    size_t high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table[middle]->handle < handle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+struct vmm_handle *vmm_handle_find(CUmemGenericAllocationHandle handle)
+{
+    size_t at = place(handle);
+    bool given = at < count && table[at]->handle == handle && table[at]->handles;
+    return given ? table[at] : NULL;
+}
+
+static bool insert(struct vmm_handle *vmm_handle)
+{
+    if (count == room) {
+        size_t more = room ? room * 2 : 64;
+        struct vmm_handle **grown = realloc(table, more * sizeof(struct vmm_handle *));
+        if (!grown) {
+            return false;
+        }
+        table = grown;
+        room = more;
+    }
+    table[count++] = vmm_handle;
+    return true;
+}
+
+CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,
+                         const CUmemAllocationProp *prop)
+{
+    struct vmm_handle *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    /* What can be exported is one piece of memory for the driver as well. */
+    if (extent_make_unplaced(extent, device, bytes, prop->requestedHandleTypes != 0) !=
+        CUDA_SUCCESS) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = (struct vmm_handle){
+        .handle = HANDLE_MARK | ++births, .handles = 1, .prop = *prop, .extent = *extent};
+    if (!insert(made)) {
+        free(*extent);
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (*extent)->vmm_handle = made;
+    return CUDA_SUCCESS;
+}
+
+static bool is_unused(const struct vmm_handle *vmm_handle)
+{
+    return !vmm_handle->handles && !vmm_handle->mappings;
+}
+
+bool vmm_handle_release(struct vmm_handle *vmm_handle)
+{
+    vmm_handle->handles--;
+    return is_unused(vmm_handle);
+}
+
+struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct extent *extent = table[i]->extent;
+        if (extent->pinned && extent->chunks[0].present && extent->chunks[0].handle == real) {
+            return table[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- one chunk ---- */
+
+static uint64_t offset_of(const struct extent *extent, uint32_t chunk)
+{
+    return (uint64_t)chunk * extent->chunks[0].bytes;
+}
+
+/* How many bytes of a chunk lie in a mapping, from the chunk's first on. */
+static uint64_t part_in(const struct vmm_mapping *mapping, const struct extent *extent,
+                        uint32_t chunk)
+{
+    uint64_t offset = offset_of(extent, chunk);
+    uint64_t beyond = mapping->bytes > offset ? mapping->bytes - offset : 0;
+    return beyond < extent->chunks[chunk].bytes ? beyond : extent->chunks[chunk].bytes;
+}
+
+CUdeviceptr vmm_handle_chunk_address(const struct extent *extent, uint32_t chunk)
+{
+    const struct vmm_handle *vmm_handle = extent->vmm_handle;
+    CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal};
+    if (extent->chunks[chunk].staging_mapped) {
+        return vmm_handle->window + offset_of(extent, chunk);
+    }
+    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
+        if (part_in(m, extent, chunk) == extent->chunks[chunk].bytes &&
+            vmm_mapping_access(m, &here) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+            return m->base + offset_of(extent, chunk);
+        }
+    }
+    return 0;
+}
+
+CUresult vmm_handle_ensure_mapped(struct extent *extent, uint32_t chunk)
+{
+    struct vmm_handle *vmm_handle = extent->vmm_handle;
+    struct chunk *wanted = &extent->chunks[chunk];
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal},
+                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = CUDA_SUCCESS;
+    if (vmm_handle_chunk_address(extent, chunk)) {
+        return CUDA_SUCCESS;
+    }
+    if (!vmm_handle->window) {
+        result = DRIVER(cuMemAddressReserve)(&vmm_handle->window, extent->span, 0, 0, 0);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    CUdeviceptr at = vmm_handle->window + offset_of(extent, chunk);
+    result = DRIVER(cuMemMap)(at, wanted->bytes, 0, wanted->handle, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = DRIVER(cuMemSetAccess)(at, wanted->bytes, &access, 1);
+    if (result != CUDA_SUCCESS) {
+        DRIVER(cuMemUnmap)(at, wanted->bytes);
+        return result;
+    }
+    wanted->staging_mapped = true;
+    return CUDA_SUCCESS;
+}
+
+/* At one of the program's addresses, with the access that it allowed there. */
+static CUresult show(const struct vmm_mapping *mapping, const struct extent *extent, uint32_t chunk)
+{
+    CUdeviceptr at = mapping->base + offset_of(extent, chunk);
+    uint64_t part = part_in(mapping, extent, chunk);
+    CUresult result = DRIVER(cuMemMap)(at, part, 0, extent->chunks[chunk].handle, 0);
+    if (result != CUDA_SUCCESS || !mapping->access_count) {
+        return result;
+    }
+    result = DRIVER(cuMemSetAccess)(at, part, mapping->access, mapping->access_count);
+    if (result != CUDA_SUCCESS) {
+        DRIVER(cuMemUnmap)(at, part);
+    }
+    return result;
+}
+
+static void hide(const struct vmm_mapping *mapping, const struct extent *extent, uint32_t chunk)
+{
+    uint64_t part = part_in(mapping, extent, chunk);
+    if (part) {
+        DRIVER(cuMemUnmap)(mapping->base + offset_of(extent, chunk), part);
+    }
+}
+
+CUresult vmm_handle_map_chunk(struct extent *extent, uint32_t chunk)
+{
+    const struct vmm_handle *vmm_handle = extent->vmm_handle;
+    struct chunk *wanted = &extent->chunks[chunk];
+    CUresult result = DRIVER(cuMemCreate)(&wanted->handle, wanted->bytes, &vmm_handle->prop, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
+        if (!part_in(m, extent, chunk)) {
+            continue;
+        }
+        result = show(m, extent, chunk);
+        if (result != CUDA_SUCCESS) {
+            for (const struct vmm_mapping *done = vmm_handle->mappings; done != m;
+                 done = done->next_of) {
+                hide(done, extent, chunk);
+            }
+            DRIVER(cuMemRelease)(wanted->handle);
+            wanted->handle = 0;
+            return result;
+        }
+    }
+    wanted->present = true;
+    wanted->scanned_turn = 0;
+    return CUDA_SUCCESS;
+}
+
+void vmm_handle_unmap_chunk(struct extent *extent, uint32_t chunk)
+{
+    const struct vmm_handle *vmm_handle = extent->vmm_handle;
+    struct chunk *wanted = &extent->chunks[chunk];
+    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
+        hide(m, extent, chunk);
+    }
+    if (wanted->staging_mapped) {
+        DRIVER(cuMemUnmap)(vmm_handle->window + offset_of(extent, chunk), wanted->bytes);
+        wanted->staging_mapped = false;
+    }
+    DRIVER(cuMemRelease)(wanted->handle);
+    wanted->handle = 0;
+    wanted->present = false;
+}
+
+/* ---- as the program sees it ---- */
+
+CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint64_t bytes,
+                        unsigned long long flags)
+{
+    struct extent *extent = vmm_handle->extent;
+    struct vmm_mapping *made = calloc(1, sizeof(*made));
+    CUresult result = bytes && bytes <= extent->span ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    uint32_t shown = 0;
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = (struct vmm_mapping){.base = address, .bytes = bytes, .of = vmm_handle};
+    while (result == CUDA_SUCCESS && shown < extent->chunk_count && part_in(made, extent, shown)) {
+        const struct chunk *chunk = &extent->chunks[shown];
+        result = chunk->present
+                     ? DRIVER(cuMemMap)(address + offset_of(extent, shown),
+                                        part_in(made, extent, shown), 0, chunk->handle, flags)
+                     : CUDA_ERROR_OUT_OF_MEMORY; /* its context is broken */
+        shown += result == CUDA_SUCCESS;
+    }
+    if (result == CUDA_SUCCESS && vmm_mappings_insert(made) != 0) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result != CUDA_SUCCESS) {
+        while (shown) {
+            hide(made, extent, --shown);
+        }
+        free(made);
+        return result;
+    }
+    made->next_of = vmm_handle->mappings;
+    vmm_handle->mappings = made;
+    return CUDA_SUCCESS;
+}
+
+bool vmm_handle_is_present_at(const struct vmm_mapping *mapping, CUdeviceptr address)
+{
+    const struct extent *extent = mapping->of->extent;
+    return extent->chunks[(address - mapping->base) / extent->chunks[0].bytes].present;
+}
+
+static void forget(struct vmm_mapping *mapping)
+{
+    struct vmm_mapping **at = &mapping->of->mappings;
+    while (*at != mapping) {
+        at = &(*at)->next_of;
+    }
+    *at = mapping->next_of;
+    vmm_mappings_remove(mapping);
+    free(mapping->access);
+    free(mapping);
+}
+
+bool vmm_handle_unmap(struct vmm_mapping *mapping)
+{
+    struct vmm_handle *vmm_handle = mapping->of;
+    for (uint32_t i = 0; i < vmm_handle->extent->chunk_count; i++) {
+        if (vmm_handle->extent->chunks[i].present) {
+            hide(mapping, vmm_handle->extent, i);
+        }
+    }
+    forget(mapping);
+    return is_unused(vmm_handle);
+}
+
+void vmm_handle_destroy(struct extent *extent)
+{
+    struct vmm_handle *vmm_handle = extent->vmm_handle;
+    size_t at = place(vmm_handle->handle);
+    for (struct vmm_mapping *m = vmm_handle->mappings, *next; m; m = next) {
+        next = m->next_of;
+        forget(m);
+    }
+    if (vmm_handle->window) {
+        DRIVER(cuMemAddressFree)(vmm_handle->window, extent->span);
+    }
+    count--;
+    memmove(table + at, table + at + 1, (count - at) * sizeof(struct vmm_handle *));
+    free(vmm_handle);
+}
+
+void vmm_handle_after_fork(void)
+{
+    count = 0;
+    vmm_mappings_after_fork();
+}

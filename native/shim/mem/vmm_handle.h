@@ -1,0 +1,58 @@
+/* Memory that the program made with cuMemCreate, and maps where it likes.
+ *
+ * The program gets a handle of ours, which stays the same while the memory behind it leaves and comes
+ * back. Behind it stands an extent of the table (extent.h) without an address: its chunks are mapped at
+ * every address where the program mapped it, from wherever it is copied. What is mapped nowhere, or not
+ * for its own GPU to read and write, is copied through a window: addresses of ours.
+ *
+ * Everything here is under extent_lock.
+ */
+#ifndef MOIETY_SHIM_MEM_VMM_HANDLE_H
+#define MOIETY_SHIM_MEM_VMM_HANDLE_H
+
+#include <stdint.h>
+
+#include "cuda/cuda_abi.h"
+#include "shim/mem/device.h"
+#include "shim/mem/vmm_mappings.h"
+
+struct extent;
+
+struct vmm_handle {
+    CUmemGenericAllocationHandle handle;
+    uint32_t handles; /* how often the program has it */
+    CUmemAllocationProp prop;
+    struct extent *extent;
+    struct vmm_mapping *mappings;
+    CUdeviceptr window; /* 0: none was needed yet */
+};
+
+/* With nothing behind it yet, and not in the table; one handle is given out. */
+CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,
+                         const CUmemAllocationProp *prop);
+/* NULL: the handle is none of ours (any more). */
+struct vmm_handle *vmm_handle_find(CUmemGenericAllocationHandle handle);
+/* Gives a handle back. True: nobody has or sees it any more, so the caller discards the extent. */
+bool vmm_handle_release(struct vmm_handle *vmm_handle);
+/* Maps the first `bytes` of it, all of which are present; the driver's error codes. */
+CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint64_t bytes,
+                        unsigned long long flags);
+/* Takes a mapping away; nothing of its extent is being moved. True as above. */
+bool vmm_handle_unmap(struct vmm_mapping *mapping);
+/* Whether there is memory at an address of the mapping now, so that the driver knows of it. */
+bool vmm_handle_is_present_at(const struct vmm_mapping *mapping, CUdeviceptr address);
+/* The one whose memory the driver knows by this handle, among those that never leave; NULL: none. */
+struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real);
+
+/* ---- for extent.c ---- */
+
+/* The address by which a chunk is copied; 0: it has none. */
+CUdeviceptr vmm_handle_chunk_address(const struct extent *extent, uint32_t chunk);
+CUresult vmm_handle_ensure_mapped(struct extent *extent, uint32_t chunk);
+CUresult vmm_handle_map_chunk(struct extent *extent, uint32_t chunk);
+void vmm_handle_unmap_chunk(struct extent *extent, uint32_t chunk);
+/* Frees what belongs to it beside its chunks, which are gone. */
+void vmm_handle_destroy(struct extent *extent);
+void vmm_handle_after_fork(void);
+
+#endif

@@ -1,0 +1,62 @@
+/* Memory pools whose memory can leave.
+ *
+ * The driver's own pools take memory that nobody can move. So a program's pool keeps the driver's
+ * handle and settings, but its memory is ours: allocations come from extents as every other's, are
+ * reused in the order of streams, and what is reserved and used is counted here. Pools that are made
+ * to be shared with other processes, or are not on a device, stay the driver's own (unevictable.h).
+ */
+#ifndef MOIETY_SHIM_POOL_POOL_H
+#define MOIETY_SHIM_POOL_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/cuda_abi.h"
+#include "shim/mem/device.h"
+
+struct address_info;
+struct pool;
+
+/* Ours, the default pools included; NULL: it is the driver's own, or no pool at all. */
+struct pool *pool_of(CUmemoryPool handle);
+/* A pool that the program made just now, on this device; `most`: bytes it may have, 0: any number. */
+CUresult pool_add(CUmemoryPool handle, CUdevice ordinal, uint64_t most);
+CUdevice pool_ordinal(const struct pool *pool);
+/* The driver's handle is gone; what is still in use of it stays until it is freed. */
+void pool_remove(CUmemoryPool handle);
+
+/* Memory that whatever follows in the stream may use. */
+CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CUstream stream);
+/* Frees what that returned after what was submitted to the stream so far; `at_once`: the program
+ * knows that nothing uses it any more. False: it is none of ours, ask the driver. */
+bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *result);
+
+/* What the driver answered of a pool of its own, put right: it does not know of our memory. */
+void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value);
+/* The driver has taken this setting. */
+void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *value);
+/* Gives back what is free, in whole chunks, until no more than so many bytes are reserved. */
+void pool_trim(struct pool *pool, uint64_t keep_bytes);
+
+/* The program has waited for the GPU, so pools give back what they have above their thresholds. The
+ * flag tells whether any has. */
+extern _Atomic bool pools_may_shrink;
+void pools_shrink(void);
+/* Something was freed in one of the driver's own. */
+void pools_note_free(void);
+/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the
+ * same. Whether there was any. */
+bool pools_give_up(const struct device *device);
+
+/* Of an extent that is a pool's: what the program was given that an address lies in; false: nothing. */
+bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
+/* Of an extent that is a pool's: the allocation that an address lies in; false: none. */
+bool pool_describe(CUdeviceptr pointer, struct address_info *info);
+
+void pools_forget_stream(CUstream stream);
+/* A context is gone; with the last one on a device all memory of its pools. */
+void pools_forget_context(struct device *device, CUcontext context);
+void pools_after_fork(void);
+
+#endif

@@ -1,0 +1,26 @@
+/* Host memory for what was moved out of the GPU, registered with the driver.
+ *
+ * It is carved out of pieces. Most of them are parts of segments that the agent made and lent to
+ * this process (host_segments.h); where there are none, the shim maps memory of its own.
+ */
+#ifndef MOIETY_SHIM_SWAP_HOST_ARENA_H
+#define MOIETY_SHIM_SWAP_HOST_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Space for `bytes` (a multiple of 2 MiB); NULL when host memory is not to be had. Needs a current
+ * context, for registering, and the caller holds contexts_lock. May wait for the agent. */
+void *host_arena_take(uint64_t bytes);
+void host_arena_give_back(void *at, uint64_t bytes);
+/* Bytes of host memory that the arena has, used or not. */
+uint64_t host_arena_bytes(void);
+/* Adds memory that is registered already, a part of the agent's segment with this number. */
+int host_arena_add(void *base, uint64_t bytes, uint64_t segment);
+/* Whether anything is in the pieces of a segment. */
+bool host_arena_uses(uint64_t segment);
+/* Takes the pieces of a segment out of the arena, unless something is in them. */
+bool host_arena_remove(uint64_t segment);
+void host_arena_after_fork(void);
+
+#endif

@@ -1,0 +1,326 @@
+#include "shim/swap/host_segments.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/agent/socket.h"
+#include "shim/base/driver.h"
+#include "shim/base/lock.h"
+#include "shim/base/message.h"
+#include "shim/mem/device.h"
+#include "shim/swap/host_arena.h"
+
+/* How long an eviction waits for the agent, and for how long one that did not answer is left alone:
+ * memory of our own is always to be had. */
+#define PATIENCE_NS 2000000000ull
+#define SULK_NS 10000000000ull
+#define MAP_STEP_BYTES (2ull << 20)
+#define PAGE_BYTES 4096u
+#ifndef MADV_POPULATE_WRITE
+#    define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+/* Between two pieces, so that whoever waits for the contexts gets them; and until there is one. */
+#define PAUSE_NS 100000L
+#define BUSY_NS 1000000L
+#define NO_CONTEXT_NS 20000000L
+
+struct segment {
+    struct segment *next;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t mapped;     /* from the start: their page tables are filled in */
+    uint64_t registered; /* from the start: these are in the arena */
+    unsigned char *base;
+};
+
+static struct lock lock; /* before the arena's and the link's, after all others */
+static struct segment *segments;
+static struct segment *leaving; /* empty, and being unmapped: of the one thread */
+static uint64_t wanted_back;
+static bool back_asked;
+static _Atomic uint32_t work;
+static bool started;
+static bool agent_prepares;
+static uint64_t sulk_until_ns;
+static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
+
+void host_segments_set_agent(uint32_t flags)
+{
+    agent_prepares = flags & MW_WELCOME_ARENA;
+    sulk_until_ns = 0;
+    offered_bytes = 0;
+    LOCK_SCOPE(&lock);
+    back_asked = false; /* by an agent that is gone */
+}
+
+static void tell(enum mw_type type, uint64_t number, uint64_t bytes)
+{
+    struct mw_arena note = {.segment = number, .bytes = bytes};
+    agent_send(&note, sizeof(note), type);
+}
+
+static uint64_t heap_piece_of(const struct segment *segment)
+{
+    uint64_t left = segment->bytes - segment->registered;
+    return left < HOST_PIECE_BYTES ? left : HOST_PIECE_BYTES;
+}
+
+/* The first that is not registered as a whole. It stays until it is. */
+static struct segment *unfinished(void)
+{
+    LOCK_SCOPE(&lock);
+    struct segment *segment = segments;
+    while (segment && segment->registered == segment->bytes) {
+        segment = segment->next;
+    }
+    return segment;
+}
+
+/* Fills in page tables up to there, in steps, since nobody in this process can map memory during
+ * one. The pages are there, but each would be a fault in the middle of a copy. */
+static void map_until(struct segment *segment, uint64_t end)
+{
+    uint64_t at = segment->mapped;
+    for (; at < end; at += MAP_STEP_BYTES) {
+        uint64_t bytes = end - at < MAP_STEP_BYTES ? end - at : MAP_STEP_BYTES;
+        if (madvise(segment->base + at, bytes, MADV_POPULATE_WRITE) != 0) {
+            for (uint64_t page = at; page < at + bytes; page += PAGE_BYTES) {
+                (void)*(volatile unsigned char *)(segment->base +
+                                                  page); /* it may be in use by now */
+            }
+        }
+    }
+    segment->mapped = segment->mapped < at ? at : segment->mapped;
+}
+
+bool host_segments_register_one(void)
+{
+    struct segment *segment = unfinished();
+    if (!segment) {
+        return false;
+    }
+    unsigned char *base = segment->base + segment->registered;
+    uint64_t bytes = heap_piece_of(segment);
+    map_until(segment, segment->registered + bytes);
+    /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
+    DRIVER(cuMemHostRegister_v2)(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    bool added = host_arena_add(base, bytes, segment->number) == 0;
+    LOCK_SCOPE(&lock);
+    segment->registered += bytes;
+    return added;
+}
+
+/* Takes the last one of which nothing is in use out of the list and the arena. */
+static void begin_evict(void)
+{
+    LOCK_SCOPE(&lock);
+    struct segment **found = NULL;
+    for (struct segment **at = &segments; back_asked && *at; at = &(*at)->next) {
+        if ((*at)->registered == (*at)->bytes && (*at)->bytes <= wanted_back &&
+            !host_arena_uses((*at)->number)) {
+            found = at;
+        }
+    }
+    if (found && host_arena_remove((*found)->number)) {
+        leaving = *found;
+        *found = leaving->next;
+        wanted_back -= leaving->bytes;
+    } else if (back_asked) {
+        back_asked = false;
+        tell(MW_ARENA_BACK, 0, 0);
+    }
+}
+
+/* Without a context nothing is registered any more. */
+static void unregister_one(void)
+{
+    uint64_t last = (leaving->registered - 1) / HOST_PIECE_BYTES * HOST_PIECE_BYTES;
+    DRIVER(cuMemHostUnregister)(leaving->base + last);
+    leaving->registered = last;
+}
+
+static void end_leaving(void)
+{
+    if (leaving && leaving->registered == 0) {
+        munmap(leaving->base, leaving->bytes);
+        tell(MW_ARENA_BACK, leaving->number, leaving->bytes);
+        free(leaving);
+        leaving = NULL;
+    }
+}
+
+static bool has_work(void)
+{
+    LOCK_SCOPE(&lock);
+    bool found = back_asked || leaving;
+    for (const struct segment *s = segments; s && !found; s = s->next) {
+        found = s->registered < s->bytes;
+    }
+    return found;
+}
+
+/* Registers a piece, or takes one back; returns how long to leave the contexts to others. */
+static long work_a_little(void)
+{
+    if (!lock_try(&contexts_lock)) {
+        return BUSY_NS; /* waiting for it would hold up what is on its way */
+    }
+    struct device *device = device_next(NULL);
+    bool pushed = device && device_push(device);
+    if (leaving) {
+        unregister_one();
+    } else if (!pushed || !host_segments_register_one()) {
+        begin_evict();
+    }
+    if (pushed) {
+        device_pop();
+    }
+    lock_drop(&contexts_lock);
+    return pushed || leaving ? PAUSE_NS : NO_CONTEXT_NS;
+}
+
+static void *segments_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    prctl(PR_SET_NAME, "moiety-arena");
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    for (;;) {
+        uint32_t seen = atomic_load(&work);
+        if (!has_work()) {
+            futex_wait(&work, seen, -1);
+            continue;
+        }
+        struct segment *segment = unfinished();
+        if (segment) {
+            map_until(segment, segment->registered + heap_piece_of(segment));
+        }
+        struct timespec pause = {0, work_a_little()};
+        end_leaving();
+        nanosleep(&pause, NULL);
+    }
+    return unused;
+}
+
+static bool start_thread(void)
+{
+    sigset_t all;
+    sigset_t before;
+    unsigned long thread;
+    if (!started) {
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: the program keeps its signals */
+        started = driver_threads.create(&thread, NULL, segments_main, NULL) == 0;
+        sigprocmask(SIG_SETMASK, &before, NULL);
+    }
+    return started;
+}
+
+static void wake(void)
+{
+    atomic_fetch_add(&work, 1);
+    futex_wake_all(&work);
+}
+
+static struct segment *map(const struct mw_arena *note, int fd)
+{
+    struct stat found;
+    struct segment *made = calloc(1, sizeof(*made));
+    if (!made || fstat(fd, &found) < 0 || (uint64_t)found.st_size < note->bytes) {
+        free(made);
+        return NULL;
+    }
+    void *base = mmap(NULL, note->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        free(made);
+        return NULL;
+    }
+    madvise(base, note->bytes, MADV_HUGEPAGE);
+    madvise(base, note->bytes, MADV_DONTFORK);
+    *made = (struct segment){.number = note->segment, .bytes = note->bytes, .base = base};
+    return made;
+}
+
+bool host_segments_offer(const struct mw_arena *note, int fd)
+{
+    struct segment *made = NULL;
+    if (fd >= 0) {
+        made = note->segment && note->bytes && start_thread() ? map(note, fd) : NULL;
+        close(fd);
+    }
+    if (!made) {
+        if (note->segment) {
+            tell(MW_ARENA_BACK, note->segment, note->bytes);
+        }
+        return false;
+    }
+    lock_take(&lock);
+    struct segment **end = &segments;
+    while (*end) {
+        end = &(*end)->next;
+    }
+    *end = made;
+    lock_drop(&lock);
+    wake();
+    return true;
+}
+
+void host_segments_back(uint64_t bytes)
+{
+    if (!started) {
+        tell(MW_ARENA_BACK, 0, 0);
+        return;
+    }
+    lock_take(&lock);
+    wanted_back = bytes;
+    back_asked = true;
+    lock_drop(&lock);
+    wake();
+}
+
+void host_segments_tell(void)
+{
+    LOCK_SCOPE(&lock);
+    for (const struct segment *s = segments; s; s = s->next) {
+        tell(MW_ARENA, s->number, s->bytes);
+    }
+}
+
+bool host_segments_ask(uint64_t bytes)
+{
+    uint64_t began = now_ns();
+    if (!agent_prepares || began < sulk_until_ns || !agent_is_heard_here()) {
+        return false;
+    }
+    if (offered_bytes && bytes > offered_bytes) {
+        return false; /* a chunk as the program made it, larger than any segment */
+    }
+    tell(MW_ARENA_NEED, 0, bytes);
+    for (;;) {
+        union agent_message message;
+        uint64_t passed = now_ns() - began;
+        uint64_t left = passed < PATIENCE_NS ? PATIENCE_NS - passed : 0;
+        int got = agent_fetch(MW_ARENA, &message, left);
+        if (got > 0) {
+            offered_bytes = message.arena.bytes;
+            return host_segments_offer(&message.arena, agent_take_fd()) && bytes <= offered_bytes;
+        }
+        if (got < 0 || left == 0) {
+            sulk_until_ns = got < 0 ? 0 : now_ns() + SULK_NS;
+            return false;
+        }
+    }
+}
+
+void host_segments_after_fork(void)
+{
+    segments = leaving = NULL; /* MADV_DONTFORK */
+    started = false;
+    back_asked = false;
+    atomic_store(&work, 0);
+    atomic_store(&lock.word, 0);
+}

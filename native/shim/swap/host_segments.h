@@ -1,0 +1,39 @@
+/* Segments of host memory that the agent made and lent to this process.
+ *
+ * They arrive with all their pages. A thread of their own registers them with the driver, piece by
+ * piece and ahead of need, so that an eviction finds them ready in the arena.
+ */
+#ifndef MOIETY_SHIM_SWAP_HOST_SEGMENTS_H
+#define MOIETY_SHIM_SWAP_HOST_SEGMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/* Registered with one call: no chunk is larger, and longer ones would hold up a drain. */
+#define HOST_PIECE_BYTES (64ull << 20)
+
+/* What an agent said of itself in its welcome: MW_WELCOME_ARENA. */
+void host_segments_set_agent(uint32_t flags);
+
+/* ---- for the control thread ---- */
+
+/* MW_ARENA: maps the segment and closes `fd`. False: there was none, or it could not be mapped. */
+bool host_segments_offer(const struct mw_arena *note, int fd);
+/* MW_ARENA_BACK: up to so many bytes that are empty are to be unmapped. */
+void host_segments_back(uint64_t bytes);
+/* Tells a new agent what the last one lent us. */
+void host_segments_tell(void);
+
+/* ---- for the arena ---- */
+
+/* Registers the next piece of what has arrived; false: there is none. Needs a current context, and
+ * the caller holds contexts_lock. */
+bool host_segments_register_one(void);
+/* Asks the agent for a segment with so much room, and waits a while. False: there is none. */
+bool host_segments_ask(uint64_t bytes);
+
+void host_segments_after_fork(void);
+
+#endif

@@ -1,0 +1,222 @@
+#include "shim/swap/swap.h"
+
+#include <string.h>
+
+#include "shim/agent/socket.h"
+#include "shim/base/driver.h"
+#include "shim/base/message.h"
+#include "shim/mem/extent.h"
+#include "shim/swap/transfer.h"
+
+#define YIELD_NS 300000ull /* for whoever waits to destroy a context */
+
+static struct transfer transfers[MW_GPUS_MAX];
+static bool owns_contexts; /* contexts_lock: as long as anything is on its way */
+static bool has_room; /* for some of what is missing: whoever gave it waits until all is back */
+
+static struct transfer *transfer_of(struct device *device)
+{
+    uint32_t i = 0;
+    while (transfers[i].device && transfers[i].device != device) {
+        i++;
+    }
+    if (!transfers[i].device) {
+        transfers[i].device = device;
+        device->lease_count++; /* from 1 on: 0 is never */
+    }
+    return &transfers[i];
+}
+
+/* Ends what is done. With `wait`, waits until all is. */
+static void finish(struct transfer *transfer, bool wait)
+{
+    struct copy_streams *copy_streams = &transfer->copy_streams;
+    struct direction *ways[] = {&transfer->out, &transfer->in};
+    CUevent *events[] = {copy_streams->out_done, copy_streams->in_done};
+    if (transfer->scan_count) {
+        CUresult result = wait ? DRIVER(cuEventSynchronize)(copy_streams->scanned)
+                               : DRIVER(cuEventQuery)(copy_streams->scanned);
+        if (result != CUDA_ERROR_NOT_READY) {
+            LOCK_SCOPE(&extent_lock);
+            evict_end_scan(transfer, result == CUDA_SUCCESS);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        while (ways[i]->count) {
+            CUevent done = events[i][ways[i]->first];
+            CUresult result = wait ? DRIVER(cuEventSynchronize)(done) : DRIVER(cuEventQuery)(done);
+            if (result == CUDA_ERROR_NOT_READY) {
+                break;
+            }
+            LOCK_SCOPE(&extent_lock);
+            if (i == 0) {
+                evict_end(transfer, result == CUDA_SUCCESS);
+            } else {
+                restore_end(transfer, result);
+            }
+        }
+    }
+}
+
+static uint64_t soonest_ns(const struct transfer *transfer)
+{
+    uint64_t soonest = SWAP_NEVER;
+    uint64_t now = now_ns();
+    if (transfer->scan_count) {
+        soonest = POLL_AGAIN_NS;
+    }
+    if (transfer->out.count) {
+        uint64_t out = transfer_expected_ns(&transfer->out);
+        soonest = out < soonest ? out : soonest;
+    } else if (transfer->order_count && !transfer->scan_count && !transfer->in.count) {
+        soonest = 0;
+    }
+    if (transfer->in.count) {
+        uint64_t in = transfer_expected_ns(&transfer->in);
+        soonest = in < soonest ? in : soonest;
+    }
+    if (transfer->restoring) { /* what is missing may be freed meanwhile, or not be held any more */
+        uint64_t again = transfer->retry_ns > now ? transfer->retry_ns - now : NO_ROOM_NS;
+        soonest = again < soonest ? again : soonest;
+    }
+    return soonest;
+}
+
+static bool misses_nothing(const struct transfer *transfer)
+{
+    bool missing;
+    LOCK_SCOPE(&extent_lock);
+    victim_choose_to_restore(transfer->device, 0, &missing);
+    return !missing;
+}
+
+static void step(struct transfer *transfer, bool begin)
+{
+    if (!transfer->order_count && !transfer_is_moving(transfer) && misses_nothing(transfer)) {
+        transfer->restoring = false;
+        return;
+    }
+    CUresult why;
+    if (!copy_streams_enter(&transfer->copy_streams, transfer->device, &why)) {
+        LOCK_SCOPE(&extent_lock);
+        while (transfer->order_count) { /* no context any more, or no memory for a stream */
+            transfer->failed = true;
+            evict_end_order(transfer, 0);
+        }
+        transfer->retry_ns = now_ns() + NO_ROOM_NS;
+        if (transfer->restoring && why != CUDA_SUCCESS) {
+            transfer->restoring = !restore_is_hopeless(transfer, why);
+        }
+        return;
+    }
+    finish(transfer, false);
+    if (begin && transfer->order_count) {
+        LOCK_SCOPE(&extent_lock);
+        if (!transfer->in.count) { /* what was coming when the order came has to end */
+            evict_begin(transfer);
+        }
+    } else if (begin && transfer->restoring && !transfer->out.count && !transfer->scan_count) {
+        LOCK_SCOPE(&extent_lock);
+        transfer->restoring = !restore_begin(transfer);
+    }
+    device_pop();
+}
+
+static void own_contexts(bool wanted)
+{
+    if (wanted && !owns_contexts) {
+        lock_take(&contexts_lock);
+    } else if (!wanted && owns_contexts) {
+        lock_drop(&contexts_lock);
+    }
+    owns_contexts = wanted;
+}
+
+uint64_t swap_step(bool *restored)
+{
+    uint64_t wait_ns = SWAP_NEVER;
+    bool comes = false;
+    bool moves = false;
+    /* Whoever destroys a context gets it as soon as what is on its way has arrived. */
+    bool begin = !owns_contexts || !lock_is_wanted(&contexts_lock);
+    for (uint32_t i = 0; i < MW_GPUS_MAX && transfers[i].device; i++) {
+        struct transfer *transfer = &transfers[i];
+        if (!transfer->order_count && !transfer->restoring && !transfer_is_moving(transfer)) {
+            continue;
+        }
+        begin = begin && !agent_is_lost(); /* what it gave room for may be another's by now */
+        own_contexts(true);
+        step(transfer, begin);
+        comes = comes || transfer->restoring;
+        moves = moves || transfer_is_moving(transfer);
+        uint64_t soonest = soonest_ns(transfer);
+        wait_ns = soonest < wait_ns ? soonest : wait_ns;
+    }
+    own_contexts(moves);
+    *restored = has_room && !comes;
+    has_room = has_room && comes;
+    return !begin && !moves ? YIELD_NS : wait_ns;
+}
+
+void swap_order(struct device *device, uint64_t bytes, swap_report *report)
+{
+    struct transfer *transfer = transfer_of(device);
+    device->restore_budget = 0; /* whoever is told to go has no room any more */
+    transfer->restoring = false;
+    has_room = false;
+    transfer->report = report;
+    if (transfer->order_count == ORDERS_MAX) {
+        LOCK_SCOPE(&extent_lock);
+        report(device, 0, true, true);
+        return;
+    }
+    transfer->orders[transfer->order_count++] = bytes;
+}
+
+void swap_grant_budget(struct device *device, uint64_t bytes)
+{
+    if (device) {
+        device->restore_budget += bytes;
+    }
+    has_room = true;
+    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
+        transfer_of(d)->restoring = true;
+    }
+}
+
+void swap_settle(void)
+{
+    for (uint32_t i = 0; i < MW_GPUS_MAX && transfers[i].device; i++) {
+        struct transfer *transfer = &transfers[i];
+        CUresult why;
+        if (transfer_is_moving(transfer) &&
+            copy_streams_enter(&transfer->copy_streams, transfer->device, &why)) {
+            finish(transfer, true);
+            device_pop();
+        }
+        transfer->device->restore_budget = 0;
+        transfer->device->lease_count++;
+        transfer->restoring = false;
+        transfer->failures = 0;
+        transfer->retry_ns = 0;
+    }
+    has_room = false;
+    own_contexts(false);
+}
+
+void swap_forget_orders(void)
+{
+    for (uint32_t i = 0; i < MW_GPUS_MAX && transfers[i].device; i++) {
+        transfers[i].order_count = 0;
+        transfers[i].failed = false;
+    }
+}
+
+struct swap_moved swap_moved(void) { return transfer_totals; }
+
+void swap_after_fork(void)
+{
+    memset(transfers, 0, sizeof(transfers));
+    owns_contexts = false;
+    has_room = false;
+}

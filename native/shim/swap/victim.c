@@ -1,0 +1,95 @@
+#include "shim/swap/victim.h"
+
+/* Whether `one` leaves rather than `other` (both present, neither on its way). */
+static bool is_better_victim(const struct extent *one, const struct chunk *chunk,
+                             const struct victim *other, uint64_t bytes)
+{
+    const struct chunk *best = &other->extent->chunks[other->index];
+    bool fits = chunk->bytes <= bytes;
+    bool best_fits = best->bytes <= bytes;
+    if (chunk->zeros != best->zeros) {
+        return chunk->zeros;
+    }
+    if (fits != best_fits) {
+        return fits;
+    }
+    if (chunk->bytes != best->bytes) {
+        return fits ? chunk->bytes > best->bytes : chunk->bytes < best->bytes;
+    }
+    return one->sequence > other->extent->sequence;
+}
+
+struct victim victim_choose(const struct device *device, uint64_t bytes, bool can_look)
+{
+    struct victim best = {0};
+    bool unscanned = false;
+    for (size_t b = 0; b < extent_count(); b++) {
+        struct extent *extent = extent_get(b);
+        for (uint32_t i = 0;
+             extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
+            struct chunk *chunk = &extent->chunks[i];
+            bool seen = chunk->scanned_turn == device->lease_count;
+            if (extent->pinned) {
+                continue;
+            }
+            unscanned = unscanned || (chunk->present && (!seen || extent->move_locks));
+            if (!chunk->present || chunk->busy || extent->move_locks || (can_look && !seen)) {
+                continue;
+            }
+            chunk->zeros = chunk->zeros && seen;
+            if (!best.extent || is_better_victim(extent, chunk, &best, bytes)) {
+                best.extent = extent;
+                best.index = i;
+            }
+        }
+    }
+    /* More than is to go leaves only when nobody can be left who fits. */
+    if (best.extent && unscanned && can_look && best.extent->chunks[best.index].bytes > bytes) {
+        best.extent = NULL;
+    }
+    best.unscanned = unscanned;
+    return best;
+}
+
+uint32_t victim_choose_to_scan(const struct device *device, struct victim *victims, uint32_t count)
+{
+    uint32_t found = 0;
+    for (size_t b = extent_count(); b-- > 0 && found < count;) {
+        struct extent *extent = extent_get(b);
+        for (uint32_t i = 0; extent->device == device && !extent->retiring &&
+                             i < extent->chunk_count && found < count;
+             i++) {
+            struct chunk *chunk = &extent->chunks[i];
+            if (chunk->present && !chunk->busy && !extent->pinned && !extent->move_locks &&
+                chunk->scanned_turn != device->lease_count) {
+                victims[found].extent = extent;
+                victims[found++].index = i;
+            }
+        }
+    }
+    return found;
+}
+
+struct victim victim_choose_to_restore(const struct device *device, uint64_t room, bool *missing)
+{
+    struct victim best = {0};
+    uint64_t best_bytes = 0;
+    *missing = false;
+    for (size_t b = 0; b < extent_count(); b++) {
+        struct extent *extent = extent_get(b);
+        for (uint32_t i = 0;
+             extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
+            const struct chunk *chunk = &extent->chunks[i];
+            if (chunk->present || chunk->decommitted) {
+                continue;
+            }
+            *missing = true;
+            if (chunk->bytes <= room && chunk->bytes > best_bytes && !extent->move_locks) {
+                best.extent = extent;
+                best.index = i;
+                best_bytes = chunk->bytes;
+            }
+        }
+    }
+    return best;
+}

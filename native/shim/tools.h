@@ -1,9 +1,0 @@
-/* Debuggers and profilers that cannot do their work on a shared GPU. `moiety run` refuses them by name;
- * here those are found that a program of a share starts later (src/moiety/cli/debugger_check.py says why). */
-#ifndef MOIETY_SHIM_TOOLS_H
-#define MOIETY_SHIM_TOOLS_H
-
-/* The one that this process runs under; NULL if there is none, or with MOIETY_TOOLS=allow. */
-const char *tools_refused(void);
-
-#endif
