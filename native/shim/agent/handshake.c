@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/agent/terminal_notice.h"
 #include "shim/base/message.h"
@@ -208,7 +209,7 @@ void handshake_reopen(struct session *session, bool holding)
         int lease = -1;
         uint16_t flags = MW_HELLO_RESUMED;
         flags |= holding ? MW_HELLO_HOLDING : 0;
-        flags |= session->pinned ? MW_HELLO_PINNED : 0;
+        flags |= client_is_pinned() ? MW_HELLO_PINNED : 0;
         struct mw_hello hello = greeting(session, flags);
         int socket = agent_open(session->path, &hello, session->memfd, &reply, &lease);
         if (socket >= 0) {

@@ -2,7 +2,6 @@
 #ifndef MOIETY_SHIM_AGENT_HANDSHAKE_H
 #define MOIETY_SHIM_AGENT_HANDSHAKE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,8 +13,6 @@ struct session {
     struct mw_counters *counters;
     uint32_t epoch;
     uint64_t opened_ns; /* when this agent last took us back; 0: never */
-    _Atomic bool pinned;
-    _Atomic uint32_t shared; /* MW_SHARED_*: what the agent was told, and each new one is */
 };
 
 /* Connects for the first time. 0, or a negative errno after having said why. */

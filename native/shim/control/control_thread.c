@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/agent/handshake.h"
 #include "shim/agent/socket.h"
 #include "shim/agent/terminal_notice.h"
@@ -40,7 +41,6 @@
 #define WATCH_LOOKS 8
 
 static struct session session;
-static _Atomic bool active;
 static struct lock begin_lock;
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
@@ -53,34 +53,6 @@ static bool reopened; /* and the agent is another one */
 
 static void carry_out(const union agent_message *message);
 static void come_back_holding(void);
-
-bool control_is_active(void) { return active; }
-
-void control_share(uint32_t flags)
-{
-    struct mw_shared note = {.flags = flags};
-    if (flags && active && (atomic_fetch_or(&session.shared, flags) & flags) != flags) {
-        agent_send(&note, sizeof(note), MW_SHARED);
-    }
-}
-
-void control_pin(const char *call)
-{
-    struct mw_pinned note = {0};
-    if (!active || session.pinned || atomic_exchange(&session.pinned, true)) {
-        return;
-    }
-    snprintf(note.reason, sizeof(note.reason), "%s", call);
-    agent_send(&note, sizeof(note), MW_PINNED);
-}
-
-void control_unknown(const char *call)
-{
-    if (active) {
-        __atomic_add_fetch(&session.counters->unknown_calls, 1, __ATOMIC_RELAXED);
-    }
-    control_pin(call);
-}
 
 static void count_moves(void)
 {
@@ -323,7 +295,7 @@ static void reopen(bool holding)
 {
     queue_depth_set(0); /* a new agent believes that there is no bound */
     handshake_reopen(&session, holding);
-    control_share(atomic_exchange(&session.shared, 0));
+    client_report_again();
     unknown_calls_tell();
     gate_forget_want();
     gate_wake();
@@ -388,7 +360,7 @@ static void *control_main(void *unused)
 
 static void in_forked_child(void)
 {
-    active = false;
+    client_report_after_fork();
     agent_after_fork();
     gate_after_fork();
     stream_capture_after_fork();
@@ -427,7 +399,7 @@ CUresult control_begin(void)
 {
     const char *missing = "pthread_create";
     const char *path = getenv("MOIETY_SOCKET");
-    if (active || gate_is_alone()) {
+    if (client_is_active() || gate_is_alone()) {
         return CUDA_SUCCESS;
     }
     if (shim_is_disabled()) {
@@ -441,7 +413,7 @@ CUresult control_begin(void)
         return CUDA_SUCCESS;
     }
     LOCK_SCOPE(&begin_lock);
-    if (active) {
+    if (client_is_active()) {
         return CUDA_SUCCESS;
     }
     const char *tool = debugger_check_refused();
@@ -467,7 +439,7 @@ CUresult control_begin(void)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }
     session.counters->unknown_calls = unknown_calls_count();
-    active = true;
+    client_report_begin(session.counters);
     unknown_calls_tell();
     return CUDA_SUCCESS;
 }

@@ -11,14 +11,5 @@
  * the thread. Without that variable the shim stays out of everything. An error is what cuInit
  * returns: a program never runs half-shared. Called again, it does nothing. */
 CUresult control_begin(void);
-/* Whether an agent decides about this process. */
-bool control_is_active(void);
-/* Memory of this process was exported, or another's imported (MW_SHARED_*): those who share memory may
- * wait for each other's work. */
-void control_share(uint32_t flags);
-/* From now on nothing of this process can leave the GPU; `call` is the entry point that did it. */
-void control_pin(const char *call);
-/* The same for something that the shim does not know; counted. */
-void control_unknown(const char *call);
 
 #endif

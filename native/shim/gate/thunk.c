@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <stddef.h>
 
-#include "shim/control/control_thread.h"
+#include "shim/agent/client_report.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
-#include "shim/gate/unknown_calls.h"
 
 /* Calls of one thread inside each other: the driver calls the program back, which calls the driver. */
 #define DEPTH 6
@@ -43,10 +42,10 @@ __attribute__((used)) struct frame *thunk_enter(struct thunk *thunk, void *back,
         frame->back = back;
     }
     if (thunk->kind == THUNK_UNKNOWN) {
-        unknown_call_made(thunk);
+        thunk->entered(thunk);
     }
     if (thunk->kind == THUNK_PIN) {
-        control_pin(thunk->name);
+        client_report_pinned(thunk->name);
     }
     if (thunk->kind == THUNK_AWAIT) {
         queue_depth_be_impatient();

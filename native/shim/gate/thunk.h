@@ -20,21 +20,22 @@ struct thunk {
     const char *name;
     uint64_t calls; /* of unknown ones */
     enum thunk_kind kind;
+    void (*entered)(struct thunk *thunk); /* THUNK_UNKNOWN: called once its caller is inside */
 };
 
 /* A function called `symbol` that leads to *function. */
 #if defined(__x86_64__)
-#    define THUNK(symbol, called, to, its_kind)                           \
-        extern struct thunk thunk_of_##symbol;                            \
-        struct thunk thunk_of_##symbol = {(to), (called), 0, (its_kind)}; \
-        __asm__(".pushsection .text\n"                                    \
-                ".p2align 4\n"                                            \
-                ".globl " #symbol "\n"                                    \
-                ".type " #symbol ", @function\n" #symbol ":\n"            \
-                "endbr64\n"                                               \
-                "leaq thunk_of_" #symbol "(%rip), %r11\n"                 \
-                "jmp thunk_go\n"                                          \
-                ".size " #symbol ", .-" #symbol "\n"                      \
+#    define THUNK(symbol, called, to, its_kind)                                                    \
+        extern struct thunk thunk_of_##symbol;                                                     \
+        struct thunk thunk_of_##symbol = {.function = (to), .name = (called), .kind = (its_kind)}; \
+        __asm__(".pushsection .text\n"                                                             \
+                ".p2align 4\n"                                                                     \
+                ".globl " #symbol "\n"                                                             \
+                ".type " #symbol ", @function\n" #symbol ":\n"                                     \
+                "endbr64\n"                                                                        \
+                "leaq thunk_of_" #symbol "(%rip), %r11\n"                                          \
+                "jmp thunk_go\n"                                                                   \
+                ".size " #symbol ", .-" #symbol "\n"                                               \
                 ".popsection\n")
 #else
 #    error "the shim runs on x86-64"

@@ -3,9 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/lock.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/thunk.h"
 
 /* Far more than a driver has beyond the tables. Made beforehand, so that no memory has to be both
@@ -18,7 +18,7 @@ struct unknown {
     void *function; /* NULL: no function but something else with a name */
     char name[MW_NAME_BYTES];
     bool told;
-    char unused[23];
+    char unused[15];
 };
 _Static_assert(sizeof(struct unknown) == 128, "the stubs know it");
 
@@ -46,6 +46,28 @@ __asm__(".pushsection .text\n"
         ".endr\n"
         ".popsection\n");
 
+static void tell(struct unknown *unknown, uint64_t calls)
+{
+    struct mw_unknown note = {.calls = calls};
+    memcpy(note.name, unknown->name, sizeof(note.name));
+    agent_send(&note, sizeof(note), MW_UNKNOWN);
+}
+
+/* One of them was called. */
+static void called(struct thunk *thunk)
+{
+    struct unknown *unknown = (struct unknown *)(void *)thunk;
+    uint64_t calls = __atomic_add_fetch(&thunk->calls, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add(&calls_in_all, 1);
+    if (calls == 1) {
+        unknown->told = atomic_fetch_add(&names_told, 1) < MW_UNKNOWN_MAX;
+    }
+    if (client_is_active() && unknown->told && (calls & (calls - 1)) == 0) {
+        tell(unknown, calls);
+    }
+    client_report_unknown(unknown->name);
+}
+
 /* NULL when there are too many. */
 static struct unknown *add(const char *name, void *function)
 {
@@ -58,6 +80,7 @@ static struct unknown *add(const char *name, void *function)
     unknown->thunk.function = &unknown->function;
     unknown->thunk.name = unknown->name;
     unknown->thunk.kind = THUNK_UNKNOWN;
+    unknown->thunk.entered = called;
     count++;
     return unknown;
 }
@@ -78,27 +101,6 @@ void *unknown_call_thunk(const char *name, void *function)
     return (void *)(uintptr_t)(unknown_call_stubs + (unknown - unknown_calls) * STUB_BYTES);
 }
 
-static void tell(struct unknown *unknown, uint64_t calls)
-{
-    struct mw_unknown note = {.calls = calls};
-    memcpy(note.name, unknown->name, sizeof(note.name));
-    agent_send(&note, sizeof(note), MW_UNKNOWN);
-}
-
-void unknown_call_made(struct thunk *thunk)
-{
-    struct unknown *unknown = (struct unknown *)(void *)thunk;
-    uint64_t calls = __atomic_add_fetch(&thunk->calls, 1, __ATOMIC_RELAXED);
-    atomic_fetch_add(&calls_in_all, 1);
-    if (calls == 1) {
-        unknown->told = atomic_fetch_add(&names_told, 1) < MW_UNKNOWN_MAX;
-    }
-    if (control_is_active() && unknown->told && (calls & (calls - 1)) == 0) {
-        tell(unknown, calls);
-    }
-    control_unknown(unknown->name);
-}
-
 void unknown_call_used(const char *name)
 {
     struct unknown *unknown = NULL;
@@ -111,7 +113,7 @@ void unknown_call_used(const char *name)
     unknown = unknown ? unknown : add(name, NULL);
     lock_drop(&lock);
     if (unknown) {
-        unknown_call_made(&unknown->thunk);
+        called(&unknown->thunk);
     }
 }
 
@@ -122,7 +124,7 @@ void unknown_calls_tell(void)
         uint64_t calls = __atomic_load_n(&unknown->thunk.calls, __ATOMIC_RELAXED);
         if (calls && unknown->told) {
             tell(unknown, calls);
-            control_pin(unknown->name);
+            client_report_pinned(unknown->name);
         }
     }
 }

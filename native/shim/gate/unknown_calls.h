@@ -9,12 +9,8 @@
 
 #include <stdint.h>
 
-struct thunk;
-
 /* A function that leads to `function` through the gate; `function` itself when there are too many. */
 void *unknown_call_thunk(const char *name, void *function);
-/* One of those was called. */
-void unknown_call_made(struct thunk *thunk);
 /* Something else that is not known was used, which has a name: the same as a call. */
 void unknown_call_used(const char *name);
 /* Tells an agent what was called before it was there, and pins for that. */

@@ -1,6 +1,6 @@
 /* Arrays, whose memory the driver lays out as it likes: it stays where it is. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/unevictable.h"
@@ -82,14 +82,14 @@ static CUresult create(create_call *call, void **object, const CUDA_ARRAY3D_DESC
 {
     struct device *device = NULL;
     CUcontext context = NULL;
-    bool counts = control_is_active() && object && form && !(form->Flags & LATER_FLAGS) &&
+    bool counts = client_is_active() && object && form && !(form->Flags & LATER_FLAGS) &&
                   device_current(&device) == CUDA_SUCCESS;
     uint64_t bytes = counts ? array_bytes(form, levels) : 0;
     CUresult result = CUDA_SUCCESS;
     if (counts) {
         result = unevictable_take(device, bytes);
-    } else if (control_is_active() && form && form->Flags & LATER_FLAGS) {
-        control_pin("cuArrayCreate with memory mapped later");
+    } else if (client_is_active() && form && form->Flags & LATER_FLAGS) {
+        client_report_pinned("cuArrayCreate with memory mapped later");
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -131,7 +131,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *handle,
 CUresult cuArrayDestroy(CUarray array)
 {
     CUresult result = DRIVER(cuArrayDestroy)(array);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         unevictable_remove(array);
     }
     return result;
@@ -140,7 +140,7 @@ CUresult cuArrayDestroy(CUarray array)
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmapped_array)
 {
     CUresult result = DRIVER(cuMipmappedArrayDestroy)(mipmapped_array);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         unevictable_remove(mipmapped_array);
     }
     return result;

@@ -1,6 +1,7 @@
 /* Start, devices and contexts: where the agent learns which GPUs a process uses. */
 #include <time.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
@@ -31,7 +32,7 @@ CUresult cuInit(unsigned int flags)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     CUresult result = DRIVER(cuDeviceTotalMem_v2)(bytes, dev);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         struct device *device = device_look_up(dev);
         uint64_t limit = device ? device_limit(device) : *bytes;
         if (limit < *bytes) {
@@ -45,7 +46,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
     CUresult result = DRIVER(cuDeviceTotalMem)(bytes, dev);
     struct device *device = NULL;
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         device = device_look_up(dev);
     }
     if (device && device_limit(device) < *bytes) {
@@ -87,7 +88,7 @@ static void context_gone(struct device *device, CUcontext context)
     uint64_t began_ns = now_ns();                                \
     unsigned attempt = 0;                                        \
     CUresult result;                                             \
-    if (!control_is_active()) {                                  \
+    if (!client_is_active()) {                                   \
         return call;                                             \
     }                                                            \
     result = device_attach(dev, &device);                        \
@@ -138,7 +139,7 @@ static void forget(CUcontext context)
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
-    if (!control_is_active()) {
+    if (!client_is_active()) {
         return real(context);
     }
     lock_take(&contexts_lock);
@@ -167,7 +168,7 @@ static CUresult retain(CUcontext *context, CUdevice dev)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice dev)
 {
     CUresult result = retain(context, dev);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         struct device *device = device_look_up(dev);
         if (device) {
             device->primary = *context;
@@ -183,7 +184,7 @@ static CUresult leave_primary(CUdevice dev, CUresult (*real)(CUdevice))
     int alive = 1;
     bool gone = false;
     CUcontext context = NULL;
-    struct device *device = control_is_active() ? device_look_up(dev) : NULL;
+    struct device *device = client_is_active() ? device_look_up(dev) : NULL;
     if (!device) {
         return real(dev);
     }

@@ -1,7 +1,7 @@
 /* Nodes of graphs, and memory that graphs allocate: the driver takes it when they are launched, at addresses that the
  * nodes were given before, and keeps it until it is told to trim. It stays on the GPU. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/hooks/range_check.h"
@@ -12,7 +12,8 @@ static CUresult expect(CUdevice ordinal, uint64_t bytes)
 {
     struct device *device;
     if (device_current(&device) != CUDA_SUCCESS || device->ordinal != ordinal) {
-        control_pin("cuGraphAddMemAllocNode"); /* of a device that nobody is attached to here */
+        client_report_pinned(
+            "cuGraphAddMemAllocNode"); /* of a device that nobody is attached to here */
         return CUDA_SUCCESS;
     }
     struct meter *meter = unevictable_meter(NULL, device);
@@ -21,8 +22,8 @@ static CUresult expect(CUdevice ordinal, uint64_t bytes)
 
 static CUresult expect_node(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    return control_is_active() && params ? expect(params->poolProps.location.id, params->bytesize)
-                                         : CUDA_SUCCESS;
+    return client_is_active() && params ? expect(params->poolProps.location.id, params->bytesize)
+                                        : CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
@@ -77,7 +78,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult result = DRIVER(cuDeviceGraphMemTrim)(device);
     struct meter *meter =
-        result == CUDA_SUCCESS && control_is_active() ? unevictable_find_meter(NULL, device) : NULL;
+        result == CUDA_SUCCESS && client_is_active() ? unevictable_find_meter(NULL, device) : NULL;
     if (meter) {
         unevictable_settle(meter);
     }

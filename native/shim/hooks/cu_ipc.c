@@ -1,6 +1,6 @@
 /* Memory and events of one process in another. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/ipc/export.h"
 #include "shim/ipc/import.h"
@@ -10,7 +10,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     struct ipc_token token;
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    if (control_is_active() && handle && device_check() == CUDA_SUCCESS) {
+    if (client_is_active() && handle && device_check() == CUDA_SUCCESS) {
         result = ipc_export_token(pointer, &token);
     }
     if (result == CUDA_ERROR_NOT_FOUND) {
@@ -26,7 +26,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 static CUresult open_ours(CUdeviceptr *pointer, const CUipcMemHandle *handle, unsigned flags)
 {
     struct ipc_token token;
-    if (!control_is_active() || !pointer || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+    if (!client_is_active() || !pointer || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
         !ipc_token_read(handle, &token) || device_check() != CUDA_SUCCESS) {
         return CUDA_ERROR_NOT_FOUND;
     }
@@ -51,7 +51,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigne
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     CUresult result;
-    if (control_is_active() && ipc_import_close(pointer, &result)) {
+    if (client_is_active() && ipc_import_close(pointer, &result)) {
         return result;
     }
     return DRIVER(cuIpcCloseMemHandle)(pointer);

@@ -1,6 +1,6 @@
 /* Allocation, as programs see it. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/stream_capture.h"
 #include "shim/mem/alloc.h"
@@ -10,7 +10,7 @@
 
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    if (!control_is_active()) {
+    if (!client_is_active()) {
         return DRIVER(cuMemAlloc_v2)(pointer, bytes);
     }
     CUresult refused = stream_capture_check();
@@ -20,7 +20,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
                             unsigned int element)
 {
-    if (!control_is_active()) {
+    if (!client_is_active()) {
         return DRIVER(cuMemAllocPitch_v2)(pointer, pitch, width, height, element);
     }
     CUresult result = device_check();
@@ -47,7 +47,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
 
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
 {
-    if (!control_is_active()) {
+    if (!client_is_active()) {
         return DRIVER(cuMemAllocManaged)(pointer, bytes, flags);
     }
     CUresult refused = stream_capture_check();
@@ -56,8 +56,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
 
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
-    CUresult result = pointer && control_is_active() ? stream_capture_check() : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS || (control_is_active() && alloc_free(pointer, &result))) {
+    CUresult result = pointer && client_is_active() ? stream_capture_check() : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS || (client_is_active() && alloc_free(pointer, &result))) {
         return result;
     }
     return DRIVER(cuMemFree_v2)(pointer);
@@ -67,7 +67,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     CUresult result = DRIVER(cuMemGetInfo_v2)(available, total);
     struct device *device;
-    if (result != CUDA_SUCCESS || !control_is_active() || device_current(&device) != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS || !client_is_active() || device_current(&device) != CUDA_SUCCESS) {
         return result;
     }
     uint64_t used = alloc_bytes(device);
@@ -97,9 +97,9 @@ CUresult cuMemGetInfo(unsigned int *available, unsigned int *total)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
-    if (control_is_active() && address_info_range(pointer, base, bytes)) {
+    if (client_is_active() && address_info_range(pointer, base, bytes)) {
         return device_check();
     }
     return DRIVER(cuMemGetAddressRange_v2)(
-        base, bytes, control_is_active() ? address_info_as_seen(pointer) : pointer);
+        base, bytes, client_is_active() ? address_info_as_seen(pointer) : pointer);
 }

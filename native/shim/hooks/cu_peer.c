@@ -1,6 +1,6 @@
 /* Access by peers, as programs ask for it. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/peer_access.h"
 #include "shim/pool/pool.h"
@@ -31,7 +31,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer_context, unsigned int flags)
     struct opener opener;
     struct mw_slot *slot = gate_enter();
     CUresult result = DRIVER(cuCtxEnablePeerAccess)(peer_context, flags);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         result = find(peer_context, &owner, &peer, &opener);
         if (result == CUDA_SUCCESS) {
             result = peer_access_allow(owner, peer, opener);
@@ -51,7 +51,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer_context)
     struct opener opener;
     struct mw_slot *slot = gate_enter();
     CUresult result = DRIVER(cuCtxDisablePeerAccess)(peer_context);
-    if (result == CUDA_SUCCESS && control_is_active() &&
+    if (result == CUDA_SUCCESS && client_is_active() &&
         find(peer_context, &owner, &peer, &opener) == CUDA_SUCCESS) {
         result = peer_access_refuse(owner, peer, opener);
     }
@@ -61,7 +61,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer_context)
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    const struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    const struct pool *ours = client_is_active() ? pool_of(pool) : NULL;
     CUdevice ordinal = ours ? pool_ordinal(ours) : CU_DEVICE_INVALID;
     struct device *owner = ours ? device_look_up(ordinal) : NULL;
     struct mw_slot *slot = gate_enter();

@@ -2,8 +2,8 @@
  * programs are told what they asked for. */
 #include <string.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/alloc.h"
 
@@ -89,7 +89,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     struct address_info info;
     struct answer answer;
     enum told told = ASK_DRIVER;
-    if (data && control_is_active() && address_info_get(ptr, &info) && !info.managed) {
+    if (data && client_is_active() && address_info_get(ptr, &info) && !info.managed) {
         told = tell(&answer, attribute, ptr, &info);
     }
     if (told == TOLD) {
@@ -99,7 +99,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (told == NOT_SO) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (control_is_active()) {
+    if (client_is_active()) {
         ptr = address_info_as_seen(ptr);
     }
     struct mw_slot *slot = gate_enter();
@@ -112,13 +112,13 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
                                 void **data, CUdeviceptr ptr)
 {
     struct address_info info;
-    if (control_is_active()) {
+    if (client_is_active()) {
         ptr = address_info_as_seen(ptr);
     }
     struct mw_slot *slot = gate_enter();
     CUresult result = DRIVER(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
     gate_leave(slot);
-    if (result != CUDA_SUCCESS || !control_is_active() || !address_info_get(ptr, &info) ||
+    if (result != CUDA_SUCCESS || !client_is_active() || !address_info_get(ptr, &info) ||
         info.managed) {
         return result;
     }

@@ -1,6 +1,6 @@
 /* Memory pools and allocation in the order of streams, as programs see them. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/peer_access.h"
@@ -62,7 +62,7 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool 
 static void note_unknown(bool unknown, CUresult result)
 {
     if (unknown && result == CUDA_SUCCESS) {
-        control_pin("cuMemAllocFromPoolAsync");
+        client_report_pinned("cuMemAllocFromPoolAsync");
     }
 }
 
@@ -70,7 +70,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
     CUmemoryPool handle = NULL;
     struct pool *pool = NULL;
-    if (control_is_active() && !is_captured(stream)) {
+    if (client_is_active() && !is_captured(stream)) {
         CUresult result = device_check();
         if (result == CUDA_SUCCESS) {
             result = current_pool(stream, &handle);
@@ -84,7 +84,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
         return pool_allocate(pool, pointer, bytes, stream);
     }
     bool unknown = false;
-    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    CUresult result = client_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -108,12 +108,12 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
 static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool handle,
                               CUstream stream)
 {
-    struct pool *pool = control_is_active() && !is_captured(stream) ? pool_of(handle) : NULL;
+    struct pool *pool = client_is_active() && !is_captured(stream) ? pool_of(handle) : NULL;
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
     bool unknown = false;
-    CUresult result = control_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    CUresult result = client_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -138,7 +138,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPo
 static CUresult free_in(CUdeviceptr pointer, CUstream stream)
 {
     CUresult result;
-    if (control_is_active() && pointer && !is_captured(stream)) {
+    if (client_is_active() && pointer && !is_captured(stream)) {
         if (pool_free(pointer, stream, false, &result)) {
             return result;
         }
@@ -181,7 +181,7 @@ static bool is_ours(const CUmemPoolProps *props)
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
 {
     CUresult result = DRIVER(cuMemPoolCreate)(pool, pool_props);
-    if (result != CUDA_SUCCESS || !control_is_active()) {
+    if (result != CUDA_SUCCESS || !client_is_active()) {
         return result;
     }
     if (is_ours(pool_props)) {
@@ -198,13 +198,13 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct meter *meter =
-        control_is_active() && pool ? unevictable_find_meter(pool, CU_DEVICE_INVALID) : NULL;
+        client_is_active() && pool ? unevictable_find_meter(pool, CU_DEVICE_INVALID) : NULL;
     if (meter) {
         DRIVER(cuMemPoolTrimTo)(pool, 0);
         unevictable_settle(meter);
     }
     CUresult result = DRIVER(cuMemPoolDestroy)(pool);
-    if (result == CUDA_SUCCESS && control_is_active()) {
+    if (result == CUDA_SUCCESS && client_is_active()) {
         pool_remove(pool);
         peer_access_forget(pool);
         unevictable_end_meter(pool);
@@ -214,12 +214,12 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
 {
-    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    struct pool *ours = client_is_active() ? pool_of(pool) : NULL;
     if (ours) {
         pool_trim(ours, min_bytes_to_keep);
     }
     CUresult result = DRIVER(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
-    struct meter *meter = control_is_active() && pool && !ours
+    struct meter *meter = client_is_active() && pool && !ours
                               ? unevictable_find_meter(pool, CU_DEVICE_INVALID)
                               : NULL;
     if (meter) {
@@ -230,7 +230,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    struct pool *ours = client_is_active() ? pool_of(pool) : NULL;
     CUresult result = DRIVER(cuMemPoolGetAttribute)(pool, attr, value);
     if (result == CUDA_SUCCESS && ours) {
         pool_get(ours, attr, value);
@@ -240,7 +240,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    struct pool *ours = control_is_active() ? pool_of(pool) : NULL;
+    struct pool *ours = client_is_active() ? pool_of(pool) : NULL;
     CUresult result = DRIVER(cuMemPoolSetAttribute)(pool, attr, value);
     if (result == CUDA_SUCCESS && ours) {
         pool_set(ours, attr, value);
@@ -255,7 +255,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointe
     struct mw_slot *slot = gate_enter();
     CUresult result = DRIVER(cuMemPoolExportPointer)(data, pointer);
     gate_leave(slot);
-    control_share(result == CUDA_SUCCESS ? MW_SHARED_EXPORTED : 0);
+    client_report_shared(result == CUDA_SUCCESS ? MW_SHARED_EXPORTED : 0);
     return result;
 }
 
@@ -265,6 +265,6 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
     struct mw_slot *slot = gate_enter();
     CUresult result = DRIVER(cuMemPoolImportPointer)(pointer, pool, data);
     gate_leave(slot);
-    control_share(result == CUDA_SUCCESS ? MW_SHARED_IMPORTED : 0);
+    client_report_shared(result == CUDA_SUCCESS ? MW_SHARED_IMPORTED : 0);
     return result;
 }

@@ -1,7 +1,7 @@
 /* The program's own virtual memory: what it makes with cuMemCreate is charged and leaves like all
  * other memory. Its handles are ours (vmm_handle.h); addresses are the driver's own. */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
@@ -13,7 +13,7 @@
 /* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
 static bool is_movable(const CUmemAllocationProp *prop)
 {
-    return control_is_active() && prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+    return client_is_active() && prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
@@ -297,7 +297,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     lock_drop(&extent_lock);
     gate_leave(slot);
     if (result == CUDA_SUCCESS) {
-        control_share(MW_SHARED_EXPORTED);
+        client_report_shared(MW_SHARED_EXPORTED);
     }
     return result;
 }
@@ -322,7 +322,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         lock_take(&extent_lock);
         bool own = import_own(handle);
         lock_drop(&extent_lock);
-        control_share(own ? 0 : MW_SHARED_IMPORTED);
+        client_report_shared(own ? 0 : MW_SHARED_IMPORTED);
     }
     return result;
 }
@@ -361,7 +361,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
     CUresult result = DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
-    if (result == CUDA_SUCCESS && control_is_active() &&
+    if (result == CUDA_SUCCESS && client_is_active() &&
         attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value) {
         keep_range(ptr, 1);
     }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "shim/control/control_thread.h"
+#include "shim/agent/client_report.h"
 #include "shim/mem/device.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/free_cache.h"
@@ -43,7 +43,7 @@ bool range_check_fails(CUdeviceptr address, uint64_t bytes)
 {
     CUdeviceptr base = 0;
     size_t size = 0;
-    if (!address || !bytes || !control_is_active()) {
+    if (!address || !bytes || !client_is_active()) {
         return false;
     }
     enum owner owner = find(address, &base, &size);

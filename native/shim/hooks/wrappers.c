@@ -1,7 +1,7 @@
 /* The wrappers that are all alike, made from the two tables (cuda/cuda_calls.def, entrypoints.h). */
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/base/entrypoints.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/streams.h"
@@ -97,7 +97,7 @@
         struct mw_slot *slot = gate_enter();                                    \
         CUresult result = DRIVER(name) arguments;                               \
         if (result == CUDA_SUCCESS) { /* nothing leaves while we are in here */ \
-            control_pin(#name);                                                 \
+            client_report_pinned(#name);                                        \
         }                                                                       \
         gate_leave(slot);                                                       \
         return result;                                                          \

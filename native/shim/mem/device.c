@@ -2,11 +2,11 @@
 
 #include <string.h>
 
+#include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/streams.h"
 #include "shim/mem/credit.h"
@@ -243,7 +243,7 @@ void device_add_context(struct device *device, CUcontext context)
         agent_amount(MW_CONTEXT, device->gpu, 0);
     }
     if (full) {
-        control_pin("cuCtxCreate"); /* what runs in this one cannot be waited for */
+        client_report_pinned("cuCtxCreate"); /* what runs in this one cannot be waited for */
     }
 }
 

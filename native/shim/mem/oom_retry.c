@@ -1,9 +1,9 @@
 #include "shim/mem/oom_retry.h"
 
+#include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
-#include "shim/control/control_thread.h"
 #include "shim/gate/gate.h"
 
 /* The driver does not tell how much it lacked. Code of one program is mostly some megabytes; a
@@ -14,7 +14,7 @@ static bool may_wait(void)
 {
     const struct mw_slot *slot = gate_slot;
     bool inside = slot && __atomic_load_n(&slot->depth, __ATOMIC_RELAXED) != 0;
-    return control_is_active() && !inside;
+    return client_is_active() && !inside;
 }
 
 bool oom_retry_on(struct device *device, unsigned attempt)
@@ -45,7 +45,7 @@ bool oom_retry(unsigned attempt)
 void oom_retry_done(void)
 {
     struct device *device;
-    if (control_is_active() && device_current(&device) == CUDA_SUCCESS) {
+    if (client_is_active() && device_current(&device) == CUDA_SUCCESS) {
         agent_amount(MW_CONTEXT, device->gpu, 0);
     }
 }

@@ -1,7 +1,7 @@
 #include "shim/mem/peer_copy.h"
 
+#include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/control/control_thread.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/peer_access.h"
 
@@ -168,7 +168,7 @@ bool peer_copy_single(struct peer_copy *peer_copy, CUdeviceptr address, CUstream
                       CUstream *stream)
 {
     struct place home;
-    if (!control_is_active() || !find_place(given, &home)) {
+    if (!client_is_active() || !find_place(given, &home)) {
         return false;
     }
     CUcontext context = beyond(address, home.device);
@@ -192,7 +192,7 @@ bool peer_copy_linear(struct peer_copy *peer_copy, CUdeviceptr dst, CUdeviceptr 
     struct place home;
     CUcontext to;
     CUcontext from;
-    if (!bytes || !control_is_active() || !find_place(given, &home) ||
+    if (!bytes || !client_is_active() || !find_place(given, &home) ||
         !find_ends(&home, dst, src, &to, &from)) {
         return false;
     }
@@ -225,7 +225,7 @@ bool peer_copy_3d(struct peer_copy *peer_copy, const CUDA_MEMCPY3D *copy, CUstre
     struct place home;
     CUcontext to;
     CUcontext from;
-    if (!copy || !control_is_active() || !find_place(given, &home) ||
+    if (!copy || !client_is_active() || !find_place(given, &home) ||
         !find_ends(&home, address_of(copy->dstMemoryType, copy->dstDevice),
                    address_of(copy->srcMemoryType, copy->srcDevice), &to, &from)) {
         return false;
@@ -278,7 +278,7 @@ bool peer_copy_batch(struct peer_copy *peer_copy, const CUdeviceptr *dsts, const
 {
     struct place home;
     bool crosses = false;
-    if (!dsts || !srcs || !bytes || !control_is_active() || !find_place(given, &home)) {
+    if (!dsts || !srcs || !bytes || !client_is_active() || !find_place(given, &home)) {
         return false;
     }
     for (size_t i = 0; i < count && !crosses; i++) {
@@ -315,7 +315,7 @@ CUcontext peer_copy_node_context(CUcontext named, CUdeviceptr dst, CUdeviceptr s
     struct place home = {.context = named};
     CUcontext to;
     CUcontext from;
-    if (!devices_several || !control_is_active() || !named) {
+    if (!devices_several || !client_is_active() || !named) {
         return named;
     }
     home.device = device_of(named);

@@ -1,0 +1,29 @@
+/* What this process tells the agent of itself once it is connected: that it shares memory, that its
+ * memory cannot leave, and how often it calls what the shim does not know. */
+#ifndef MOIETY_SHIM_AGENT_CLIENT_REPORT_H
+#define MOIETY_SHIM_AGENT_CLIENT_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/wire.h"
+
+/* An agent decides about this process from now on; it reads `counters`. */
+void client_report_begin(struct mw_counters *counters);
+/* True while an agent decides about this process. */
+bool client_is_active(void);
+/* True if nothing of this process can leave the GPU. */
+bool client_is_pinned(void);
+
+/* Memory of this process was exported, or another's was imported (MW_SHARED_*): processes that share
+ * memory may wait for each other's work. */
+void client_report_shared(uint32_t flags);
+/* From now on nothing of this process can leave the GPU; `call` is the entry point that did it. */
+void client_report_pinned(const char *call);
+/* The same for a call that the shim does not know; it is counted. */
+void client_report_unknown(const char *call);
+/* Tells a new agent what the last one knew of shared memory. */
+void client_report_again(void);
+void client_report_after_fork(void);
+
+#endif
