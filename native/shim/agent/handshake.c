@@ -14,13 +14,6 @@
 #include "shim/agent/socket.h"
 #include "shim/agent/terminal_notice.h"
 #include "shim/base/message.h"
-#include "shim/gate/gate.h"
-#include "shim/ipc/export.h"
-#include "shim/ipc/import.h"
-#include "shim/mem/alloc.h"
-#include "shim/mem/credit.h"
-#include "shim/mem/device.h"
-#include "shim/swap/host_segments.h"
 
 #define RETRY_NS 20000000L
 #define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
@@ -152,48 +145,11 @@ int handshake_open(struct session *session, const char *path)
         return error;
     }
     session->epoch = reply.welcome.epoch;
-    host_segments_set_agent(reply.welcome.flags);
-    alloc_set_mode(reply.welcome.mode);
-    gate_init(session->counters);
-    error = gate_map_lease(lease);
+    error = session->welcomed(session, &reply.welcome, lease);
+    session->was_welcomed = !error;
     close(lease);
     agent_begin(socket, NULL, 0);
     return error;
-}
-
-/* What is freed before this is in the totals, what is freed after it has a message of its own. */
-static void tell_state(int socket)
-{
-    struct mw_attach states[MW_GPUS_MAX];
-    uint32_t count = 0;
-    alloc_freeze();
-    credits_forget();
-    for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-        device_tell(d, &states[count++]);
-    }
-    agent_begin(socket, states, count);
-    host_segments_tell();
-    ipc_export_tell();
-    ipc_import_tell();
-    alloc_thaw();
-}
-
-void handshake_tell_drained(uint32_t epoch)
-{
-    struct mw_drained note = {.epoch = epoch, .gpu = MW_NO_GPU};
-    struct device *device = device_next(NULL);
-    struct device *next = device ? device_next(device) : NULL;
-    alloc_freeze();
-    for (; next; next = device_next(device)) {
-        agent_amount(MW_RESIDENT, device->gpu, device->resident_bytes);
-        device = next;
-    }
-    if (device) {
-        note.gpu = device->gpu;
-        note.resident_bytes = device->resident_bytes;
-    }
-    agent_send(&note, sizeof(note), MW_DRAINED);
-    alloc_thaw();
 }
 
 void handshake_reopen(struct session *session, bool holding)
@@ -214,11 +170,9 @@ void handshake_reopen(struct session *session, bool holding)
         int socket = agent_open(session->path, &hello, session->memfd, &reply, &lease);
         if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
-            host_segments_set_agent(reply.welcome.flags);
-            alloc_set_mode(reply.welcome.mode);
-            gate_map_lease(lease);
+            session->welcomed(session, &reply.welcome, lease);
             close(lease);
-            tell_state(socket);
+            session->tell_state(socket);
             session->opened_ns = now_ns();
             return;
         }

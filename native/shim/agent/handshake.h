@@ -8,10 +8,15 @@
 #include "wire/wire.h"
 
 struct session {
+    /* Set by the owner before the first handshake: takes over what an agent says in its welcome, 0 or a
+     * negative errno; and tells the next agent the state of this process. */
+    int (*welcomed)(struct session *session, const struct mw_welcome *welcome, int lease);
+    void (*tell_state)(int socket);
     char path[108]; /* of the socket */
     int memfd;      /* of the counters */
     struct mw_counters *counters;
     uint32_t epoch;
+    bool was_welcomed;  /* an agent has welcomed this process once */
     uint64_t opened_ns; /* when this agent last took us back; 0: never */
 };
 
@@ -19,8 +24,6 @@ struct session {
 int handshake_open(struct session *session, const char *path);
 /* Connects again, for as long as it takes, and tells the agent what this process has. */
 void handshake_reopen(struct session *session, bool holding);
-/* Tells that nothing runs any more, and what is resident on each GPU. Control thread. */
-void handshake_tell_drained(uint32_t epoch);
 void handshake_after_fork(struct session *session);
 
 #endif

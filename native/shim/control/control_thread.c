@@ -21,6 +21,7 @@
 #include "shim/base/message.h"
 #include "shim/control/debugger_check.h"
 #include "shim/control/drain_listener.h"
+#include "shim/control/resume.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/stream_capture.h"
@@ -40,7 +41,7 @@
 #define WATCH_STEP_NS 1000000ull
 #define WATCH_LOOKS 8
 
-static struct session session;
+static struct session session = {.welcomed = resume_welcomed, .tell_state = resume_tell_state};
 static struct lock begin_lock;
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
@@ -103,7 +104,7 @@ static void tell_drained(void)
 {
     alloc_drained();
     credits_end();
-    handshake_tell_drained(revoked_epoch);
+    resume_tell_drained(revoked_epoch);
     count_moves();
 }
 
