@@ -22,6 +22,7 @@
 #include "shim/control/debugger_check.h"
 #include "shim/control/drain_listener.h"
 #include "shim/control/resume.h"
+#include "shim/control/wiring.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/stream_capture.h"
@@ -31,8 +32,8 @@
 #include "shim/ipc/import.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
-#include "shim/mem/credit.h"
 #include "shim/mem/device.h"
+#include "shim/mem/release.h"
 #include "shim/swap/host_arena.h"
 #include "shim/swap/host_segments.h"
 #include "shim/swap/swap.h"
@@ -57,7 +58,7 @@ static void come_back_holding(void);
 
 static void count_moves(void)
 {
-    struct swap_moved moved = swap_moved();
+    struct transfer_totals moved = swap_totals();
     session.counters->evicted_bytes = moved.evicted_bytes;
     session.counters->evicted_ns = moved.evicted_ns;
     session.counters->restored_bytes = moved.restored_bytes;
@@ -102,7 +103,7 @@ static bool drain(void)
 
 static void tell_drained(void)
 {
-    alloc_drained();
+    release_after_drain();
     credits_end();
     resume_tell_drained(revoked_epoch);
     count_moves();
@@ -361,21 +362,7 @@ static void *control_main(void *unused)
 
 static void in_forked_child(void)
 {
-    client_report_after_fork();
-    agent_after_fork();
-    gate_after_fork();
-    stream_capture_after_fork();
-    streams_after_fork();
-    queue_depth_after_fork();
-    alloc_after_fork();
-    ipc_export_after_fork();
-    ipc_import_after_fork();
-    host_arena_after_fork();
-    host_segments_after_fork();
-    swap_after_fork();
-    drain_listener_after_fork();
-    device_after_fork();
-    unknown_calls_after_fork();
+    wiring_after_fork();
     handshake_after_fork(&session);
     atomic_store(&begin_lock.word, 0);
 }
@@ -428,6 +415,7 @@ CUresult control_begin(void)
                       "this driver cannot share memory: it has no %s", missing);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    wiring_connect();
     int error = handshake_open(&session, path);
     if (error) {
         return CUDA_ERROR_SYSTEM_NOT_READY;

@@ -5,8 +5,8 @@
 #include "shim/gate/gate.h"
 #include "shim/ipc/export.h"
 #include "shim/ipc/import.h"
+#include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
-#include "shim/mem/credit.h"
 #include "shim/mem/device.h"
 #include "shim/swap/host_segments.h"
 

@@ -9,7 +9,7 @@
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/stream_capture.h"
 #include "shim/gate/streams.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/release.h"
 #include "shim/pool/pool.h"
 
 #define PLAIN(stream) (stream)
@@ -44,7 +44,7 @@
             stream_capture_remove(flavour(stream));                  \
         }                                                            \
         lock_drop(&streams_lock);                                    \
-        alloc_capture_ended();                                       \
+        release_after_capture();                                     \
         return result;                                               \
     }
 /* A stream that waits for what is captured takes part from then on. */
@@ -98,7 +98,7 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
     }
     lock_drop(&streams_lock);
     if (captured) {
-        alloc_capture_ended();
+        release_after_capture();
     }
     return result;
 }

@@ -11,10 +11,11 @@
 #include "shim/gate/stream_capture.h"
 #include "shim/gate/streams.h"
 #include "shim/ipc/import.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/accounting.h"
 #include "shim/mem/device.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_access.h"
+#include "shim/mem/release.h"
 #include "shim/pool/pool.h"
 
 /* How long creating a context waits for memory that the driver still counts as used (alloc.c). */
@@ -76,10 +77,10 @@ static bool may_try_again(CUresult result, struct device *device, unsigned *atte
 static void context_gone(struct device *device, CUcontext context)
 {
     pools_forget_context(device, context);
-    alloc_forget(device, context);
+    release_context(device, context);
     peer_access_forget(context);
     ipc_import_forget(context);
-    device_detach_unused(device);
+    accounting_detach_unused(device);
 }
 
 /* Room first, then the driver's own call, then the agent is told. */
@@ -103,7 +104,7 @@ static void context_gone(struct device *device, CUcontext context)
     }                                                            \
     device_created(device);                                      \
     if (result != CUDA_SUCCESS) {                                \
-        device_detach_unused(device);                            \
+        accounting_detach_unused(device);                        \
     }                                                            \
     return result
 

@@ -3,8 +3,10 @@
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/stream_capture.h"
+#include "shim/mem/address_info.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/mem/release.h"
 
 #define PITCH 512u /* rows start at a multiple of this, as with the driver */
 
@@ -57,7 +59,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     CUresult result = pointer && client_is_active() ? stream_capture_check() : CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS || (client_is_active() && alloc_free(pointer, &result))) {
+    if (result != CUDA_SUCCESS || (client_is_active() && release_address(pointer, &result))) {
         return result;
     }
     return DRIVER(cuMemFree_v2)(pointer);

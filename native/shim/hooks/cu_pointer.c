@@ -5,7 +5,7 @@
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/address_info.h"
 
 struct answer {
     union {

@@ -2,10 +2,12 @@
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/address_info.h"
 #include "shim/mem/peer_access.h"
+#include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 #include "shim/pool/pool.h"
+#include "shim/pool/trim.h"
 
 #define PLAIN(stream) (stream)
 #define OWN_STREAM(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
@@ -146,7 +148,7 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
                                NULL)) { /* cuMemAlloc's, which may be freed in this way, too */
             CUcontext context;
             result = DRIVER(cuStreamGetCtx)(stream, &context);
-            if (result != CUDA_SUCCESS || alloc_free(pointer, &result)) {
+            if (result != CUDA_SUCCESS || release_address(pointer, &result)) {
                 return result;
             }
         }
@@ -154,7 +156,7 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemFreeAsync)(pointer, stream);
     gate_leave(slot);
-    pools_note_free();
+    trim_note_free();
     return result;
 }
 
@@ -216,7 +218,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
 {
     struct pool *ours = client_is_active() ? pool_of(pool) : NULL;
     if (ours) {
-        pool_trim(ours, min_bytes_to_keep);
+        trim_pool(ours, min_bytes_to_keep);
     }
     CUresult result = DRIVER(cuMemPoolTrimTo)(pool, min_bytes_to_keep);
     struct meter *meter = client_is_active() && pool && !ours

@@ -7,8 +7,11 @@
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/oom_retry.h"
+#include "shim/mem/release.h"
 #include "shim/mem/vmm_handle.h"
 #include "shim/pool/pool.h"
+#include "shim/pool/trim.h"
 
 /* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
 static bool is_movable(const CUmemAllocationProp *prop)
@@ -45,7 +48,7 @@ static CUresult make(struct extent **made, struct device *device, size_t size,
 {
     struct extent *extent = NULL;
     CUresult result = accounting_charge(device, size, 0);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && trim_reclaim(device)) {
         result = accounting_charge(device, size, 0);
     }
     if (result != CUDA_SUCCESS) {
@@ -63,10 +66,10 @@ static CUresult make(struct extent **made, struct device *device, size_t size,
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = alloc_map(extent);
+    result = oom_retry_map(extent);
     if (result != CUDA_SUCCESS) {
         LOCK_SCOPE(&extent_lock);
-        alloc_discard(extent);
+        release_extent(extent);
     }
     *made = extent;
     return result;
@@ -100,7 +103,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 static void discard(struct extent *extent, struct device **unused)
 {
     *unused = extent->device;
-    alloc_discard(extent);
+    release_extent(extent);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -114,7 +117,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     }
     lock_drop(&extent_lock);
     if (unused) {
-        device_detach_unused(unused);
+        accounting_detach_unused(unused);
     }
     return ours ? CUDA_SUCCESS : DRIVER(cuMemRelease)(handle);
 }
@@ -228,7 +231,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     }
     CUresult result = unmap(address, size, &unused);
     if (unused) {
-        device_detach_unused(unused);
+        accounting_detach_unused(unused);
     }
     return result;
 }
@@ -292,7 +295,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     CUmemGenericAllocationHandle real = extent ? extent->chunks[0].handle : handle;
     CUresult result = DRIVER(cuMemExportToShareableHandle)(shareable, real, type, flags);
     if (extent && result == CUDA_SUCCESS) {
-        extent_pin(extent);
+        accounting_pin(extent);
     }
     lock_drop(&extent_lock);
     gate_leave(slot);
@@ -333,10 +336,10 @@ static void keep_range(CUdeviceptr address, size_t size)
     struct vmm_mapping *mapping = vmm_mappings_after(address);
     struct extent *extent = extent_find(address);
     if (extent) {
-        extent_pin(extent);
+        accounting_pin(extent);
     }
     while (mapping && mapping->base < address + size) {
-        extent_pin(mapping->of->extent);
+        accounting_pin(mapping->of->extent);
         mapping = vmm_mappings_after(mapping->base + mapping->bytes);
     }
 }

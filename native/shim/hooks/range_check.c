@@ -28,12 +28,12 @@ static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
         *size = 0;
         return AN_ALLOCATION;
     }
-    if (!extent || extent->segment) {
+    if (!extent || extent->use == EXTENT_OF_POOL) {
         return extent ? A_POOL : NOBODY;
     }
     *base = extent->base;
     *size = extent->bytes;
-    if (extent->slab && !slab_range(extent, address, base, size, &number)) {
+    if (extent->use == EXTENT_OF_SLAB && !slab_range(extent, address, base, size, &number)) {
         *size = 0;
     }
     return AN_ALLOCATION;

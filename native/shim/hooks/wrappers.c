@@ -9,6 +9,7 @@
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_copy.h"
 #include "shim/pool/pool.h"
+#include "shim/pool/trim.h"
 
 /* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */
 #define RETRY_ON_OOM(result, enter, call, leave)                             \
@@ -159,9 +160,9 @@
 
 static inline void shrink_pools(CUresult result)
 {
-    bool may = atomic_load_explicit(&pools_may_shrink, memory_order_relaxed);
+    bool may = atomic_load_explicit(&trim_is_due, memory_order_relaxed);
     if (__builtin_expect(may, 0) && result == CUDA_SUCCESS) {
-        pools_shrink();
+        trim_all();
     }
 }
 

@@ -9,7 +9,8 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
 
 #define MARK "moietyIP" /* what the handles of ours begin with */
@@ -61,7 +62,7 @@ static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
 {
     CUdeviceptr base = 0;
     struct extent *extent = extent_find(pointer);
-    if (!extent || extent->managed || extent->segment ||
+    if (!extent || extent_is_managed(extent) || extent->use == EXTENT_OF_POOL ||
         !address_info_base(extent, pointer, &base)) {
         return CUDA_ERROR_NOT_FOUND;
     }
@@ -86,7 +87,7 @@ static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
     memcpy(export->note.token, export->token.bytes, sizeof(export->note.token));
     export->next = exports;
     exports = export;
-    extent_pin(extent);
+    accounting_pin(extent);
     *made = export;
     return CUDA_SUCCESS;
 }

@@ -8,8 +8,9 @@
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 #include "shim/gate/gate.h"
-#include "shim/mem/alloc.h"
+#include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/release.h"
 
 struct ipc_import {
     struct ipc_import *next;
@@ -241,7 +242,7 @@ bool ipc_import_close(CUdeviceptr pointer, CUresult *result)
     *result = CUDA_SUCCESS;
     struct ipc_import *gone = take_out(pointer, NULL, &found);
     if (gone) {
-        (void)alloc_await(gone->context, result); /* not in a capture: it would not survive it */
+        (void)release_await(gone->context, result); /* not in a capture: it would not survive it */
         unmap(gone);
     }
     return found;

@@ -9,7 +9,6 @@
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/streams.h"
-#include "shim/mem/credit.h"
 
 static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
@@ -263,7 +262,7 @@ bool device_remove_context(CUcontext context, struct device **device)
     return false;
 }
 
-void device_detach_unused(struct device *device)
+void device_detach_unused(struct device *device, void (*detaching)(struct device *device))
 {
     LOCK_SCOPE(&attach_lock); /* so that the next MW_ATTACH comes after our message */
     lock_take(&lock);
@@ -274,7 +273,7 @@ void device_detach_unused(struct device *device)
     }
     lock_drop(&lock);
     if (unused) {
-        credit_forget(device);
+        detaching(device);
         agent_amount(MW_DETACH, device->gpu, 0);
     }
 }

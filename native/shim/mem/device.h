@@ -33,7 +33,7 @@ struct device {
     uint64_t pinned_bytes;  /* those of them that can never leave */
     uint64_t resident_bytes;
     uint64_t restore_budget;    /* may be made resident without asking */
-    uint64_t credit_bytes;      /* may be allocated without asking (credit.h) */
+    uint64_t credit_bytes;      /* may be allocated without asking (accounting.h) */
     uint64_t credit_most_bytes; /* of these; 0: there is no allowance */
     uint64_t credit_used_ns;    /* when something was taken of them, or came back, the last time */
 };
@@ -70,8 +70,9 @@ extern struct lock contexts_lock;
 /* A context exists now / is about to go / was not destroyed after all. */
 void device_add_context(struct device *device, CUcontext context);
 bool device_remove_context(CUcontext context, struct device **device);
-/* Tells the agent if there is no context any more and none is being created. */
-void device_detach_unused(struct device *device);
+/* Detaches a device on which there is no context any more, none is being created, and no memory is
+ * allocated; `detaching` is called before the agent is told. */
+void device_detach_unused(struct device *device, void (*detaching)(struct device *device));
 /* Makes a context of the device current for the calling thread; pop it afterwards. */
 bool device_push(struct device *device);
 void device_pop(void);

@@ -5,19 +5,17 @@
 #include <string.h>
 
 #include "shim/base/driver.h"
-#include "shim/mem/accounting.h"
-#include "shim/mem/managed.h"
-#include "shim/mem/vmm_handle.h"
-#include "shim/swap/host_arena.h"
+#include "shim/mem/upcalls.h"
 
-#define PIECES 16       /* at least, of an allocation, unless they would be too small */
-#define SMALLEST_PART 8 /* of the largest piece: below, the calls cost more than the copy */
-#define ALONE_PART 2    /* of the largest piece: an allocation up to this has one */
+#define PIECES 16         /* at least, of an allocation, unless they would be too small */
+#define SMALLEST_PART 8   /* of the largest piece: below, the calls cost more than the copy */
+#define ALONE_PART 2      /* of the largest piece: an allocation up to this has one */
+#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
 
 struct lock extent_lock;
 static struct extent **table;
-static size_t count;
-static size_t room;
+static size_t table_count;
+static size_t table_room;
 static uint64_t births;
 static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
 
@@ -51,7 +49,47 @@ uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut
     return (uint32_t)((span + piece - 1) / piece);
 }
 
-static struct extent *make(struct device *device, uint64_t bytes, enum cut cut)
+/* ---- the kind with addresses of its own ---- */
+
+static CUdeviceptr placed_address(const struct extent *extent, uint32_t chunk)
+{
+    return extent->base + (uint64_t)chunk * extent->chunks[0].bytes;
+}
+
+static CUresult placed_ensure_mapped(struct extent *extent, uint32_t chunk)
+{
+    (void)extent;
+    (void)chunk;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t placed_map(struct extent *extent, uint32_t first, uint32_t count, CUresult *result)
+{
+    return chunks_map(&extent->chunks[first], count, placed_address(extent, first),
+                      extent->device->ordinal, extent->device->peers, result);
+}
+
+static void placed_unmap(struct extent *extent, uint32_t chunk)
+{
+    chunk_unmap(&extent->chunks[chunk], placed_address(extent, chunk));
+}
+
+static void placed_release(struct extent *extent)
+{
+    DRIVER(cuMemAddressFree)(extent->base, extent->span);
+}
+
+static const struct extent_ops placed_ops = {
+    .kind = EXTENT_PLACED,
+    .address = placed_address,
+    .ensure_mapped = placed_ensure_mapped,
+    .map = placed_map,
+    .unmap = placed_unmap,
+    .release = placed_release,
+};
+
+static struct extent *make(const struct extent_ops *ops, struct device *device, uint64_t bytes,
+                           enum cut cut)
 {
     uint64_t span = extent_span(bytes);
     uint64_t piece = heap_piece_of(span, device->chunk_bytes, cut);
@@ -64,6 +102,7 @@ static struct extent *make(struct device *device, uint64_t bytes, enum cut cut)
     made->span = span;
     made->device = device;
     made->chunk_count = chunks;
+    made->ops = ops;
     made->sequence = extent_next_sequence();
     for (uint32_t i = 0; i < chunks; i++) {
         uint64_t left = span - (uint64_t)i * piece;
@@ -74,7 +113,7 @@ static struct extent *make(struct device *device, uint64_t bytes, enum cut cut)
 
 CUresult extent_make(struct extent **extent, struct device *device, uint64_t bytes, enum cut cut)
 {
-    struct extent *made = make(device, bytes, cut);
+    struct extent *made = make(&placed_ops, device, bytes, cut);
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -88,49 +127,38 @@ CUresult extent_make(struct extent **extent, struct device *device, uint64_t byt
     return CUDA_SUCCESS;
 }
 
-CUresult extent_make_unplaced(struct extent **extent, struct device *device, uint64_t bytes,
-                              bool whole)
+CUresult extent_make_unplaced(struct extent **extent, const struct extent_ops *ops,
+                              struct device *device, uint64_t bytes, bool whole)
 {
-    *extent = make(device, bytes, whole ? CUT_WHOLE : CUT_FINE);
+    *extent = make(ops, device, bytes, whole ? CUT_WHOLE : CUT_FINE);
     return *extent ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUdeviceptr extent_end(const struct extent *extent)
 {
-    return extent->base + (extent->managed ? extent->bytes : extent->span);
+    return extent->base + (extent_is_managed(extent) ? extent->bytes : extent->span);
 }
 
 CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk)
 {
-    if (extent->vmm_handle) {
-        return vmm_handle_chunk_address(extent, chunk);
-    }
-    return extent->base + (uint64_t)chunk * extent->chunks[0].bytes;
+    return extent->ops->address(extent, chunk);
 }
 
 CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
 {
-    return extent->vmm_handle ? vmm_handle_ensure_mapped(extent, chunk) : CUDA_SUCCESS;
+    return extent->ops->ensure_mapped(extent, chunk);
 }
 
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
 {
     CUresult result;
-    if (extent->vmm_handle) {
-        return vmm_handle_map_chunk(extent, chunk);
-    }
-    chunks_map(&extent->chunks[chunk], 1, extent_address(extent, chunk), extent->device->ordinal,
-               extent->device->peers, &result);
+    extent->ops->map(extent, chunk, 1, &result);
     return result;
 }
 
 void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
 {
-    if (extent->vmm_handle) {
-        vmm_handle_unmap_chunk(extent, chunk);
-    } else {
-        chunk_unmap(&extent->chunks[chunk], extent_address(extent, chunk));
-    }
+    extent->ops->unmap(extent, chunk);
 }
 
 static bool is_missing(const struct chunk *chunk) { return !chunk->present && !chunk->decommitted; }
@@ -143,12 +171,7 @@ static uint32_t map_run(struct extent *extent, uint32_t first, uint32_t most, CU
            is_missing(&extent->chunks[first + run])) {
         run++;
     }
-    if (extent->vmm_handle) {
-        *result = extent_map_chunk(extent, first);
-        return *result == CUDA_SUCCESS;
-    }
-    return chunks_map(&extent->chunks[first], run, extent_address(extent, first),
-                      extent->device->ordinal, extent->device->peers, result);
+    return extent->ops->map(extent, first, run, result);
 }
 
 CUresult extent_map(struct extent *extent, uint32_t most, bool *whole)
@@ -171,6 +194,23 @@ CUresult extent_map(struct extent *extent, uint32_t most, bool *whole)
         i += run;
     }
     *whole = mapped < most;
+    return result;
+}
+
+/* The lock is free between steps: mapping many chunks takes long, and others free memory. */
+CUresult extent_map_in_steps(struct extent *extent)
+{
+    CUresult result;
+    bool whole = false;
+    lock_take(&extent_lock);
+    extent_hold_moves(extent);
+    do {
+        result = extent_map(extent, MAPPED_AT_ONCE, &whole);
+        lock_drop(&extent_lock);
+        lock_take(&extent_lock);
+    } while (result == CUDA_SUCCESS && !whole);
+    extent_release_moves(extent);
+    lock_drop(&extent_lock);
     return result;
 }
 
@@ -224,17 +264,10 @@ void extent_retire(struct extent *extent)
     await(extent, true);
 }
 
-void extent_pin(struct extent *extent)
-{
-    if (!extent->pinned && !extent->managed) {
-        extent->pinned = true;
-        accounting_pin(extent->device, extent->span);
-    }
-}
-
 uint32_t extent_charge_flags(const struct extent *extent)
 {
-    return (extent->managed ? MW_ALLOC_MANAGED : 0) | (extent->pinned ? MW_ALLOC_PINNED : 0);
+    return (extent_is_managed(extent) ? MW_ALLOC_MANAGED : 0) |
+           (extent->pinned ? MW_ALLOC_PINNED : 0);
 }
 
 void extent_unmap(struct extent *extent)
@@ -249,10 +282,6 @@ void extent_unmap(struct extent *extent)
 uint64_t extent_destroy(struct extent *extent)
 {
     uint64_t resident = 0;
-    if (extent->managed) {
-        managed_release(extent);
-        return 0;
-    }
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
         struct chunk *chunk = &extent->chunks[i];
         if (chunk->present) {
@@ -262,15 +291,11 @@ uint64_t extent_destroy(struct extent *extent)
             DRIVER(cuMemRelease)(chunk->handle);
         }
         if (chunk->host) {
-            host_arena_give_back(chunk->host, chunk->bytes);
+            mem_upcalls.host_free(chunk->host, chunk->bytes);
         }
     }
     extent->device->resident_bytes -= resident;
-    if (extent->vmm_handle) {
-        vmm_handle_destroy(extent);
-    } else {
-        DRIVER(cuMemAddressFree)(extent->base, extent->span);
-    }
+    extent->ops->release(extent);
     free(extent);
     return resident;
 }
@@ -279,7 +304,7 @@ uint64_t extent_destroy(struct extent *extent)
 static size_t above(CUdeviceptr pointer)
 {
     size_t low = 0;
-    size_t high = count;
+    size_t high = table_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (table[middle]->base <= pointer) {
@@ -293,19 +318,19 @@ static size_t above(CUdeviceptr pointer)
 
 int extent_insert(struct extent *extent)
 {
-    if (count == room) {
-        size_t more = room ? room * 2 : 64;
+    if (table_count == table_room) {
+        size_t more = table_room ? table_room * 2 : 64;
         struct extent **grown = realloc(table, more * sizeof(struct extent *));
         if (!grown) {
             return -ENOMEM;
         }
         table = grown;
-        room = more;
+        table_room = more;
     }
     size_t at = above(extent->base);
-    memmove(table + at + 1, table + at, (count - at) * sizeof(struct extent *));
+    memmove(table + at + 1, table + at, (table_count - at) * sizeof(struct extent *));
     table[at] = extent;
-    count++;
+    table_count++;
     return 0;
 }
 
@@ -316,8 +341,8 @@ void extent_remove(struct extent *extent)
         at--; /* those without an address of their own come first, in any order */
     }
     if (at > 0 && table[at - 1] == extent) {
-        memmove(table + at - 1, table + at, (count - at) * sizeof(struct extent *));
-        count--;
+        memmove(table + at - 1, table + at, (table_count - at) * sizeof(struct extent *));
+        table_count--;
     }
 }
 
@@ -329,13 +354,12 @@ struct extent *extent_find(CUdeviceptr pointer)
     return inside ? extent : NULL;
 }
 
-size_t extent_count(void) { return count; }
+size_t extent_count(void) { return table_count; }
 
 struct extent *extent_get(size_t index) { return table[index]; }
 
 void extent_after_fork(void)
 {
-    count = 0;
-    vmm_handle_after_fork();
+    table_count = 0;
     atomic_store(&extent_lock.word, 0);
 }

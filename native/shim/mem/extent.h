@@ -10,12 +10,20 @@
 #include "shim/base/lock.h"
 #include "shim/mem/chunk.h"
 #include "shim/mem/device.h"
+#include "shim/mem/extent_ops.h"
 
 #define GRANULE (2ull << 20) /* of the driver's mappings */
 
 struct slab;
 struct segment;
 struct vmm_handle;
+
+/* What an extent is used for. */
+enum extent_use {
+    EXTENT_OF_ONE,  /* one allocation of the program */
+    EXTENT_OF_SLAB, /* small allocations share it (slab.h) */
+    EXTENT_OF_POOL, /* a segment of a pool (pool/heap.h) */
+};
 
 struct extent {
     CUdeviceptr base;           /* 0: it has no address of its own */
@@ -24,13 +32,16 @@ struct extent {
     uint64_t decommitted_bytes; /* less these, which have no memory (decommit.h) */
     struct device *device;
     CUcontext context;
-    struct slab *slab;             /* it holds small allocations; NULL: it is one */
-    struct segment *segment;       /* it is part of a pool (heap.h) */
-    struct vmm_handle *vmm_handle; /* the program maps it itself; NULL: it has addresses */
-    bool managed;                  /* paged by the driver, so it has no chunks of ours */
-    bool pinned;                   /* others can see its memory, so it never leaves */
-    uint64_t sequence;             /* counts up from allocation to allocation */
-    uint32_t busy;                 /* chunks that are being looked at or moved */
+    const struct extent_ops *ops; /* of its kind */
+    enum extent_use use;
+    union {
+        struct slab *slab;             /* EXTENT_OF_SLAB */
+        struct segment *segment;       /* EXTENT_OF_POOL */
+        struct vmm_handle *vmm_handle; /* the kind EXTENT_MAPPED */
+    };
+    bool pinned;         /* others can see its memory, so it never leaves */
+    uint64_t sequence;   /* counts up from allocation to allocation */
+    uint32_t busy;       /* chunks that are being looked at or moved */
     uint32_t move_locks; /* of threads that change or wait for it: no more of it is moved */
     bool making;         /* whoever makes it is not through yet, and alone may destroy it, */
     bool orphan;         /* and must, as its context is gone */
@@ -40,6 +51,11 @@ struct extent {
 };
 
 extern struct lock extent_lock;
+
+static inline bool extent_is_managed(const struct extent *extent)
+{
+    return extent->ops->kind == EXTENT_MANAGED;
+}
 
 /* How an allocation is cut into chunks. */
 enum cut {
@@ -53,9 +69,9 @@ uint64_t extent_span(uint64_t bytes);
 uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut);
 /* An extent with all its chunks new, addresses reserved; not in the table yet. */
 CUresult extent_make(struct extent **extent, struct device *device, uint64_t bytes, enum cut cut);
-/* The same without addresses; `whole`: as one chunk. The caller gives it an allocation. */
-CUresult extent_make_unplaced(struct extent **extent, struct device *device, uint64_t bytes,
-                              bool whole);
+/* The same without addresses, of another kind; `whole`: as one chunk. */
+CUresult extent_make_unplaced(struct extent **extent, const struct extent_ops *ops,
+                              struct device *device, uint64_t bytes, bool whole);
 /* Unmaps all its chunks, which are present, and keeps their memory. */
 void extent_unmap(struct extent *extent);
 /* Unmaps what is present, gives back the rest, frees the addresses and the extent. Returns the
@@ -64,6 +80,9 @@ uint64_t extent_destroy(struct extent *extent);
 /* Backs up to `most` chunks; *whole: and now all that are not hollow. CUDA_ERROR_OUT_OF_MEMORY leaves those that
  * succeeded. */
 CUresult extent_map(struct extent *extent, uint32_t most, bool *whole);
+/* Backs all chunks that lack memory, with no lock held: others get extent_lock between the steps, since
+ * mapping many chunks takes long. */
+CUresult extent_map_in_steps(struct extent *extent);
 /* Where its addresses end. */
 CUdeviceptr extent_end(const struct extent *extent);
 /* The address of a chunk; what the program maps itself has one after extent_ensure_mapped or extent_map_chunk. */
@@ -86,8 +105,6 @@ void extent_release_moves(struct extent *extent);
 /* Sleeps (with the lock dropped meanwhile) until nothing of the extent is being moved. What the caller
  * knew of it and everything else may be wrong afterwards. */
 void extent_await_moves(struct extent *extent);
-/* From now on it never leaves; all of it is present. Does nothing the second time. */
-void extent_pin(struct extent *extent);
 /* Which kind of bytes it is charged as: MW_ALLOC_*. */
 uint32_t extent_charge_flags(const struct extent *extent);
 

@@ -19,7 +19,7 @@ static struct extent *take_out(uint32_t at)
 
 static bool can_be_kept(const struct extent *extent)
 {
-    if (extent->managed || extent->pinned || extent->vmm_handle || extent->decommitted_bytes) {
+    if (extent->ops->kind != EXTENT_PLACED || extent->pinned || extent->decommitted_bytes) {
         return false;
     }
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
@@ -36,7 +36,7 @@ bool free_cache_put(struct extent *extent)
         return false;
     }
     extent_unmap(extent);
-    extent->segment = NULL;
+    extent->use = EXTENT_OF_ONE;
     spares[count++] = extent;
     return true;
 }

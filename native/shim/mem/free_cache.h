@@ -1,7 +1,7 @@
 /* Blocks that were freed and keep their memory and their addresses for the next allocation of their size.
  *
  * They are mapped nowhere, so that whoever uses an address that it freed finds nothing there, as with
- * the driver. They are part of the allowance (credit.h), which says how many there may be. Everything
+ * the driver. They are part of the allowance (accounting.h), which says how many there may be. Everything
  * here is under extent_lock.
  */
 #ifndef MOIETY_SHIM_MEM_FREE_CACHE_H

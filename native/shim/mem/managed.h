@@ -1,4 +1,4 @@
-/* Blocks of managed memory: the driver moves their pages when they are touched, we move nothing. */
+/* Extents of managed memory: the driver moves their pages when they are touched, we move nothing. */
 #ifndef MOIETY_SHIM_MEM_MANAGED_H
 #define MOIETY_SHIM_MEM_MANAGED_H
 
@@ -10,7 +10,5 @@
  * the table yet. It is used through the open gate like any other. */
 CUresult managed_make(struct extent **extent, struct device *device, uint64_t bytes,
                       unsigned attach);
-/* Frees its memory and the extent; what uses it has ended. */
-void managed_release(struct extent *extent);
 
 #endif

@@ -1,13 +1,24 @@
 #include "shim/mem/oom_retry.h"
 
+#include <time.h>
+
 #include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/extent.h"
 
 /* The driver does not tell how much it lacked. Code of one program is mostly some megabytes; a
  * large library, or a context on a big card, is some hundred. */
+/* How long an allocation that the agent admitted waits for memory that the driver still counts
+ * as used: that of a process killed just now, say. On a busy machine that takes seconds, and who is
+ * told that there is none gives up for good. */
+#define PATIENCE_NS 15000000000ull
+/* What a killed program had comes back by itself; what drivers have taken for code does not. */
+#define ASK_AFTER_NS 500000000ull
+
 static const uint64_t guesses[OOM_ATTEMPTS] = {64ull << 20, 512ull << 20};
 
 static bool may_wait(void)
@@ -47,5 +58,42 @@ void oom_retry_done(void)
     struct device *device;
     if (client_is_active() && device_current(&device) == CUDA_SUCCESS) {
         agent_amount(MW_CONTEXT, device->gpu, 0);
+    }
+}
+
+/* ---- memory that the agent admitted ---- */
+
+static CUresult gave_up(const struct device *device)
+{
+    static atomic_bool told;
+    if (!atomic_exchange(&told, true)) { /* programs try again and again */
+        message_print("nvidia-smi shows who has it",
+                      "memory on GPU %u that was promised is not there", device->gpu);
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult oom_retry_map(struct extent *extent)
+{
+    uint64_t tried_ns = 0; /* without what it stood at the gate: others had the memory then */
+    unsigned asked = 0;
+    for (;;) {
+        struct mw_slot *slot = gate_enter();
+        uint64_t began = now_ns();
+        CUresult result = extent_map_in_steps(extent);
+        gate_leave(slot);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+            return result;
+        }
+        if (tried_ns > PATIENCE_NS) {
+            return gave_up(extent->device);
+        }
+        credit_drop_cached(extent->device);
+        struct timespec pause = {0, 2000000};
+        nanosleep(&pause, NULL);
+        tried_ns += now_ns() - began;
+        if (tried_ns > (asked + 1) * ASK_AFTER_NS) {
+            oom_retry_on(extent->device, asked++); /* the driver may have taken it for itself */
+        }
     }
 }

@@ -25,4 +25,9 @@ bool oom_retry_on(struct device *device, unsigned attempt);
 /* What it was needed for is there now: the agent measures it. */
 void oom_retry_done(void);
 
+struct extent;
+/* Backs an extent that stands in the table, inside the gate; what the driver still counts as used is
+ * waited for a while. */
+CUresult oom_retry_map(struct extent *extent);
+
 #endif

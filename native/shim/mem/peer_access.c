@@ -64,7 +64,7 @@ static CUresult set_all(const struct device *owner, CUdevice peer, CUmemAccess_f
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < extent_count() && result == CUDA_SUCCESS; i++) {
         const struct extent *extent = extent_get(i);
-        bool is_mine = extent->device == owner && !extent->managed && !extent->vmm_handle;
+        bool is_mine = extent->device == owner && extent->ops->kind == EXTENT_PLACED;
         result = is_mine ? set_block(extent, 1ull << peer, access) : CUDA_SUCCESS;
     }
     return result;

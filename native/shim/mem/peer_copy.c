@@ -42,7 +42,7 @@ static CUcontext beyond(CUdeviceptr address, CUdevice device)
 {
     LOCK_SCOPE(&extent_lock);
     const struct extent *extent = address ? extent_find(address) : NULL;
-    if (!extent || extent->managed || extent->vmm_handle || extent->segment) {
+    if (!extent || extent->ops->kind != EXTENT_PLACED || extent->use == EXTENT_OF_POOL) {
         return NULL;
     }
     struct device *owner = extent->device;

@@ -50,7 +50,7 @@ bool slab_take(const struct device *device, CUcontext context, bool managed, siz
     uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
     for (struct slab *s = slabs; s; s = s->next) {
         if (s->extent->device == device && s->extent->context == context &&
-            s->extent->managed == managed && take_from(s, units, bytes, pointer)) {
+            extent_is_managed(s->extent) == managed && take_from(s, units, bytes, pointer)) {
             return true;
         }
     }
@@ -65,6 +65,7 @@ int slab_adopt(struct extent *extent)
     }
     made->extent = extent;
     made->next = slabs;
+    extent->use = EXTENT_OF_SLAB;
     extent->slab = made;
     slabs = made;
     return 0;
@@ -111,6 +112,7 @@ void slab_drop(struct extent *extent)
             struct slab *gone = *at;
             *at = gone->next;
             free(gone);
+            extent->use = EXTENT_OF_ONE;
             extent->slab = NULL;
             return;
         }

@@ -51,30 +51,6 @@ static bool insert(struct vmm_handle *vmm_handle)
     return true;
 }
 
-CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,
-                         const CUmemAllocationProp *prop)
-{
-    struct vmm_handle *made = calloc(1, sizeof(*made));
-    if (!made) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    /* What can be exported is one piece of memory for the driver as well. */
-    if (extent_make_unplaced(extent, device, bytes, prop->requestedHandleTypes != 0) !=
-        CUDA_SUCCESS) {
-        free(made);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *made = (struct vmm_handle){
-        .handle = HANDLE_MARK | ++births, .handles = 1, .prop = *prop, .extent = *extent};
-    if (!insert(made)) {
-        free(*extent);
-        free(made);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    (*extent)->vmm_handle = made;
-    return CUDA_SUCCESS;
-}
-
 static bool is_unused(const struct vmm_handle *vmm_handle)
 {
     return !vmm_handle->handles && !vmm_handle->mappings;
@@ -113,7 +89,7 @@ static uint64_t part_in(const struct vmm_mapping *mapping, const struct extent *
     return beyond < extent->chunks[chunk].bytes ? beyond : extent->chunks[chunk].bytes;
 }
 
-CUdeviceptr vmm_handle_chunk_address(const struct extent *extent, uint32_t chunk)
+static CUdeviceptr chunk_address(const struct extent *extent, uint32_t chunk)
 {
     const struct vmm_handle *vmm_handle = extent->vmm_handle;
     CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal};
@@ -129,14 +105,14 @@ CUdeviceptr vmm_handle_chunk_address(const struct extent *extent, uint32_t chunk
     return 0;
 }
 
-CUresult vmm_handle_ensure_mapped(struct extent *extent, uint32_t chunk)
+static CUresult ensure_mapped(struct extent *extent, uint32_t chunk)
 {
     struct vmm_handle *vmm_handle = extent->vmm_handle;
     struct chunk *wanted = &extent->chunks[chunk];
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal},
                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = CUDA_SUCCESS;
-    if (vmm_handle_chunk_address(extent, chunk)) {
+    if (chunk_address(extent, chunk)) {
         return CUDA_SUCCESS;
     }
     if (!vmm_handle->window) {
@@ -183,7 +159,7 @@ static void hide(const struct vmm_mapping *mapping, const struct extent *extent,
     }
 }
 
-CUresult vmm_handle_map_chunk(struct extent *extent, uint32_t chunk)
+static CUresult map_chunk(struct extent *extent, uint32_t chunk)
 {
     const struct vmm_handle *vmm_handle = extent->vmm_handle;
     struct chunk *wanted = &extent->chunks[chunk];
@@ -211,7 +187,7 @@ CUresult vmm_handle_map_chunk(struct extent *extent, uint32_t chunk)
     return CUDA_SUCCESS;
 }
 
-void vmm_handle_unmap_chunk(struct extent *extent, uint32_t chunk)
+static void unmap_chunk(struct extent *extent, uint32_t chunk)
 {
     const struct vmm_handle *vmm_handle = extent->vmm_handle;
     struct chunk *wanted = &extent->chunks[chunk];
@@ -293,7 +269,7 @@ bool vmm_handle_unmap(struct vmm_mapping *mapping)
     return is_unused(vmm_handle);
 }
 
-void vmm_handle_destroy(struct extent *extent)
+static void release(struct extent *extent)
 {
     struct vmm_handle *vmm_handle = extent->vmm_handle;
     size_t at = place(vmm_handle->handle);
@@ -307,6 +283,45 @@ void vmm_handle_destroy(struct extent *extent)
     count--;
     memmove(table + at, table + at + 1, (count - at) * sizeof(struct vmm_handle *));
     free(vmm_handle);
+}
+
+static uint32_t map_one(struct extent *extent, uint32_t first, uint32_t most, CUresult *result)
+{
+    *result = most ? map_chunk(extent, first) : CUDA_SUCCESS;
+    return most && *result == CUDA_SUCCESS;
+}
+
+static const struct extent_ops mapped_ops = {
+    .kind = EXTENT_MAPPED,
+    .address = chunk_address,
+    .ensure_mapped = ensure_mapped,
+    .map = map_one,
+    .unmap = unmap_chunk,
+    .release = release,
+};
+
+CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,
+                         const CUmemAllocationProp *prop)
+{
+    struct vmm_handle *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    /* What can be exported is one piece of memory for the driver as well. */
+    if (extent_make_unplaced(extent, &mapped_ops, device, bytes, prop->requestedHandleTypes != 0) !=
+        CUDA_SUCCESS) {
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = (struct vmm_handle){
+        .handle = HANDLE_MARK | ++births, .handles = 1, .prop = *prop, .extent = *extent};
+    if (!insert(made)) {
+        free(*extent);
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    (*extent)->vmm_handle = made;
+    return CUDA_SUCCESS;
 }
 
 void vmm_handle_after_fork(void)

@@ -44,15 +44,6 @@ bool vmm_handle_is_present_at(const struct vmm_mapping *mapping, CUdeviceptr add
 /* The one whose memory the driver knows by this handle, among those that never leave; NULL: none. */
 struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real);
 
-/* ---- for extent.c ---- */
-
-/* The address by which a chunk is copied; 0: it has none. */
-CUdeviceptr vmm_handle_chunk_address(const struct extent *extent, uint32_t chunk);
-CUresult vmm_handle_ensure_mapped(struct extent *extent, uint32_t chunk);
-CUresult vmm_handle_map_chunk(struct extent *extent, uint32_t chunk);
-void vmm_handle_unmap_chunk(struct extent *extent, uint32_t chunk);
-/* Frees what belongs to it beside its chunks, which are gone. */
-void vmm_handle_destroy(struct extent *extent);
 void vmm_handle_after_fork(void);
 
 #endif

@@ -7,8 +7,11 @@
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
+#include "shim/mem/accounting.h"
+#include "shim/mem/address_info.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 #include "shim/pool/heap.h"
 #include "shim/pool/stream_fence.h"
@@ -153,7 +156,10 @@ static bool adopt(struct extent *extent, struct segment *segment, bool alone)
     bool may = segment && !alone && !extent->orphan;
     extent->making = !may; /* or a context that ends meanwhile would take it along */
     extent->context = NULL;
-    extent->segment = may ? segment : NULL;
+    if (may) {
+        extent->use = EXTENT_OF_POOL;
+        extent->segment = segment;
+    }
     if (segment && !may) {
         heap_drop_segment(segment);
     }
@@ -192,9 +198,9 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     if (result == CUDA_SUCCESS) {
         lock_take(&extent_lock);
         bool orphan = alone || extent->orphan;
-        alloc_discard(extent);
+        release_extent(extent);
         lock_drop(&extent_lock);
-        device_detach_unused(device);
+        accounting_detach_unused(device);
         return orphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? result : CUDA_ERROR_OUT_OF_MEMORY;
@@ -287,7 +293,7 @@ CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CU
         result = reuse(pool, size, bytes, fence, pointer);
         lock_drop(&pools_lock);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && trim_reclaim(device)) {
         result = grow_somehow(pool, device, size, bytes, pointer);
     }
     return result;
@@ -362,7 +368,7 @@ static struct segment *segment_of(CUdeviceptr pointer)
 {
     LOCK_SCOPE(&extent_lock);
     const struct extent *extent = extent_find(pointer);
-    return extent ? extent->segment : NULL;
+    return extent && extent->use == EXTENT_OF_POOL ? extent->segment : NULL;
 }
 
 bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
@@ -391,7 +397,7 @@ bool pool_describe(CUdeviceptr pointer, struct address_info *info)
     *info = (struct address_info){.base = piece->base,
                                   .bytes = piece->bytes,
                                   .ordinal = segment->pool->ordinal,
-                                  .managed = segment->extent->managed,
+                                  .managed = extent_is_managed(segment->extent),
                                   .pool = segment->pool->handle,
                                   .number = piece->sequence};
     return true;

@@ -36,19 +36,6 @@ bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *res
 void pool_get(struct pool *pool, CUmemPool_attribute attribute, void *value);
 /* The driver has taken this setting. */
 void pool_set(struct pool *pool, CUmemPool_attribute attribute, const void *value);
-/* Gives back what is free, in whole chunks, until no more than so many bytes are reserved. */
-void pool_trim(struct pool *pool, uint64_t keep_bytes);
-
-/* The program has waited for the GPU, so pools give back what they have above their thresholds. The
- * flag tells whether any has. */
-extern _Atomic bool pools_may_shrink;
-void pools_shrink(void);
-/* Something was freed in one of the driver's own. */
-void pools_note_free(void);
-/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the
- * same. Whether there was any. */
-bool pools_give_up(const struct device *device);
-
 /* Of an extent that is a pool's: what the program was given that an address lies in; false: nothing. */
 bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes);
 /* Of an extent that is a pool's: the allocation that an address lies in; false: none. */

@@ -2,13 +2,12 @@
 
 #include <stdlib.h>
 
-#include "shim/mem/alloc.h"
+#include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
-#include "shim/pool/pool.h"
 
 struct lock pools_lock;
 struct pool *pools;
-_Atomic bool pools_may_shrink;
+_Atomic bool trim_is_due;
 
 /* Times that something was taken out of pools, and was given back after that. */
 static uint32_t began;
@@ -92,7 +91,7 @@ bool trim_give_back(struct taken *taken)
         heap_drop_segment(taken->segments);
         lock_drop(&pools_lock);
         lock_take(&extent_lock);
-        alloc_discard(extent);
+        release_extent(extent);
         lock_drop(&extent_lock);
         taken->segments = next;
     }
@@ -119,7 +118,7 @@ static bool await_others(void)
     return any;
 }
 
-void pool_trim(struct pool *pool, uint64_t keep_bytes)
+void trim_pool(struct pool *pool, uint64_t keep_bytes)
 {
     bool more = true;
     while (more) {
@@ -140,7 +139,7 @@ static bool may_shrink(const struct pool *pool)
 void trim_note(const struct pool *pool)
 {
     if (may_shrink(pool)) {
-        atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed);
+        atomic_store_explicit(&trim_is_due, true, memory_order_relaxed);
     }
 }
 
@@ -161,7 +160,7 @@ static bool shrink_all(const struct device *device, bool all)
         bool looked = false;
         bool found = false;
         lock_take(&pools_lock);
-        atomic_store_explicit(&pools_may_shrink, false, memory_order_relaxed);
+        atomic_store_explicit(&trim_is_due, false, memory_order_relaxed);
         for (struct pool *pool = pools; pool && !found; pool = pool->next) {
             bool wanted = !device || pool->ordinal == device->ordinal;
             if (wanted && (all ? pool->used < pool->reserved : may_shrink(pool))) {
@@ -182,15 +181,15 @@ static bool shrink_all(const struct device *device, bool all)
     return any;
 }
 
-void pools_shrink(void)
+void trim_all(void)
 {
     shrink_all(NULL, false);
     unevictable_settle_pools();
 }
 
-void pools_note_free(void) { atomic_store_explicit(&pools_may_shrink, true, memory_order_relaxed); }
+void trim_note_free(void) { atomic_store_explicit(&trim_is_due, true, memory_order_relaxed); }
 
-bool pools_give_up(const struct device *device)
+bool trim_reclaim(const struct device *device)
 {
     bool any = shrink_all(device, true);
     return await_others() || any;
@@ -202,5 +201,5 @@ void trim_after_fork(void)
     began = 0;
     atomic_store(&ended, 0);
     atomic_store(&pools_lock.word, 0);
-    atomic_store(&pools_may_shrink, false);
+    atomic_store(&trim_is_due, false);
 }

@@ -1,4 +1,4 @@
-/* What pools have reserved, and how it is given back. What pool.c shares with trim.c alone. */
+/* What pools have reserved, and how it is given back. struct pool is shared with pool.c alone. */
 #ifndef MOIETY_SHIM_POOL_TRIM_H
 #define MOIETY_SHIM_POOL_TRIM_H
 
@@ -46,6 +46,18 @@ void trim_remove_empty(void);
 bool trim_give_back(struct taken *taken);
 /* If the pool has more than it should, whoever waits for the GPU next has a look. */
 void trim_note(const struct pool *pool);
+
+/* Gives back what is free, in whole chunks, until no more than so many bytes are reserved. */
+void trim_pool(struct pool *pool, uint64_t keep_bytes);
+/* The program has waited for the GPU, so pools give back what they have above their thresholds. The
+ * flag tells whether any has. */
+extern _Atomic bool trim_is_due;
+void trim_all(void);
+/* Something was freed in one of the driver's own. */
+void trim_note_free(void);
+/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the
+ * same. Whether there was any. */
+bool trim_reclaim(const struct device *device);
 void trim_after_fork(void);
 
 #endif

@@ -1,9 +1,10 @@
-/* Chunks on their way out of the GPU. */
+#include "shim/swap/evict.h"
+
 #include <string.h>
 
 #include "shim/base/driver.h"
 #include "shim/swap/host_arena.h"
-#include "shim/swap/transfer.h"
+#include "shim/swap/host_memory.h"
 
 #define AT_ONCE 16u /* chunks, until messages are looked at */
 
@@ -69,7 +70,7 @@ static void *take_host_memory(struct extent *extent, uint32_t index)
     uint64_t bytes = extent->chunks[index].bytes;
     extent_begin_busy(extent, index);
     lock_drop(&extent_lock);
-    void *host = host_arena_take(bytes);
+    void *host = host_memory_take(bytes);
     lock_take(&extent_lock);
     if (!host) {
         extent_end_busy(extent, index);

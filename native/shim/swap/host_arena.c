@@ -3,14 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "shim/base/driver.h"
 #include "shim/base/lock.h"
-#include "shim/swap/host_segments.h"
 
 #define UNIT (2ull << 20)
-#define OWN_BYTES (256ull << 20)
 
 /* Registered with one call: no copy may reach over its end. */
 struct piece {
@@ -96,8 +92,9 @@ static void *take_from(struct piece *piece, uint64_t units)
     return NULL;
 }
 
-static void *take(uint64_t units)
+void *host_arena_take(uint64_t bytes)
 {
+    uint64_t units = (bytes + UNIT - 1) / UNIT;
     LOCK_SCOPE(&lock);
     for (struct piece *p = pieces; p; p = p->next) {
         void *at = take_from(p, units);
@@ -106,46 +103,6 @@ static void *take(uint64_t units)
         }
     }
     return NULL;
-}
-
-/* Memory of this process, where the agent has none for us: slow to come by, and charged here. */
-static bool add_own(uint64_t bytes)
-{
-    uint64_t span = bytes > OWN_BYTES ? bytes : OWN_BYTES;
-    void *base = MAP_FAILED;
-    for (; base == MAP_FAILED && span >= bytes; span /= 2) {
-        base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base != MAP_FAILED) {
-            break;
-        }
-    }
-    if (base == MAP_FAILED) {
-        return false;
-    }
-    madvise(base, span, MADV_HUGEPAGE);
-    madvise(base, span, MADV_DONTFORK);
-    /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
-    DRIVER(cuMemHostRegister_v2)(base, span, CU_MEMHOSTREGISTER_PORTABLE);
-    if (host_arena_add(base, span, 0) != 0) {
-        DRIVER(cuMemHostUnregister)(base);
-        munmap(base, span);
-        return false;
-    }
-    return true;
-}
-
-void *host_arena_take(uint64_t bytes)
-{
-    uint64_t units = (bytes + UNIT - 1) / UNIT;
-    void *at = take(units);
-    while (!at && units * UNIT <= HOST_PIECE_BYTES &&
-           (host_segments_register_one() || host_segments_ask(units * UNIT))) {
-        at = take(units);
-    }
-    if (!at && add_own(units * UNIT)) {
-        at = take(units);
-    }
-    return at;
 }
 
 void host_arena_give_back(void *at, uint64_t bytes)

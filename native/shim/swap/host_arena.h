@@ -1,16 +1,11 @@
-/* Host memory for what was moved out of the GPU, registered with the driver.
- *
- * It is carved out of pieces. Most of them are parts of segments that the agent made and lent to
- * this process (host_segments.h); where there are none, the shim maps memory of its own.
- */
+/* Host memory for what was moved out of the GPU, registered with the driver and carved out of pieces. */
 #ifndef MOIETY_SHIM_SWAP_HOST_ARENA_H
 #define MOIETY_SHIM_SWAP_HOST_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Space for `bytes` (a multiple of 2 MiB); NULL when host memory is not to be had. Needs a current
- * context, for registering, and the caller holds contexts_lock. May wait for the agent. */
+/* Space for `bytes` (a multiple of 2 MiB); NULL: there is none in the pieces that it has. */
 void *host_arena_take(uint64_t bytes);
 void host_arena_give_back(void *at, uint64_t bytes);
 /* Bytes of host memory that the arena has, used or not. */

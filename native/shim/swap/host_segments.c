@@ -40,7 +40,7 @@ struct segment {
 
 static struct lock lock; /* before the arena's and the link's, after all others */
 static struct segment *segments;
-static struct segment *leaving; /* empty, and being unmapped: of the one thread */
+static struct segment *unmapping; /* empty, and being unmapped: of the one thread */
 static uint64_t wanted_back;
 static bool back_asked;
 static _Atomic uint32_t work;
@@ -64,7 +64,7 @@ static void tell(enum mw_type type, uint64_t number, uint64_t bytes)
     agent_send(&note, sizeof(note), type);
 }
 
-static uint64_t heap_piece_of(const struct segment *segment)
+static uint64_t next_piece_bytes(const struct segment *segment)
 {
     uint64_t left = segment->bytes - segment->registered;
     return left < HOST_PIECE_BYTES ? left : HOST_PIECE_BYTES;
@@ -105,7 +105,7 @@ bool host_segments_register_one(void)
         return false;
     }
     unsigned char *base = segment->base + segment->registered;
-    uint64_t bytes = heap_piece_of(segment);
+    uint64_t bytes = next_piece_bytes(segment);
     map_until(segment, segment->registered + bytes);
     /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
     DRIVER(cuMemHostRegister_v2)(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
@@ -116,7 +116,7 @@ bool host_segments_register_one(void)
 }
 
 /* Takes the last one of which nothing is in use out of the list and the arena. */
-static void begin_evict(void)
+static void begin_unmap(void)
 {
     LOCK_SCOPE(&lock);
     struct segment **found = NULL;
@@ -127,9 +127,9 @@ static void begin_evict(void)
         }
     }
     if (found && host_arena_remove((*found)->number)) {
-        leaving = *found;
-        *found = leaving->next;
-        wanted_back -= leaving->bytes;
+        unmapping = *found;
+        *found = unmapping->next;
+        wanted_back -= unmapping->bytes;
     } else if (back_asked) {
         back_asked = false;
         tell(MW_ARENA_BACK, 0, 0);
@@ -139,25 +139,25 @@ static void begin_evict(void)
 /* Without a context nothing is registered any more. */
 static void unregister_one(void)
 {
-    uint64_t last = (leaving->registered - 1) / HOST_PIECE_BYTES * HOST_PIECE_BYTES;
-    DRIVER(cuMemHostUnregister)(leaving->base + last);
-    leaving->registered = last;
+    uint64_t last = (unmapping->registered - 1) / HOST_PIECE_BYTES * HOST_PIECE_BYTES;
+    DRIVER(cuMemHostUnregister)(unmapping->base + last);
+    unmapping->registered = last;
 }
 
-static void end_leaving(void)
+static void end_unmap(void)
 {
-    if (leaving && leaving->registered == 0) {
-        munmap(leaving->base, leaving->bytes);
-        tell(MW_ARENA_BACK, leaving->number, leaving->bytes);
-        free(leaving);
-        leaving = NULL;
+    if (unmapping && unmapping->registered == 0) {
+        munmap(unmapping->base, unmapping->bytes);
+        tell(MW_ARENA_BACK, unmapping->number, unmapping->bytes);
+        free(unmapping);
+        unmapping = NULL;
     }
 }
 
 static bool has_work(void)
 {
     LOCK_SCOPE(&lock);
-    bool found = back_asked || leaving;
+    bool found = back_asked || unmapping;
     for (const struct segment *s = segments; s && !found; s = s->next) {
         found = s->registered < s->bytes;
     }
@@ -172,16 +172,16 @@ static long work_a_little(void)
     }
     struct device *device = device_next(NULL);
     bool pushed = device && device_push(device);
-    if (leaving) {
+    if (unmapping) {
         unregister_one();
     } else if (!pushed || !host_segments_register_one()) {
-        begin_evict();
+        begin_unmap();
     }
     if (pushed) {
         device_pop();
     }
     lock_drop(&contexts_lock);
-    return pushed || leaving ? PAUSE_NS : NO_CONTEXT_NS;
+    return pushed || unmapping ? PAUSE_NS : NO_CONTEXT_NS;
 }
 
 static void *segments_main(void *unused)
@@ -197,10 +197,10 @@ static void *segments_main(void *unused)
         }
         struct segment *segment = unfinished();
         if (segment) {
-            map_until(segment, segment->registered + heap_piece_of(segment));
+            map_until(segment, segment->registered + next_piece_bytes(segment));
         }
         struct timespec pause = {0, work_a_little()};
-        end_leaving();
+        end_unmap();
         nanosleep(&pause, NULL);
     }
     return unused;
@@ -318,7 +318,7 @@ bool host_segments_ask(uint64_t bytes)
 
 void host_segments_after_fork(void)
 {
-    segments = leaving = NULL; /* MADV_DONTFORK */
+    segments = unmapping = NULL; /* MADV_DONTFORK */
     started = false;
     back_asked = false;
     atomic_store(&work, 0);

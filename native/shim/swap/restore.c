@@ -1,8 +1,8 @@
-/* Chunks on their way back to the GPU. */
+#include "shim/swap/restore.h"
+
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
 #include "shim/swap/host_arena.h"
-#include "shim/swap/transfer.h"
 
 #define FAILURES_MAX 6 /* in a row, until it is said; tried again with longer pauses */
 

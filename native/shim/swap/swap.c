@@ -6,6 +6,8 @@
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
 #include "shim/mem/extent.h"
+#include "shim/swap/evict.h"
+#include "shim/swap/restore.h"
 #include "shim/swap/transfer.h"
 
 #define YIELD_NS 300000ull /* for whoever waits to destroy a context */
@@ -158,7 +160,7 @@ uint64_t swap_step(bool *restored)
     return !begin && !moves ? YIELD_NS : wait_ns;
 }
 
-void swap_order(struct device *device, uint64_t bytes, swap_report *report)
+void swap_order(struct device *device, uint64_t bytes, transfer_report *report)
 {
     struct transfer *transfer = transfer_of(device);
     device->restore_budget = 0; /* whoever is told to go has no room any more */
@@ -212,7 +214,7 @@ void swap_forget_orders(void)
     }
 }
 
-struct swap_moved swap_moved(void) { return transfer_totals; }
+struct transfer_totals swap_totals(void) { return transfer_totals; }
 
 void swap_after_fork(void)
 {

@@ -12,15 +12,13 @@
 #include <stdint.h>
 
 #include "shim/mem/device.h"
+#include "shim/swap/transfer.h"
 
 #define SWAP_NEVER UINT64_MAX
 
-/* Called for each step out, under extent_lock: `bytes` are no longer on the GPU. */
-typedef void swap_report(struct device *device, uint64_t bytes, bool last, bool failed);
-
 /* Move out at least `bytes`: chunks of zeros first, which cost nothing, then so that as little as
  * possible beyond `bytes` leaves. Reported until the last step. */
-void swap_order(struct device *device, uint64_t bytes, swap_report *report);
+void swap_order(struct device *device, uint64_t bytes, transfer_report *report);
 /* So many bytes more may be brought back (NULL: to a device that is gone). Whoever says so waits until
  * every byte of all devices is back. */
 void swap_grant_budget(struct device *device, uint64_t bytes);
@@ -33,11 +31,7 @@ void swap_settle(void);
 /* Orders are void as well: whoever gave them is gone. */
 void swap_forget_orders(void);
 
-struct swap_moved {
-    uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
-    uint64_t zero_bytes; /* left without being copied */
-};
-struct swap_moved swap_moved(void);
+struct transfer_totals swap_totals(void);
 void swap_after_fork(void);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define AHEAD_NS 8e6 /* of copying begun ahead: this thread may get a CPU as late as that */
 
-struct swap_moved transfer_totals;
+struct transfer_totals transfer_totals;
 
 static double rate_of(const struct direction *way)
 {

@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 #include "shim/swap/copy_streams.h"
-#include "shim/swap/swap.h"
 #include "shim/swap/victim.h"
 
 #define ORDERS_MAX 64u
 #define POLL_AGAIN_NS 50000ull /* at a copy that takes longer than it should */
 #define NO_ROOM_NS 2000000ull  /* the driver may still be freeing others' memory */
+
+/* Called for each step out, under extent_lock: `bytes` are no longer on the GPU. */
+typedef void transfer_report(struct device *device, uint64_t bytes, bool last, bool failed);
 
 /* A chunk on its way. */
 struct move {
@@ -41,7 +43,7 @@ struct transfer {
     uint32_t order_count;
     bool failed; /* the oldest: no more of it leaves */
     bool spent;  /* nothing is left that could leave */
-    swap_report *report;
+    transfer_report *report;
     bool restoring; /* has room, and has not said that all is back */
     struct direction out, in;
     struct victim scans[ZERO_SCAN_AT_ONCE];
@@ -50,7 +52,12 @@ struct transfer {
     uint64_t retry_ns; /* nothing comes before that */
 };
 
-extern struct swap_moved transfer_totals;
+struct transfer_totals {
+    uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
+    uint64_t zero_bytes; /* left without being copied */
+};
+
+extern struct transfer_totals transfer_totals;
 
 static inline bool transfer_is_moving(const struct transfer *transfer)
 {
@@ -68,23 +75,5 @@ struct move transfer_end(struct direction *way, uint64_t bytes, uint64_t *busy_n
 uint64_t transfer_expected_ns(const struct direction *way);
 /* A chunk's memory goes. */
 void transfer_unmap(struct transfer *transfer, struct extent *extent, uint32_t index);
-
-/* ---- out (evict.c), all under extent_lock ---- */
-
-/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. May
- * drop the lock for a while. */
-void evict_begin(struct transfer *transfer);
-void evict_end(struct transfer *transfer, bool succeeded);
-void evict_end_scan(struct transfer *transfer, bool succeeded);
-/* The oldest order is carried out as far as it can be, with `bytes` gone since the last report. */
-void evict_end_order(struct transfer *transfer, uint64_t bytes);
-
-/* ---- in (restore.c), all under extent_lock ---- */
-
-/* Nothing can be begun for this reason. True: nothing will ever be. */
-bool restore_is_hopeless(struct transfer *transfer, CUresult why);
-/* Begins what there is room for. True: all is there, or will never be. */
-bool restore_begin(struct transfer *transfer);
-void restore_end(struct transfer *transfer, CUresult result);
 
 #endif

@@ -1,0 +1,15 @@
+/* Where host memory for an eviction comes from.
+ *
+ * Most of it is parts of segments that the agent made and lent to this process (host_segments.h). Where
+ * there are none, the shim maps memory of its own. All of it is given back to the arena (host_arena.h).
+ */
+#ifndef MOIETY_SHIM_SWAP_HOST_MEMORY_H
+#define MOIETY_SHIM_SWAP_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* Space for `bytes` (a multiple of 2 MiB); NULL when host memory is not to be had. Needs a current
+ * context, for registering, and the caller holds contexts_lock. May wait for the agent. */
+void *host_memory_take(uint64_t bytes);
+
+#endif
