@@ -38,6 +38,7 @@ def checks() -> dict[str, list[str]]:
         "format": ["ruff", "format", "--check", "--quiet", *modules],
         "types": ["mypy", "--no-error-summary", *modules],
         "layers": ["lint-imports", "--no-cache"],
+        "native-layers": [python, "tools/layers.py"],
         "charters": [python, "tools/charters.py"],
         "wording": [python, "tools/wording.py"],
         "c-format": ["clang-format", "--dry-run", "-Werror", *c],
