@@ -1,6 +1,37 @@
 #include "shim/mem/chunk.h"
 
+#include <stdlib.h>
+
 #include "shim/base/driver.h"
+#include "shim/base/message.h"
+
+static const bool transitions[][CHUNK_DECOMMITTED + 1] = {
+    [CHUNK_UNTOUCHED] = {[CHUNK_RESIDENT] = true, [CHUNK_DECOMMITTED] = true},
+    [CHUNK_RESIDENT] = {[CHUNK_UNTOUCHED] = true, /* it is cached for another allocation */
+                        [CHUNK_MOVING] = true,
+                        [CHUNK_EVICTED] = true, /* it holds zeros: there is nothing to copy */
+                        [CHUNK_DECOMMITTED] = true},
+    [CHUNK_MOVING] = {[CHUNK_RESIDENT] = true, [CHUNK_EVICTED] = true},
+    [CHUNK_EVICTED] = {[CHUNK_RESIDENT] = true, /* its context is broken, and its bytes are lost */
+                       [CHUNK_MOVING] = true,
+                       [CHUNK_DECOMMITTED] = true},
+};
+
+bool chunk_may_transition(enum chunk_state from, enum chunk_state to)
+{
+    return from < CHUNK_DECOMMITTED && to <= CHUNK_DECOMMITTED && transitions[from][to];
+}
+
+void chunk_transition(struct chunk *chunk, enum chunk_state to)
+{
+#ifdef MOIETY_DEBUG
+    if (!chunk_may_transition(chunk->state, to)) {
+        message_print(NULL, "a chunk cannot go from state %d to %d", (int)chunk->state, (int)to);
+        abort();
+    }
+#endif
+    chunk->state = to;
+}
 
 /* Exportable from the start: the handle type of a chunk cannot be changed later. */
 static CUmemAllocationHandleType exportable(CUdevice device)
@@ -69,9 +100,6 @@ uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevi
     for (uint32_t i = 0; i < mapped; i++) {
         if (allowed != CUDA_SUCCESS) {
             chunk_unmap(&chunks[i], at);
-        } else {
-            chunks[i].present = true;
-            chunks[i].scanned_turn = 0;
         }
         at += chunks[i].bytes;
     }
@@ -83,5 +111,4 @@ void chunk_unmap(struct chunk *chunk, CUdeviceptr at)
     DRIVER(cuMemUnmap)(at, chunk->bytes);
     DRIVER(cuMemRelease)(chunk->handle);
     chunk->handle = 0;
-    chunk->present = false;
 }

@@ -152,7 +152,9 @@ CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
 {
     CUresult result;
-    extent->ops->map(extent, chunk, 1, &result);
+    if (extent->ops->map(extent, chunk, 1, &result) == 1) {
+        extent->chunks[chunk].scanned_turn = 0;
+    }
     return result;
 }
 
@@ -161,14 +163,12 @@ void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
     extent->ops->unmap(extent, chunk);
 }
 
-static bool is_missing(const struct chunk *chunk) { return !chunk->present && !chunk->decommitted; }
-
 /* As many neighbouring ones from `first` on as are missing, up to `most`; how many are present now. */
 static uint32_t map_run(struct extent *extent, uint32_t first, uint32_t most, CUresult *result)
 {
     uint32_t run = 0;
     while (run < most && first + run < extent->chunk_count &&
-           is_missing(&extent->chunks[first + run])) {
+           chunk_lacks_memory(&extent->chunks[first + run])) {
         run++;
     }
     return extent->ops->map(extent, first, run, result);
@@ -179,13 +179,16 @@ CUresult extent_map(struct extent *extent, uint32_t most, bool *whole)
     CUresult result = CUDA_SUCCESS;
     uint32_t mapped = 0;
     for (uint32_t i = 0; i < extent->chunk_count && mapped < most;) {
-        if (!is_missing(&extent->chunks[i])) {
+        if (!chunk_lacks_memory(&extent->chunks[i])) {
             i++;
             continue;
         }
         uint32_t run = map_run(extent, i, most - mapped, &result);
         for (uint32_t k = 0; k < run; k++) {
-            extent->device->resident_bytes += extent->chunks[i + k].bytes;
+            struct chunk *chunk = &extent->chunks[i + k];
+            chunk_transition(chunk, CHUNK_RESIDENT);
+            chunk->scanned_turn = 0;
+            extent->device->resident_bytes += chunk->bytes;
         }
         if (result != CUDA_SUCCESS) {
             break;
@@ -274,7 +277,8 @@ void extent_unmap(struct extent *extent)
 {
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
         DRIVER(cuMemUnmap)(extent_address(extent, i), extent->chunks[i].bytes);
-        extent->chunks[i].present = extent->chunks[i].zeros = false;
+        chunk_transition(&extent->chunks[i], CHUNK_UNTOUCHED);
+        extent->chunks[i].content = CHUNK_DATA;
         extent->device->resident_bytes -= extent->chunks[i].bytes;
     }
 }
@@ -284,7 +288,7 @@ uint64_t extent_destroy(struct extent *extent)
     uint64_t resident = 0;
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
         struct chunk *chunk = &extent->chunks[i];
-        if (chunk->present) {
+        if (chunk_has_memory(chunk)) {
             extent_unmap_chunk(extent, i);
             resident += chunk->bytes;
         } else if (chunk->handle) {

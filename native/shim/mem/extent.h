@@ -77,7 +77,7 @@ void extent_unmap(struct extent *extent);
 /* Unmaps what is present, gives back the rest, frees the addresses and the extent. Returns the
  * bytes that were present. */
 uint64_t extent_destroy(struct extent *extent);
-/* Backs up to `most` chunks; *whole: and now all that are not hollow. CUDA_ERROR_OUT_OF_MEMORY leaves those that
+/* Backs up to `most` chunks; *whole: and now all that are not decommitted. CUDA_ERROR_OUT_OF_MEMORY leaves those that
  * succeeded. */
 CUresult extent_map(struct extent *extent, uint32_t most, bool *whole);
 /* Backs all chunks that lack memory, with no lock held: others get extent_lock between the steps, since
@@ -89,9 +89,9 @@ CUdeviceptr extent_end(const struct extent *extent);
 CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk);
 /* Sees to it that a chunk that is present has an address by which it can be copied. */
 CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk);
-/* Backs one chunk with memory, at every address where it is to be seen. */
+/* Backs one chunk with memory, at every address where it is to be seen. The caller changes its state. */
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk);
-/* Takes the memory of one that is present away again; nothing may use it any more. */
+/* Takes the memory of a chunk away again; nothing may use it any more. The caller changes its state. */
 void extent_unmap_chunk(struct extent *extent, uint32_t chunk);
 /* A chunk is being looked at or moved / is not any more. */
 void extent_begin_busy(struct extent *extent, uint32_t chunk);

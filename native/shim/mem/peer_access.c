@@ -50,7 +50,7 @@ static CUresult set_block(const struct extent *extent, uint64_t peers, CUmemAcce
     while (i < extent->chunk_count && result == CUDA_SUCCESS) {
         CUdeviceptr at = extent->base + (uint64_t)i * extent->chunks[0].bytes;
         uint64_t bytes = 0;
-        while (i < extent->chunk_count && extent->chunks[i].present) {
+        while (i < extent->chunk_count && chunk_has_memory(&extent->chunks[i])) {
             bytes += extent->chunks[i++].bytes;
         }
         result = bytes ? chunks_access(at, bytes, peers, access) : CUDA_SUCCESS;

@@ -66,7 +66,8 @@ struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real)
 {
     for (size_t i = 0; i < count; i++) {
         const struct extent *extent = table[i]->extent;
-        if (extent->pinned && extent->chunks[0].present && extent->chunks[0].handle == real) {
+        if (extent->pinned && chunk_has_memory(&extent->chunks[0]) &&
+            extent->chunks[0].handle == real) {
             return table[i];
         }
     }
@@ -94,7 +95,7 @@ static CUdeviceptr chunk_address(const struct extent *extent, uint32_t chunk)
     const struct vmm_handle *vmm_handle = extent->vmm_handle;
     CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal};
     if (extent->chunks[chunk].staging_mapped) {
-        return vmm_handle->window + offset_of(extent, chunk);
+        return vmm_handle->staging + offset_of(extent, chunk);
     }
     for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
         if (part_in(m, extent, chunk) == extent->chunks[chunk].bytes &&
@@ -115,13 +116,13 @@ static CUresult ensure_mapped(struct extent *extent, uint32_t chunk)
     if (chunk_address(extent, chunk)) {
         return CUDA_SUCCESS;
     }
-    if (!vmm_handle->window) {
-        result = DRIVER(cuMemAddressReserve)(&vmm_handle->window, extent->span, 0, 0, 0);
+    if (!vmm_handle->staging) {
+        result = DRIVER(cuMemAddressReserve)(&vmm_handle->staging, extent->span, 0, 0, 0);
         if (result != CUDA_SUCCESS) {
             return result;
         }
     }
-    CUdeviceptr at = vmm_handle->window + offset_of(extent, chunk);
+    CUdeviceptr at = vmm_handle->staging + offset_of(extent, chunk);
     result = DRIVER(cuMemMap)(at, wanted->bytes, 0, wanted->handle, 0);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -182,8 +183,6 @@ static CUresult map_chunk(struct extent *extent, uint32_t chunk)
             return result;
         }
     }
-    wanted->present = true;
-    wanted->scanned_turn = 0;
     return CUDA_SUCCESS;
 }
 
@@ -195,12 +194,11 @@ static void unmap_chunk(struct extent *extent, uint32_t chunk)
         hide(m, extent, chunk);
     }
     if (wanted->staging_mapped) {
-        DRIVER(cuMemUnmap)(vmm_handle->window + offset_of(extent, chunk), wanted->bytes);
+        DRIVER(cuMemUnmap)(vmm_handle->staging + offset_of(extent, chunk), wanted->bytes);
         wanted->staging_mapped = false;
     }
     DRIVER(cuMemRelease)(wanted->handle);
     wanted->handle = 0;
-    wanted->present = false;
 }
 
 /* ---- as the program sees it ---- */
@@ -218,7 +216,7 @@ CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint
     *made = (struct vmm_mapping){.base = address, .bytes = bytes, .of = vmm_handle};
     while (result == CUDA_SUCCESS && shown < extent->chunk_count && part_in(made, extent, shown)) {
         const struct chunk *chunk = &extent->chunks[shown];
-        result = chunk->present
+        result = chunk_has_memory(chunk)
                      ? DRIVER(cuMemMap)(address + offset_of(extent, shown),
                                         part_in(made, extent, shown), 0, chunk->handle, flags)
                      : CUDA_ERROR_OUT_OF_MEMORY; /* its context is broken */
@@ -242,7 +240,7 @@ CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint
 bool vmm_handle_is_present_at(const struct vmm_mapping *mapping, CUdeviceptr address)
 {
     const struct extent *extent = mapping->of->extent;
-    return extent->chunks[(address - mapping->base) / extent->chunks[0].bytes].present;
+    return chunk_has_memory(&extent->chunks[(address - mapping->base) / extent->chunks[0].bytes]);
 }
 
 static void forget(struct vmm_mapping *mapping)
@@ -261,7 +259,7 @@ bool vmm_handle_unmap(struct vmm_mapping *mapping)
 {
     struct vmm_handle *vmm_handle = mapping->of;
     for (uint32_t i = 0; i < vmm_handle->extent->chunk_count; i++) {
-        if (vmm_handle->extent->chunks[i].present) {
+        if (chunk_has_memory(&vmm_handle->extent->chunks[i])) {
             hide(mapping, vmm_handle->extent, i);
         }
     }
@@ -277,8 +275,8 @@ static void release(struct extent *extent)
         next = m->next_of;
         forget(m);
     }
-    if (vmm_handle->window) {
-        DRIVER(cuMemAddressFree)(vmm_handle->window, extent->span);
+    if (vmm_handle->staging) {
+        DRIVER(cuMemAddressFree)(vmm_handle->staging, extent->span);
     }
     count--;
     memmove(table + at, table + at + 1, (count - at) * sizeof(struct vmm_handle *));

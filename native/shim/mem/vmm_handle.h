@@ -3,7 +3,7 @@
  * The program gets a handle of ours, which stays the same while the memory behind it leaves and comes
  * back. Behind it stands an extent of the table (extent.h) without an address: its chunks are mapped at
  * every address where the program mapped it, from wherever it is copied. What is mapped nowhere, or not
- * for its own GPU to read and write, is copied through a window: addresses of ours.
+ * for its own GPU to read and write, is copied through a staging range: addresses of ours.
  *
  * Everything here is under extent_lock.
  */
@@ -24,7 +24,8 @@ struct vmm_handle {
     CUmemAllocationProp prop;
     struct extent *extent;
     struct vmm_mapping *mappings;
-    CUdeviceptr window; /* 0: none was needed yet */
+    CUdeviceptr
+        staging; /* a range for copies of what the program did not map; 0: none was needed yet */
 };
 
 /* With nothing behind it yet, and not in the table; one handle is given out. */

@@ -27,7 +27,7 @@ static uint64_t make(struct heap *heap, struct segment *segment, uint64_t most)
         }
         made += bytes;
         while (first < beyond) {
-            extent->chunks[first++].decommitted = true;
+            extent->chunks[first++].decommit_wanted = true;
         }
     }
     return made;
@@ -61,10 +61,10 @@ static void release(struct extent *extent)
     uint64_t resident = 0;
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
         struct chunk *chunk = &extent->chunks[i];
-        if (!chunk->decommitted || chunk->released) {
+        if (!chunk->decommit_wanted) {
             continue;
         }
-        if (chunk->present) {
+        if (chunk_has_memory(chunk)) {
             extent_unmap_chunk(extent, i);
             resident += chunk->bytes;
         }
@@ -72,8 +72,9 @@ static void release(struct extent *extent)
             host_arena_give_back(chunk->host, chunk->bytes);
             chunk->host = NULL;
         }
-        chunk->zeros = false;
-        chunk->released = true;
+        chunk->content = CHUNK_DATA;
+        chunk->decommit_wanted = false;
+        chunk_transition(chunk, CHUNK_DECOMMITTED);
         bytes += chunk->bytes;
     }
     extent->decommitted_bytes += bytes;

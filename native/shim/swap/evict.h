@@ -1,4 +1,4 @@
-/* Chunks on their way out of the GPU. All under extent_lock. */
+/* Chunks on their way out of the GPU. */
 #ifndef MOIETY_SHIM_SWAP_EVICT_H
 #define MOIETY_SHIM_SWAP_EVICT_H
 
@@ -7,10 +7,15 @@
 
 #include "shim/swap/transfer.h"
 
-/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. May
- * drop the lock for a while. */
+/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. No lock is
+ * held: host memory may have to come from the agent. */
 void evict_begin(struct transfer *transfer);
+
+/* ---- under extent_lock ---- */
+
+/* The oldest copy has ended. */
 void evict_end(struct transfer *transfer, bool succeeded);
+/* The scan has ended. */
 void evict_end_scan(struct transfer *transfer, bool succeeded);
 /* The oldest order is carried out as far as it can be, with `bytes` gone since the last report. */
 void evict_end_order(struct transfer *transfer, uint64_t bytes);

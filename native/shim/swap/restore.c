@@ -47,7 +47,7 @@ static CUresult begin_restore(struct transfer *transfer, struct extent *extent, 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    if (chunk->host || chunk->zeros) {
+    if (chunk->state == CHUNK_EVICTED) {
         result = extent_ensure_mapped(extent, index);
         if (result != CUDA_SUCCESS) {
             extent_unmap_chunk(extent, index);
@@ -69,7 +69,10 @@ static CUresult begin_restore(struct transfer *transfer, struct extent *extent, 
             extent_unmap_chunk(extent, index);
             return result;
         }
+        chunk_transition(chunk, CHUNK_MOVING);
         extent_begin_busy(extent, index);
+    } else {
+        chunk_transition(chunk, CHUNK_RESIDENT);
     }
     extent->device->resident_bytes += chunk->bytes;
     extent->device->restore_budget -= chunk->bytes;
@@ -92,7 +95,8 @@ void restore_end(struct transfer *transfer, CUresult result)
             transfer_totals.restored_bytes += chunk->bytes;
         }
         chunk->host = NULL;
-        chunk->zeros = false;
+        chunk->content = CHUNK_DATA;
+        chunk_transition(chunk, CHUNK_RESIDENT);
     }
     extent_end_busy(move.extent, move.index);
 }

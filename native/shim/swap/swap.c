@@ -113,7 +113,6 @@ static void step(struct transfer *transfer, bool begin)
     }
     finish(transfer, false);
     if (begin && transfer->order_count) {
-        LOCK_SCOPE(&extent_lock);
         if (!transfer->in.count) { /* what was coming when the order came has to end */
             evict_begin(transfer);
         }

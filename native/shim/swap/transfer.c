@@ -74,5 +74,6 @@ uint64_t transfer_expected_ns(const struct direction *way)
 void transfer_unmap(struct transfer *transfer, struct extent *extent, uint32_t index)
 {
     extent_unmap_chunk(extent, index);
+    chunk_transition(&extent->chunks[index], CHUNK_EVICTED);
     transfer->device->resident_bytes -= extent->chunks[index].bytes;
 }

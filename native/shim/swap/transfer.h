@@ -73,7 +73,7 @@ struct move *transfer_begin(struct direction *way, CUevent done[], CUevent *even
 struct move transfer_end(struct direction *way, uint64_t bytes, uint64_t *busy_ns);
 /* In how many ns the oldest one should be done. */
 uint64_t transfer_expected_ns(const struct direction *way);
-/* A chunk's memory goes. */
+/* Takes a chunk's memory away: it is evicted. Under extent_lock. */
 void transfer_unmap(struct transfer *transfer, struct extent *extent, uint32_t index);
 
 #endif

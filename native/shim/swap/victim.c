@@ -7,8 +7,8 @@ static bool is_better_victim(const struct extent *one, const struct chunk *chunk
     const struct chunk *best = &other->extent->chunks[other->index];
     bool fits = chunk->bytes <= bytes;
     bool best_fits = best->bytes <= bytes;
-    if (chunk->zeros != best->zeros) {
-        return chunk->zeros;
+    if (chunk->content != best->content) {
+        return chunk->content == CHUNK_ZERO;
     }
     if (fits != best_fits) {
         return fits;
@@ -32,11 +32,12 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
             if (extent->pinned) {
                 continue;
             }
-            unscanned = unscanned || (chunk->present && (!seen || extent->move_locks));
-            if (!chunk->present || chunk->busy || extent->move_locks || (can_look && !seen)) {
+            unscanned = unscanned || (chunk_has_memory(chunk) && (!seen || extent->move_locks));
+            if (chunk->state != CHUNK_RESIDENT || chunk->busy || extent->move_locks ||
+                (can_look && !seen)) {
                 continue;
             }
-            chunk->zeros = chunk->zeros && seen;
+            chunk->content = seen ? chunk->content : CHUNK_DATA;
             if (!best.extent || is_better_victim(extent, chunk, &best, bytes)) {
                 best.extent = extent;
                 best.index = i;
@@ -60,8 +61,8 @@ uint32_t victim_choose_to_scan(const struct device *device, struct victim *victi
                              i < extent->chunk_count && found < count;
              i++) {
             struct chunk *chunk = &extent->chunks[i];
-            if (chunk->present && !chunk->busy && !extent->pinned && !extent->move_locks &&
-                chunk->scanned_turn != device->lease_count) {
+            if (chunk->state == CHUNK_RESIDENT && !chunk->busy && !extent->pinned &&
+                !extent->move_locks && chunk->scanned_turn != device->lease_count) {
                 victims[found].extent = extent;
                 victims[found++].index = i;
             }
@@ -80,7 +81,7 @@ struct victim victim_choose_to_restore(const struct device *device, uint64_t roo
         for (uint32_t i = 0;
              extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
             const struct chunk *chunk = &extent->chunks[i];
-            if (chunk->present || chunk->decommitted) {
+            if (!chunk_lacks_memory(chunk)) {
                 continue;
             }
             *missing = true;
