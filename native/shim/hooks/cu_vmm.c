@@ -68,7 +68,9 @@ static CUresult make(struct extent **made, struct device *device, size_t size,
     }
     result = oom_retry_map(extent);
     if (result != CUDA_SUCCESS) {
-        LOCK_SCOPE(&extent_lock);
+        lock_take(&extent_lock);
+        extent_retire(extent);
+        lock_drop(&extent_lock);
         release_extent(extent);
     }
     *made = extent;
@@ -99,25 +101,27 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     return result;
 }
 
-/* With extent_lock held: nobody has or sees this memory any more. */
-static void discard(struct extent *extent, struct device **unused)
+/* Nobody has or sees the memory of a retiring extent any more. */
+static void discard(struct extent *extent)
 {
-    *unused = extent->device;
+    struct device *device = extent->device;
     release_extent(extent);
+    accounting_detach_unused(device);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    struct device *unused = NULL;
+    struct extent *gone = NULL;
     lock_take(&extent_lock);
     struct vmm_handle *vmm_handle = vmm_handle_find(handle);
     bool ours = vmm_handle != NULL;
     if (ours && vmm_handle_release(vmm_handle)) {
-        discard(vmm_handle->extent, &unused);
+        gone = vmm_handle->extent;
+        extent_retire(gone);
     }
     lock_drop(&extent_lock);
-    if (unused) {
-        accounting_detach_unused(unused);
+    if (gone) {
+        discard(gone);
     }
     return ours ? CUDA_SUCCESS : DRIVER(cuMemRelease)(handle);
 }
@@ -174,17 +178,30 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     return result;
 }
 
-/* With extent_lock held; drops it while something in the range is being moved. */
-static void await_range(CUdeviceptr address, size_t size)
+/* An extent that is mapped in the range and being moved, whose moves are held now; NULL: there is none. */
+static struct extent *moving_in(CUdeviceptr address, size_t size)
 {
     struct vmm_mapping *mapping = vmm_mappings_after(address);
     while (mapping && mapping->base < address + size) {
         if (mapping->of->extent->busy) {
-            extent_await_moves(mapping->of->extent);
-            mapping = vmm_mappings_after(address); /* what was there may not be any more */
-        } else {
-            mapping = vmm_mappings_after(mapping->base + mapping->bytes);
+            extent_hold_moves(mapping->of->extent);
+            return mapping->of->extent;
         }
+        mapping = vmm_mappings_after(mapping->base + mapping->bytes);
+    }
+    return NULL;
+}
+
+/* Takes extent_lock when nothing in the range is being moved. */
+static void lock_when_still(CUdeviceptr address, size_t size)
+{
+    struct extent *moving;
+    lock_take(&extent_lock);
+    while ((moving = moving_in(address, size)) != NULL) {
+        lock_drop(&extent_lock);
+        extent_await_moves(moving);
+        lock_take(&extent_lock);
+        extent_release_moves(moving);
     }
 }
 
@@ -204,10 +221,9 @@ static CUresult unmap_between(CUdeviceptr address, size_t size)
     return result;
 }
 
-static CUresult unmap(CUdeviceptr address, size_t size, struct device **unused)
+/* With extent_lock: *gone is the list of extents that nobody has or sees any more; they are retiring. */
+static CUresult unmap(CUdeviceptr address, size_t size, struct vmm_handle **gone)
 {
-    LOCK_SCOPE(&extent_lock);
-    await_range(address, size);
     if (extent_find(address) || !vmm_mappings_are_whole(address, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -217,7 +233,9 @@ static CUresult unmap(CUdeviceptr address, size_t size, struct device **unused)
          mapping = vmm_mappings_after(address)) {
         struct vmm_handle *vmm_handle = mapping->of;
         if (vmm_handle_unmap(mapping)) {
-            discard(vmm_handle->extent, unused);
+            extent_retire(vmm_handle->extent);
+            vmm_handle->next_gone = *gone;
+            *gone = vmm_handle;
         }
     }
     return result;
@@ -225,13 +243,17 @@ static CUresult unmap(CUdeviceptr address, size_t size, struct device **unused)
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
-    struct device *unused = NULL;
+    struct vmm_handle *gone = NULL;
     if (!size || address + size < address) {
         return DRIVER(cuMemUnmap)(address, size);
     }
-    CUresult result = unmap(address, size, &unused);
-    if (unused) {
-        accounting_detach_unused(unused);
+    lock_when_still(address, size);
+    CUresult result = unmap(address, size, &gone);
+    lock_drop(&extent_lock);
+    while (gone) {
+        struct vmm_handle *next = gone->next_gone;
+        discard(gone->extent);
+        gone = next;
     }
     return result;
 }

@@ -25,18 +25,21 @@ static int enter(struct extent *extent)
 /* What could not be backed goes again. */
 static void unmake(struct extent *extent)
 {
-    LOCK_SCOPE(&extent_lock);
+    lock_take(&extent_lock);
+    extent_retire(extent);
+    lock_drop(&extent_lock);
     release_extent_wholly(extent);
 }
 
-/* With extent_lock: whoever made an extent is through with it. */
+/* With extent_lock: the thread that made an extent is through with it. If it has lost its context, it is
+ * retiring, and the caller releases it. */
 static CUresult keep(struct extent *extent)
 {
     bool lost =
         extent->orphan || (extent->context && !device_has_context(extent->device, extent->context));
     extent->making = false;
     if (lost) {
-        release_extent_wholly(extent);
+        extent_retire(extent);
     }
     return lost ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
@@ -163,13 +166,14 @@ static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size
     lock_take(&extent_lock);
     result = keep(extent);
     if (result == CUDA_SUCCESS && slab_adopt(extent) != 0) {
-        release_extent(extent);
+        extent_retire(extent);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (result == CUDA_SUCCESS) {
         slab_take(device, context, attach != 0, bytes, pointer);
     }
     lock_drop(&extent_lock);
     if (result != CUDA_SUCCESS) {
+        release_extent_wholly(extent);
         accounting_detach_unused(device);
     }
     return result;
@@ -184,6 +188,7 @@ static CUresult keep_large(struct device *device, struct extent *extent, CUdevic
     if (result == CUDA_SUCCESS) {
         *pointer = base;
     } else {
+        release_extent_wholly(extent);
         accounting_detach_unused(device);
     }
     return result;

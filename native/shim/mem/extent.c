@@ -217,6 +217,13 @@ CUresult extent_map_in_steps(struct extent *extent)
     return result;
 }
 
+/* Wakes those who wait for moves to end. */
+static void wake_waiters(void)
+{
+    atomic_fetch_add(&endings, 1);
+    futex_wake_all(&endings);
+}
+
 void extent_begin_busy(struct extent *extent, uint32_t chunk)
 {
     extent->chunks[chunk].busy = true;
@@ -228,18 +235,7 @@ void extent_end_busy(struct extent *extent, uint32_t chunk)
     extent->chunks[chunk].busy = false;
     extent->busy--;
     if ((extent->retiring || extent->move_locks) && extent->busy == 0) {
-        atomic_fetch_add(&endings, 1);
-        futex_wake_all(&endings);
-    }
-}
-
-static void await(const struct extent *extent, bool move_locks)
-{
-    while (extent->busy || (move_locks && extent->move_locks)) {
-        uint32_t seen = atomic_load(&endings);
-        lock_drop(&extent_lock);
-        futex_wait(&endings, seen, -1);
-        lock_take(&extent_lock);
+        wake_waiters();
     }
 }
 
@@ -249,23 +245,27 @@ void extent_release_moves(struct extent *extent)
 {
     extent->move_locks--;
     if (extent->retiring) {
-        atomic_fetch_add(&endings, 1);
-        futex_wake_all(&endings);
+        wake_waiters();
     }
 }
 
-void extent_await_moves(struct extent *extent)
+static void await(const struct extent *extent, bool holders)
 {
-    extent_hold_moves(extent);
-    await(extent, false);
-    extent_release_moves(extent);
+    lock_take(&extent_lock);
+    while (extent->busy || (holders && extent->move_locks)) {
+        uint32_t seen = atomic_load(&endings);
+        lock_drop(&extent_lock);
+        futex_wait(&endings, seen, -1);
+        lock_take(&extent_lock);
+    }
+    lock_drop(&extent_lock);
 }
 
-void extent_retire(struct extent *extent)
-{
-    extent->retiring = true;
-    await(extent, true);
-}
+void extent_await_moves(const struct extent *extent) { await(extent, false); }
+
+void extent_await_holders(const struct extent *extent) { await(extent, true); }
+
+void extent_retire(struct extent *extent) { extent->retiring = true; }
 
 uint32_t extent_charge_flags(const struct extent *extent)
 {

@@ -96,15 +96,17 @@ void extent_unmap_chunk(struct extent *extent, uint32_t chunk);
 /* A chunk is being looked at or moved / is not any more. */
 void extent_begin_busy(struct extent *extent, uint32_t chunk);
 void extent_end_busy(struct extent *extent, uint32_t chunk);
-/* Lets nothing more of the extent be moved, and sleeps (with the lock dropped meanwhile) until what
- * is being moved of it has ended. It cannot be found from then on; the caller destroys it. */
-void extent_retire(struct extent *extent);
-/* From now on nothing more of it is moved, nor is it destroyed, until it is let go. */
+/* From now on nothing more of it is moved, nor is it destroyed, until that is released. */
 void extent_hold_moves(struct extent *extent);
 void extent_release_moves(struct extent *extent);
-/* Sleeps (with the lock dropped meanwhile) until nothing of the extent is being moved. What the caller
- * knew of it and everything else may be wrong afterwards. */
-void extent_await_moves(struct extent *extent);
+/* Sleeps until nothing of the extent is being moved. The caller holds its moves, and no lock. */
+void extent_await_moves(const struct extent *extent);
+/* Nothing more of the extent is moved, it cannot be found any more, and the caller destroys it once
+ * extent_await_holders has returned (release_extent does both). */
+void extent_retire(struct extent *extent);
+/* Sleeps until nothing of a retiring extent is being moved and no thread holds its moves. The caller has
+ * retired it, and holds no lock. */
+void extent_await_holders(const struct extent *extent);
 /* Which kind of bytes it is charged as: MW_ALLOC_*. */
 uint32_t extent_charge_flags(const struct extent *extent);
 

@@ -59,10 +59,12 @@ static void drop_later(const struct extent *extent)
     }
 }
 
+/* The extent is retiring, and no lock is held. */
 static void discard(struct extent *extent, bool may_keep)
 {
     struct device *device = extent->device;
-    extent_retire(extent);
+    extent_await_holders(extent);
+    LOCK_SCOPE(&extent_lock);
     uint64_t charged = extent->span - extent->decommitted_bytes;
     void *exports = mem_upcalls.ending(extent);
     uint32_t flags = extent_charge_flags(extent);
@@ -104,24 +106,40 @@ bool release_await(CUcontext context, CUresult *result)
     return waited;
 }
 
-static CUresult free_now(CUdeviceptr pointer)
+/* Under the lock: frees one allocation. *gone: its extent, which is empty and retiring; else NULL. */
+static CUresult free_locked(CUdeviceptr pointer, struct extent **gone)
 {
     LOCK_SCOPE(&extent_lock);
     struct extent *extent = extent_find(pointer);
     bool empty = false;
-    if (extent && extent->use == EXTENT_OF_SLAB && slab_give_back(extent, pointer, &empty)) {
+    if (extent && extent->use == EXTENT_OF_SLAB) {
+        if (!slab_give_back(extent, pointer, &empty)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         mem_upcalls.freed(pointer);
         if (empty) {
             slab_drop(extent);
-            release_extent(extent);
         }
-        return CUDA_SUCCESS;
+    } else if (extent && extent->base == pointer) {
+        empty = true;
+    } else {
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (extent && extent->use != EXTENT_OF_SLAB && extent->base == pointer) {
-        release_extent(extent);
-        return CUDA_SUCCESS;
+    if (empty) {
+        extent_retire(extent);
+        *gone = extent;
     }
-    return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult free_now(CUdeviceptr pointer)
+{
+    struct extent *gone = NULL;
+    CUresult result = free_locked(pointer, &gone);
+    if (gone) {
+        release_extent(gone);
+    }
+    return result;
 }
 
 static struct later *take_later(void)
@@ -187,7 +205,8 @@ void release_after_drain(void)
     }
 }
 
-void release_context(struct device *device, CUcontext context)
+/* Under the lock: one extent of the context, which is retiring from now on; NULL: there is none left. */
+static struct extent *retire_one(const struct device *device, CUcontext context)
 {
     LOCK_SCOPE(&extent_lock);
     for (size_t i = extent_count(); i > 0;) {
@@ -198,9 +217,18 @@ void release_context(struct device *device, CUcontext context)
             if (extent->use == EXTENT_OF_SLAB) {
                 slab_drop(extent);
             }
-            discard(extent, false);
-            i = extent_count(); /* the table may have changed meanwhile */
+            extent_retire(extent);
+            return extent;
         }
+    }
+    return NULL;
+}
+
+void release_context(struct device *device, CUcontext context)
+{
+    struct extent *extent;
+    while ((extent = retire_one(device, context)) != NULL) {
+        release_extent_wholly(extent);
     }
 }
 

@@ -24,8 +24,8 @@ void release_context(struct device *device, CUcontext context);
 /* Waits for the work of a context and of the current one, as freeing does; nothing runs without a
  * lease, so it returns at once there. False, with something not waited for: a capture is open. */
 bool release_await(CUcontext context, CUresult *result);
-/* With extent_lock held, but for waiting until nothing of it is being moved: out of the table, and
- * out of the world, unless its memory is kept for the next (accounting.h); the agent knows. */
+/* An extent that is retiring goes out of the table and is destroyed, unless its memory is kept for the
+ * next one (accounting.h); the agent knows. Waits until nothing of it is being moved; no lock is held. */
 void release_extent(struct extent *extent);
 /* The same, but its memory is never kept. */
 void release_extent_wholly(struct extent *extent);

@@ -24,6 +24,7 @@ struct vmm_handle {
     CUmemAllocationProp prop;
     struct extent *extent;
     struct vmm_mapping *mappings;
+    struct vmm_handle *next_gone; /* of those that one call has unmapped for the last time */
     CUdeviceptr
         staging; /* a range for copies of what the program did not map; 0: none was needed yet */
 };

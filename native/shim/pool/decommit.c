@@ -88,8 +88,8 @@ void decommit_finish(struct decommits *made)
 {
     for (uint32_t i = 0; i < made->count; i++) {
         struct extent *extent = made->extents[i];
-        LOCK_SCOPE(&extent_lock);
         extent_await_moves(extent);
+        LOCK_SCOPE(&extent_lock);
         release(extent);
         extent_release_moves(extent);
     }

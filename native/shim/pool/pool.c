@@ -198,8 +198,9 @@ static CUresult grow(struct pool *pool, struct device *device, uint64_t span, ui
     if (result == CUDA_SUCCESS) {
         lock_take(&extent_lock);
         bool orphan = alone || extent->orphan;
-        release_extent(extent);
+        extent_retire(extent);
         lock_drop(&extent_lock);
+        release_extent(extent);
         accounting_detach_unused(device);
         return orphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
     }

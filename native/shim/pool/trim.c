@@ -91,8 +91,9 @@ bool trim_give_back(struct taken *taken)
         heap_drop_segment(taken->segments);
         lock_drop(&pools_lock);
         lock_take(&extent_lock);
-        release_extent(extent);
+        extent_retire(extent);
         lock_drop(&extent_lock);
+        release_extent(extent);
         taken->segments = next;
     }
     if (any) {
