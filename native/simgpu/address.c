@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "simgpu/interval_set.h"
 #include "simgpu/pool.h"
 #include "simgpu/resize.h"
-#include "simgpu/spans.h"
 
 #define LARGEST (1ull << 43)
 #define SMALLEST (1ull << 36)
@@ -15,7 +15,7 @@
 
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t region, region_end;
-static struct sg_spans gaps;
+static struct sg_interval_set gaps;
 
 static void reserve_region(void)
 {
@@ -28,7 +28,7 @@ static void reserve_region(void)
         uint64_t start = ((uint64_t)(uintptr_t)at + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
         region = (uint64_t)(uintptr_t)at;
         region_end = region + size;
-        sg_spans_give(&gaps, start, region_end - start);
+        sg_interval_set_add(&gaps, start, region_end - start);
     }
 }
 
@@ -43,19 +43,19 @@ uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
     if (!region) {
         reserve_region();
     }
-    if (hint && hint % alignment == 0 && sg_spans_take_at(&gaps, hint, size)) {
+    if (hint && hint % alignment == 0 && sg_interval_set_take_at(&gaps, hint, size)) {
         taken = hint;
     } else {
-        taken = sg_spans_take(&gaps, size, alignment);
+        taken = sg_interval_set_take(&gaps, size, alignment);
     }
     pthread_mutex_unlock(&free_lock);
-    return taken == SG_NO_SPAN ? 0 : taken;
+    return taken == SG_NO_INTERVAL ? 0 : taken;
 }
 
 void sg_addresses_give(uint64_t base, uint64_t size)
 {
     pthread_mutex_lock(&free_lock);
-    sg_spans_give(&gaps, base, (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
+    sg_interval_set_add(&gaps, base, (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
     pthread_mutex_unlock(&free_lock);
 }
 

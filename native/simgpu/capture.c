@@ -69,7 +69,7 @@ static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
     case SG_OP_COPY:
         *type = CU_GRAPH_NODE_TYPE_MEMCPY;
         return 1;
-    case SG_OP_SET:
+    case SG_OP_MEMSET:
         *type = CU_GRAPH_NODE_TYPE_MEMSET;
         return 1;
     case SG_OP_HOST:
@@ -81,7 +81,7 @@ static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
     case SG_OP_EVENT_WAIT:
         *type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
         return 1;
-    case SG_OP_VALUES:
+    case SG_OP_MEMOPS:
         *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
         return 1;
     case SG_OP_GRAPH:

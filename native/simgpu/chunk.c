@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "simgpu/arena.h"
+#include "simgpu/granule_store.h"
 
 #define TOKEN_MAGIC 0x6b6f7473u
 
@@ -55,7 +55,7 @@ CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
         free(chunk);
         return result;
     }
-    result = sg_arena_take(gpu, bytes, &offset);
+    result = sg_granule_store_alloc(gpu, bytes, &offset);
     if (result) {
         sg_lock();
         sg_process->on[gpu].allocated_bytes -= bytes;
@@ -65,8 +65,8 @@ CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
     }
     *chunk = (struct sg_chunk){.gpu = gpu,
                                .refs = 1,
-                               .file = sg_arena_file(),
-                               .inode = sg_arena_inode(),
+                               .file = sg_granule_store_file(),
+                               .inode = sg_granule_store_inode(),
                                .offset = offset,
                                .bytes = bytes};
     if (prop) {
@@ -102,7 +102,7 @@ void sg_chunk_unref(struct sg_chunk *chunk)
     }
     sg_unlock();
     if (!chunk->own_file && gone) { /* else its place stays taken: somebody still uses it */
-        sg_arena_give(chunk->gpu, chunk->offset, chunk->bytes);
+        sg_granule_store_free(chunk->gpu, chunk->offset, chunk->bytes);
     } else if (chunk->own_file) {
         if (gone) {
             fallocate(chunk->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)chunk->offset,
@@ -117,7 +117,7 @@ CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, 
                       int protection)
 {
     void *at = (void *)(uintptr_t)address;
-    if (!chunk->own_file && sg_arena_lend(chunk->offset + offset, address, bytes) == 0) {
+    if (!chunk->own_file && sg_granule_store_map(chunk->offset + offset, address, bytes) == 0) {
         return mprotect(at, bytes, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MAP_FAILED;
     }
     at = mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, chunk->file,
@@ -128,7 +128,7 @@ CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, 
 void sg_chunk_unmap(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset)
 {
     if (!chunk->own_file) {
-        sg_arena_return(chunk->offset + offset, address, bytes);
+        sg_granule_store_unmap(chunk->offset + offset, address, bytes);
     }
 }
 

@@ -158,14 +158,14 @@ static CUresult create_current(CUcontext *out, unsigned flags, CUdevice device, 
     if (!sg_device_is(device)) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (sg_current_is_full()) {
+    if (sg_context_stack_is_full()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     sg_contexts_lock();
     CUresult result = sg_context_create(out, flags, sg_device_of(device), version);
     sg_contexts_unlock();
     if (!result) {
-        sg_current_push(*out);
+        sg_context_stack_push(*out);
     }
     return result;
 }
@@ -206,7 +206,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     sg_context_destroy(context);
     sg_contexts_unlock();
     if (sg_context_current() == context) {
-        sg_current_pop();
+        sg_context_stack_pop();
     }
     return CUDA_SUCCESS;
 }

@@ -29,9 +29,9 @@ struct CUctx_st {
 CUcontext sg_context_current(void);
 
 /* The thread's stack of them. Pushing needs room, popping something that is there. */
-int sg_current_is_full(void);
-void sg_current_push(CUcontext context);
-void sg_current_pop(void);
+int sg_context_stack_is_full(void);
+void sg_context_stack_push(CUcontext context);
+void sg_context_stack_pop(void);
 
 /* Until something in it changed; called with its lock. Nobody is cancelled in it: the lock would stay taken. */
 void sg_context_wait(CUcontext context);
@@ -47,6 +47,6 @@ CUresult sg_context_drain(CUcontext context);
 void sg_context_break(CUcontext context, CUresult why);
 
 /* A primary context that was put aside comes back when somebody uses it; used by cuLibrary and others. */
-CUcontext sg_context_primary(CUdevice device);
+CUcontext sg_primary_context(CUdevice device);
 
 #endif

@@ -14,7 +14,7 @@
 #include "cuda/cuda_calls.h"
 #include "simgpu/kernel.h"
 #include "simgpu/shared/clock.h"
-#include "simgpu/shared/resource.h"
+#include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/state.h"
 
 #define SG_BLOCK_BYTES (2ull << 20) /* what physical memory is divided into */
@@ -85,7 +85,7 @@ int sg_handle_remove(const void *object, enum sg_type type); /* 1: it was one */
 
 /* ---- counters ---- */
 
-enum sg_counted { SG_LAUNCHED, SG_GRAPH_LAUNCHED, SG_COPIED, SG_SET, SG_HOST_CALLED };
+enum sg_counted { SG_LAUNCHED, SG_GRAPH_LAUNCHED, SG_COPIED, SG_MEMSET_DONE, SG_HOST_CALLED };
 void sg_count(enum sg_counted what, uint64_t bytes);
 
 #endif

@@ -74,18 +74,18 @@ void sg_shared_event_unref(struct sg_shared_event *event)
 static CUresult submit(struct sg_shared_event *event, CUstream stream, unsigned operation,
                        uint64_t value)
 {
-    struct sg_op *op = sg_op_new(SG_OP_VALUES);
-    op->values.items = calloc(1, sizeof *op->values.items);
-    if (!op->values.items) {
+    struct sg_op *op = sg_op_new(SG_OP_MEMOPS);
+    op->memops.items = calloc(1, sizeof *op->memops.items);
+    if (!op->memops.items) {
         abort(); /* a few hundred bytes of host memory: there is no way on */
     }
     __atomic_add_fetch(&event->refs, 1, __ATOMIC_ACQ_REL);
-    op->values.event = event;
-    op->values.count = 1;
-    op->values.items->operation = operation;
-    op->values.items->waitValue.address = (uintptr_t)&event->page->done;
-    op->values.items->waitValue.value64 = value;
-    op->values.items->waitValue.flags =
+    op->memops.event = event;
+    op->memops.count = 1;
+    op->memops.items->operation = operation;
+    op->memops.items->waitValue.address = (uintptr_t)&event->page->done;
+    op->memops.items->waitValue.value64 = value;
+    op->memops.items->waitValue.flags =
         operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? CU_STREAM_WAIT_VALUE_GEQ : 0;
     return sg_submit(stream, op);
 }

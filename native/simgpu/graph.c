@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/condition.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
 
@@ -63,7 +63,7 @@ static void free_node(CUgraphNode node)
 void sg_graph_free(CUgraph graph)
 {
     sg_handle_remove(graph, SG_GRAPH);
-    sg_conditions_forget(graph);
+    sg_conditionals_forget(graph);
     sg_graph_let_go(graph);
     for (CUgraphNode node = graph->first, next; node; node = next) {
         next = node->next;
@@ -201,7 +201,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 CUresult cuGraphClone(CUgraph *out, CUgraph graph)
 {
     SG_TRY(find(graph));
-    if (sg_graph_has_memory(graph) || sg_graph_has_conditions(graph)) {
+    if (sg_graph_has_memory(graph) || sg_graph_has_conditionals(graph)) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     *out = sg_graph_copy(graph);

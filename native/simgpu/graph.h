@@ -56,19 +56,19 @@ void sg_graph_let_go(CUgraph graph);
 CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count);
 
 /* The nodes of a graph, what each depends on before it; a child graph stands in its parent's place. */
-struct sg_order {
+struct sg_graph_order {
     CUgraphNode *nodes;
     size_t count;
 };
 
 /* -1: a circle. The order is the caller's either way; also those of conditional bodies are made. */
-int sg_order_make(struct sg_order *order, CUgraph graph);
-void sg_order_free(struct sg_order *order);
+int sg_graph_order_make(struct sg_graph_order *order, CUgraph graph);
+void sg_graph_order_free(struct sg_graph_order *order);
 /* Carries it out; the records are those of the nodes that record events. */
-void sg_order_run(const struct sg_order *order, CUstream stream, struct sg_record **records,
-                  size_t count);
+void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
+                        struct sg_record **records, size_t count);
 /* What became of a node that was there when the graph was copied; NULL: nothing. */
-CUgraphNode sg_order_find(const struct sg_order *order, CUgraphNode origin);
+CUgraphNode sg_graph_order_find(const struct sg_graph_order *order, CUgraphNode origin);
 
 /* What became of a node of the graph that was made launchable; NULL: nothing. */
 CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node);

@@ -164,7 +164,7 @@ void sg_count(enum sg_counted what, uint64_t bytes)
     uint64_t *count = what == SG_LAUNCHED         ? &counters->launches
                       : what == SG_GRAPH_LAUNCHED ? &counters->graph_launches
                       : what == SG_COPIED         ? &counters->copies
-                      : what == SG_SET            ? &counters->memsets
+                      : what == SG_MEMSET_DONE    ? &counters->memsets
                                                   : &counters->host_functions;
     __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
     if (what == SG_COPIED) {

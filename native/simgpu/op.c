@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
-#include "simgpu/condition.h"
 #include "simgpu/event_share.h"
 #include "simgpu/graph.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
 #include "simgpu/stream.h"
@@ -42,10 +42,10 @@ struct sg_op *sg_op_copy(const struct sg_op *op)
     if (op->kind == SG_OP_KERNEL) {
         copy->kernel.values = copied(op->kernel.values, op->kernel.bytes);
         copy->kernel.attributes = copied(op->kernel.attributes, sizeof *op->kernel.attributes);
-    } else if (op->kind == SG_OP_VALUES) {
-        copy->values.items = copied(op->values.items, op->values.count * sizeof *op->values.items);
-    } else if (op->kind == SG_OP_CONDITION) {
-        copy->condition = sg_condition_copy(op->condition);
+    } else if (op->kind == SG_OP_MEMOPS) {
+        copy->memops.items = copied(op->memops.items, op->memops.count * sizeof *op->memops.items);
+    } else if (op->kind == SG_OP_CONDITIONAL) {
+        copy->conditional = sg_conditional_copy(op->conditional);
     } else if (op->kind == SG_OP_COPY && op->copy.staged) {
         copy->copy.staged = malloc(op->copy.width);
         memcpy(copy->copy.staged, op->copy.staged, op->copy.width);
@@ -105,11 +105,11 @@ void sg_op_free(struct sg_op *op)
     if (op->kind == SG_OP_KERNEL) {
         free(op->kernel.values);
         free(op->kernel.attributes);
-    } else if (op->kind == SG_OP_VALUES) {
-        free(op->values.items);
-        sg_shared_event_unref(op->values.event);
-    } else if (op->kind == SG_OP_CONDITION) {
-        sg_condition_free(op->condition);
+    } else if (op->kind == SG_OP_MEMOPS) {
+        free(op->memops.items);
+        sg_shared_event_unref(op->memops.event);
+    } else if (op->kind == SG_OP_CONDITIONAL) {
+        sg_conditional_free(op->conditional);
     } else if (op->kind == SG_OP_COPY) {
         free(op->copy.staged);
     } else if (op->kind == SG_OP_RECORD) {
@@ -139,8 +139,8 @@ void sg_op_count(const struct sg_op *op)
         sg_count(SG_LAUNCHED, 0);
     } else if (op->kind == SG_OP_COPY) {
         sg_count(SG_COPIED, (uint64_t)op->copy.width * op->copy.height * op->copy.depth);
-    } else if (op->kind == SG_OP_SET) {
-        sg_count(SG_SET, 0);
+    } else if (op->kind == SG_OP_MEMSET) {
+        sg_count(SG_MEMSET_DONE, 0);
     } else if (op->kind == SG_OP_HOST || op->kind == SG_OP_CALLBACK) {
         sg_count(SG_HOST_CALLED, 0);
     } else if (op->kind == SG_OP_GRAPH) {

@@ -8,11 +8,11 @@ enum sg_op_kind {
     SG_OP_NOTHING,
     SG_OP_KERNEL,
     SG_OP_COPY,
-    SG_OP_SET,
+    SG_OP_MEMSET,
     SG_OP_HOST,
     SG_OP_CALLBACK,
     SG_OP_RECORD,
-    SG_OP_VALUES,
+    SG_OP_MEMOPS,
     SG_OP_GRAPH,
     SG_OP_FREE,
     SG_OP_PREFETCH,
@@ -21,7 +21,7 @@ enum sg_op_kind {
     SG_OP_GRAPH_FREE,
     SG_OP_EVENT_RECORD, /* in graphs only */
     SG_OP_EVENT_WAIT,
-    SG_OP_CONDITION,
+    SG_OP_CONDITIONAL,
 };
 
 enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
@@ -37,7 +37,7 @@ struct sg_copy {
     void *staged; /* freed afterwards */
 };
 
-struct sg_set {
+struct sg_memset {
     uint64_t dst;
     size_t width, height, pitch; /* elements, rows, bytes */
     unsigned value, element_bytes;
@@ -73,7 +73,7 @@ struct sg_record {
 struct sg_shared_event;
 
 /* Words in memory that are written, or waited for, one after the other. */
-struct sg_values {
+struct sg_memops {
     CUstreamBatchMemOpParams *items;
     unsigned count;
     struct sg_shared_event *event; /* whose words they are; NULL: the program's */
@@ -86,7 +86,7 @@ struct sg_graph_launch {
     size_t record_count;
 };
 
-struct sg_condition;
+struct sg_conditional;
 
 struct sg_op {
     enum sg_op_kind kind;
@@ -100,7 +100,7 @@ struct sg_op {
     union {
         struct sg_kernel_launch kernel;
         struct sg_copy copy;
-        struct sg_set set;
+        struct sg_memset memset;
         struct {
             CUhostFn call;
             void *data;
@@ -111,10 +111,10 @@ struct sg_op {
             CUstream stream;
         } callback;
         struct sg_record *record;
-        struct sg_values values;
+        struct sg_memops memops;
         struct sg_graph_launch graph;
         CUevent event; /* SG_OP_EVENT_RECORD, SG_OP_EVENT_WAIT */
-        struct sg_condition *condition;
+        struct sg_conditional *conditional;
         uint64_t address; /* SG_OP_FREE */
         struct sg_graph_memory *memory;
         struct {
@@ -138,7 +138,7 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
 CUresult sg_copy_failure(enum sg_direction direction);
 CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *copy, unsigned gpu);
 /* The same for words in memory. */
-CUresult sg_values_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);
+CUresult sg_memops_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);
 
 void sg_record_unref(struct sg_record *record);
 /* What it stands for is done, although the work that it is a part of goes on. */

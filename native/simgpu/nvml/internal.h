@@ -3,7 +3,7 @@
 #define SIMGPU_NVML_INTERNAL_H
 
 #include "simgpu/nvml/nvml_abi.h"
-#include "simgpu/shared/resource.h"
+#include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/state.h"
 
 /* NVML's own numbering: which GPUs CUDA_VISIBLE_DEVICES hides from CUDA makes no difference here. */

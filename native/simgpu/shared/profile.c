@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "simgpu/shared/models.h"
+#include "simgpu/shared/cards.h"
 
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
 #define MEMORY_MAX \
-    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/arena.c) */
+    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/granule_store.c) */
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 
@@ -128,15 +128,15 @@ static int set_model(struct part *part, const char *name, char *why, size_t why_
     /* `H100` is enough where there is only one of that beginning, `A100` is not. */
     const struct sg_profile *found = NULL;
     unsigned begin_so = 0;
-    for (size_t i = 0; i < sg_model_count; i++) {
-        if (strcasecmp(sg_models[i].model, name) == 0) {
-            part->profile = sg_models[i];
+    for (size_t i = 0; i < sg_card_count; i++) {
+        if (strcasecmp(sg_cards[i].model, name) == 0) {
+            part->profile = sg_cards[i];
             return 0;
         }
         size_t length = strlen(name);
-        if (length >= 2 && strncasecmp(sg_models[i].model, name, length) == 0 &&
-            sg_models[i].model[length] == '-') {
-            found = &sg_models[i];
+        if (length >= 2 && strncasecmp(sg_cards[i].model, name, length) == 0 &&
+            sg_cards[i].model[length] == '-') {
+            found = &sg_cards[i];
             begin_so++;
         }
     }
@@ -145,8 +145,8 @@ static int set_model(struct part *part, const char *name, char *why, size_t why_
         return 0;
     }
     int n = snprintf(why, why_bytes, "there is no GPU model '%s'; use one of", name);
-    for (size_t i = 0; i < sg_model_count && n > 0 && (size_t)n < why_bytes; i++) {
-        n += snprintf(why + n, why_bytes - (size_t)n, "%s %s", i ? "," : "", sg_models[i].model);
+    for (size_t i = 0; i < sg_card_count && n > 0 && (size_t)n < why_bytes; i++) {
+        n += snprintf(why + n, why_bytes - (size_t)n, "%s %s", i ? "," : "", sg_cards[i].model);
     }
     return -EINVAL;
 }
@@ -202,11 +202,11 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
     struct sg_profile *profile = &part->profile;
     if (part->memory_given && !part->residue_given) {
         /* A GPU made small for a test would be eaten up by contexts of real size. */
-        for (size_t i = 0; i < sg_model_count; i++) {
-            if (strcmp(sg_models[i].model, profile->model) == 0) {
+        for (size_t i = 0; i < sg_card_count; i++) {
+            if (strcmp(sg_cards[i].model, profile->model) == 0) {
                 profile->residue_bytes =
-                    (uint64_t)((double)sg_models[i].residue_bytes * (double)profile->memory_bytes /
-                               (double)sg_models[i].memory_bytes);
+                    (uint64_t)((double)sg_cards[i].residue_bytes * (double)profile->memory_bytes /
+                               (double)sg_cards[i].memory_bytes);
             }
         }
     }
@@ -251,7 +251,7 @@ static int read_file(struct part *part, const char *path, char *why, size_t why_
     }
     memset(part, 0, sizeof *part);
     part->count = 1;
-    part->profile = sg_models[1];
+    part->profile = sg_cards[1];
     while (!error && fgets(line, sizeof line, file)) {
         char inner[300];
         number++;

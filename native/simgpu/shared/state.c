@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "simgpu/shared/holding.h"
+#include "simgpu/shared/process_table.h"
 
 #define MAGIC 0x3130757067696d73ull /* "simgpu01" */
 
@@ -235,7 +235,8 @@ static int take_slot(enum sg_role role)
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         struct sg_process *process = &sg_state->process[i];
         if (process->pid == pid && process->namespace == namespace && process->role == role) {
-            sg_forget(process); /* what this process was before an exec, which ends all it had */
+            sg_process_free(
+                process); /* what this process was before an exec, which ends all it had */
         }
     }
     for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
@@ -316,7 +317,7 @@ void sg_state_close(void)
     }
     sg_lock();
     if (sg_process->pid == (uint32_t)getpid()) {
-        sg_forget(sg_process);
+        sg_process_free(sg_process);
     }
     sg_process = NULL;
     sg_unlock();

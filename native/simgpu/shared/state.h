@@ -48,7 +48,7 @@ struct sg_process {
     uint32_t reserved;
     uint64_t namespace; /* that `pid` is of, by its inode */
     struct simgpu_counters counters;
-    struct sg_holding {
+    struct sg_device_usage {
         uint64_t context_bytes;
         uint64_t allocated_bytes;
         uint64_t managed_bytes; /* managed memory that is on the device now */

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def models() -> list[str]:
     """The names in simgpu's table."""
-    text = (ROOT / "native/simgpu/shared/models.c").read_text()
+    text = (ROOT / "native/simgpu/shared/cards.c").read_text()
     return re.findall(r'\.model = "([^"]+)"', text)
 
 
@@ -32,5 +32,5 @@ def test_every_number_of_a_card_has_its_source_on_the_page_about_them() -> None:
                        ("copy_engines", "copy engines"), ("clock_mhz", "clock, MHz")):  # fmt: skip
         line = next(line for line in table.splitlines() if line.startswith(f"| {row} "))
         shown = re.findall(r"\d+", line.removeprefix(f"| {row} "))[: len(models())]
-        text = (ROOT / "native/simgpu/shared/models.c").read_text()
+        text = (ROOT / "native/simgpu/shared/cards.c").read_text()
         assert shown == re.findall(rf"\.{field} = (\d+)", text), row

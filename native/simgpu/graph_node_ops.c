@@ -1,4 +1,4 @@
-#include "simgpu/node_ops.h"
+#include "simgpu/graph_node_ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ CUresult sg_copy_node_op(struct sg_op **out, const CUDA_MEMCPY3D *params, CUcont
     return sg_copy_op(out, params, context->gpu);
 }
 
-CUresult sg_set_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
+CUresult sg_memset_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context)
 {
     if (!p || !sg_handle_is(context, SG_CONTEXT_TYPE) || !p->width || !p->height ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
@@ -47,13 +47,13 @@ CUresult sg_set_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p, CU
                        1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = sg_op_new(SG_OP_SET);
-    (*out)->set = (struct sg_set){.dst = p->dst,
-                                  .width = p->width,
-                                  .height = p->height,
-                                  .pitch = p->pitch,
-                                  .value = p->value,
-                                  .element_bytes = p->elementSize};
+    *out = sg_op_new(SG_OP_MEMSET);
+    (*out)->memset = (struct sg_memset){.dst = p->dst,
+                                        .width = p->width,
+                                        .height = p->height,
+                                        .pitch = p->pitch,
+                                        .value = p->value,
+                                        .element_bytes = p->elementSize};
     return CUDA_SUCCESS;
 }
 
@@ -78,12 +78,12 @@ CUresult sg_event_node_op(struct sg_op **out, enum sg_op_kind kind, CUevent even
     return CUDA_SUCCESS;
 }
 
-CUresult sg_values_node_op(struct sg_op **out, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+CUresult sg_memops_node_op(struct sg_op **out, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
     if (!params || params->flags || !sg_handle_is(params->ctx, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return sg_values_op(out, params->paramArray, params->count);
+    return sg_memops_op(out, params->paramArray, params->count);
 }
 
 void sg_node_describe_copy(CUgraphNode node, const CUDA_MEMCPY3D *given)

@@ -1,4 +1,4 @@
-#include "simgpu/shared/models.h"
+#include "simgpu/shared/cards.h"
 
 #define MIB (1024ull * 1024)
 #define GB 1000000000ull
@@ -10,7 +10,7 @@
     .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, \
     .launch_ns = 2500, .fault_ns = 25000, .register_bytes_per_s = 5 * GB
 
-const struct sg_profile sg_models[] = {
+const struct sg_profile sg_cards[] = {
     {.model = "A100-40",
      .name = "NVIDIA A100-SXM4-40GB (simgpu)",
      .memory_bytes = 40960 * MIB,
@@ -208,4 +208,4 @@ const struct sg_profile sg_models[] = {
      .pcie_generation = 3,
      .nvml_architecture = 5},
 };
-const size_t sg_model_count = sizeof sg_models / sizeof *sg_models;
+const size_t sg_card_count = sizeof sg_cards / sizeof *sg_cards;

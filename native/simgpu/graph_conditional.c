@@ -1,4 +1,4 @@
-#include "simgpu/condition.h"
+#include "simgpu/graph_conditional.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +14,13 @@ struct value {
     int assigns, used;
 };
 
-struct sg_condition {
+struct sg_conditional {
     CUgraphConditionalHandle handle;
     CUgraphConditionalNodeType type;
     unsigned size;
     CUcontext context;
     CUgraph *bodies;
-    struct sg_order *orders; /* NULL before it is launchable */
+    struct sg_graph_order *orders; /* NULL before it is launchable */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,7 +34,7 @@ static struct value *value_of(uint64_t handle)
     return at < value_count && values[at].graph ? &values[at] : NULL;
 }
 
-void sg_condition_set(uint64_t handle, unsigned value)
+void sg_conditional_set(uint64_t handle, unsigned value)
 {
     pthread_mutex_lock(&lock);
     struct value *known = value_of(handle);
@@ -69,7 +69,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
     return CUDA_SUCCESS;
 }
 
-int sg_conditions_are_used(CUgraph graph)
+int sg_conditionals_are_used(CUgraph graph)
 {
     int used = 1;
     pthread_mutex_lock(&lock);
@@ -82,7 +82,7 @@ int sg_conditions_are_used(CUgraph graph)
 
 /* A launchable copy may outlive the graph, so its handles go on to mean something: only the graph is
  * forgotten, lest another at the same address be taken for it. */
-void sg_conditions_forget(CUgraph graph)
+void sg_conditionals_forget(CUgraph graph)
 {
     static struct CUgraph_st nobodys;
     pthread_mutex_lock(&lock);
@@ -124,33 +124,33 @@ static int use(uint64_t handle)
     return value != NULL;
 }
 
-CUresult sg_condition_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count,
-                          CUDA_CONDITIONAL_NODE_PARAMS *params)
+CUresult sg_conditional_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                            size_t count, CUDA_CONDITIONAL_NODE_PARAMS *params)
 {
     SG_TRY(sg_graph_takes(out, graph, depends, count));
     if (!is_size_right(params) || !use(params->handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sg_condition *condition = sg_resize(NULL, sizeof *condition);
-    *condition = (struct sg_condition){.handle = params->handle,
-                                       .type = params->type,
-                                       .size = params->size,
-                                       .context = params->ctx};
+    struct sg_conditional *condition = sg_resize(NULL, sizeof *condition);
+    *condition = (struct sg_conditional){.handle = params->handle,
+                                         .type = params->type,
+                                         .size = params->size,
+                                         .context = params->ctx};
     condition->bodies = sg_resize(NULL, params->size * sizeof(CUgraph));
     for (unsigned i = 0; i < params->size; i++) {
         condition->bodies[i] = sg_graph_new();
         condition->bodies[i]->owned = 1;
     }
-    struct sg_op *op = sg_op_new(SG_OP_CONDITION);
-    op->condition = condition;
+    struct sg_op *op = sg_op_new(SG_OP_CONDITIONAL);
+    op->conditional = condition;
     params->phGraph_out = condition->bodies;
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL, op, depends, count);
     return CUDA_SUCCESS;
 }
 
-struct sg_condition *sg_condition_copy(const struct sg_condition *condition)
+struct sg_conditional *sg_conditional_copy(const struct sg_conditional *condition)
 {
-    struct sg_condition *copy = sg_resize(NULL, sizeof *copy);
+    struct sg_conditional *copy = sg_resize(NULL, sizeof *copy);
     *copy = *condition;
     copy->orders = NULL;
     copy->bodies = sg_resize(NULL, condition->size * sizeof(CUgraph));
@@ -161,11 +161,11 @@ struct sg_condition *sg_condition_copy(const struct sg_condition *condition)
     return copy;
 }
 
-void sg_condition_free(struct sg_condition *condition)
+void sg_conditional_free(struct sg_conditional *condition)
 {
     for (unsigned i = 0; i < condition->size; i++) {
         if (condition->orders) {
-            sg_order_free(&condition->orders[i]);
+            sg_graph_order_free(&condition->orders[i]);
         }
         sg_graph_free(condition->bodies[i]);
     }
@@ -174,8 +174,8 @@ void sg_condition_free(struct sg_condition *condition)
     free(condition);
 }
 
-void sg_condition_describe(const struct sg_condition *condition,
-                           CUDA_CONDITIONAL_NODE_PARAMS *params)
+void sg_conditional_describe(const struct sg_conditional *condition,
+                             CUDA_CONDITIONAL_NODE_PARAMS *params)
 {
     *params = (CUDA_CONDITIONAL_NODE_PARAMS){.handle = condition->handle,
                                              .type = condition->type,
@@ -184,7 +184,7 @@ void sg_condition_describe(const struct sg_condition *condition,
                                              .ctx = condition->context};
 }
 
-int sg_graph_has_conditions(CUgraph graph)
+int sg_graph_has_conditionals(CUgraph graph)
 {
     for (CUgraphNode node = graph->first; node; node = node->next) {
         if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
@@ -203,15 +203,15 @@ static int may_be_in_body(CUgraphNodeType type)
            type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
-int sg_condition_prepare(struct sg_condition *condition)
+int sg_conditional_prepare(struct sg_conditional *condition)
 {
     condition->orders = calloc(condition->size, sizeof *condition->orders);
     if (!condition->orders) {
         abort();
     }
     for (unsigned i = 0; i < condition->size; i++) {
-        struct sg_order *order = &condition->orders[i];
-        if (sg_order_make(order, condition->bodies[i]) != 0) {
+        struct sg_graph_order *order = &condition->orders[i];
+        if (sg_graph_order_make(order, condition->bodies[i]) != 0) {
             return -1;
         }
         for (size_t j = 0; j < order->count; j++) {
@@ -223,16 +223,16 @@ int sg_condition_prepare(struct sg_condition *condition)
     return 0;
 }
 
-CUgraphNode sg_condition_find(const struct sg_condition *condition, CUgraphNode origin)
+CUgraphNode sg_conditional_find(const struct sg_conditional *condition, CUgraphNode origin)
 {
     CUgraphNode found = NULL;
     for (unsigned i = 0; i < condition->size && !found && condition->orders; i++) {
-        found = sg_order_find(&condition->orders[i], origin);
+        found = sg_graph_order_find(&condition->orders[i], origin);
     }
     return found;
 }
 
-void sg_condition_begin(const struct sg_condition *condition)
+void sg_conditional_begin(const struct sg_conditional *condition)
 {
     pthread_mutex_lock(&lock);
     struct value *value = value_of(condition->handle);
@@ -241,27 +241,27 @@ void sg_condition_begin(const struct sg_condition *condition)
     }
     pthread_mutex_unlock(&lock);
     for (unsigned i = 0; i < condition->size; i++) {
-        const struct sg_order *order = &condition->orders[i];
+        const struct sg_graph_order *order = &condition->orders[i];
         for (size_t j = 0; j < order->count; j++) {
             if (order->nodes[j]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-                sg_condition_begin(order->nodes[j]->op->condition);
+                sg_conditional_begin(order->nodes[j]->op->conditional);
             }
         }
     }
 }
 
-static void run_body(const struct sg_condition *condition, unsigned body, CUstream stream)
+static void run_body(const struct sg_conditional *condition, unsigned body, CUstream stream)
 {
-    const struct sg_order *order = &condition->orders[body];
+    const struct sg_graph_order *order = &condition->orders[body];
     for (size_t i = 0; i < order->count; i++) {
         if (order->nodes[i]->op && !order->nodes[i]->disabled) {
             sg_op_count(order->nodes[i]->op);
         }
     }
-    sg_order_run(order, stream, NULL, 0);
+    sg_graph_order_run(order, stream, NULL, 0);
 }
 
-void sg_condition_run(const struct sg_condition *condition, CUstream stream)
+void sg_conditional_run(const struct sg_conditional *condition, CUstream stream)
 {
     unsigned value = get(condition->handle);
     switch (condition->type) {

@@ -1,8 +1,8 @@
 /* The entry points that ask what a node does, and change it: in a graph, and in one made launchable. */
 #include <string.h>
 
+#include "simgpu/graph_node_ops.h"
 #include "simgpu/module.h"
-#include "simgpu/node_ops.h"
 #include "simgpu/resize.h"
 
 static CUresult find(CUgraphNode node, CUgraphNodeType type, const void *params)
@@ -46,7 +46,7 @@ SETS(cuGraphKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams_v2, CU_GRAPH_
 SETS(cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams, CU_GRAPH_NODE_TYPE_HOST,
      CUDA_HOST_NODE_PARAMS, sg_host_node_op(&op, params))
 SETS(cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams,
-     CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, CUDA_BATCH_MEM_OP_NODE_PARAMS, sg_values_node_op(&op, params))
+     CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, CUDA_BATCH_MEM_OP_NODE_PARAMS, sg_memops_node_op(&op, params))
 
 /* The others take a context where they change what is launchable. */
 static CUresult set_memset(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
@@ -54,7 +54,7 @@ static CUresult set_memset(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *para
 {
     struct sg_op *op;
     SG_TRY(find(node, CU_GRAPH_NODE_TYPE_MEMSET, params));
-    SG_TRY(sg_set_node_op(&op, params, context));
+    SG_TRY(sg_memset_node_op(&op, params, context));
     replace(node, op);
     return CUDA_SUCCESS;
 }
@@ -223,7 +223,7 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *params)
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params)
 {
     SG_TRY(find(node, CU_GRAPH_NODE_TYPE_MEMSET, params));
-    const struct sg_set *set = &node->op->set;
+    const struct sg_memset *set = &node->op->memset;
     *params = (CUDA_MEMSET_NODE_PARAMS){.dst = set->dst,
                                         .pitch = set->pitch,
                                         .value = set->value,
@@ -245,6 +245,6 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE
     SG_CONTEXT(context);
     SG_TRY(find(node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, params));
     *params = (CUDA_BATCH_MEM_OP_NODE_PARAMS){
-        .ctx = context, .count = node->op->values.count, .paramArray = node->op->values.items};
+        .ctx = context, .count = node->op->memops.count, .paramArray = node->op->memops.items};
     return CUDA_SUCCESS;
 }

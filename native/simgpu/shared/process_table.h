@@ -1,6 +1,6 @@
 /* What the processes hold, which the rest of the state need not know. All is called with the lock held. */
-#ifndef SIMGPU_HOLDING_H
-#define SIMGPU_HOLDING_H
+#ifndef SIMGPU_PROCESS_TABLE_H
+#define SIMGPU_PROCESS_TABLE_H
 
 #include "simgpu/shared/state.h"
 
@@ -8,7 +8,7 @@
 int sg_process_lives(const struct sg_process *process);
 
 /* Frees the slot and all that it holds. */
-void sg_forget(struct sg_process *process);
+void sg_process_free(struct sg_process *process);
 
 /* Links that a dying process left half changed are made anew from the entries. */
 void sg_relink_granules(unsigned device);

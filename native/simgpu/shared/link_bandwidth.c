@@ -1,4 +1,4 @@
-#include "simgpu/shared/resource.h"
+#include "simgpu/shared/link_bandwidth.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -9,23 +9,23 @@
  * The whole file is mapped once, at its home. Whoever maps a part elsewhere is lent the page
  * tables with it and returns them later, so nothing faults twice.
  */
-#ifndef SIMGPU_ARENA_H
-#define SIMGPU_ARENA_H
+#ifndef SIMGPU_GRANULE_STORE_H
+#define SIMGPU_GRANULE_STORE_H
 
 #include "simgpu/driver.h"
 
 /* Where in the file. New memory holds zeros; in memory that this process had before, only the
  * beginning of each page does. With MOIETY_SIMGPU_POISON=1 all of it holds 0xA5. */
-CUresult sg_arena_take(unsigned gpu, uint64_t bytes, uint64_t *offset);
-void sg_arena_give(unsigned gpu, uint64_t offset, uint64_t bytes);
+CUresult sg_granule_store_alloc(unsigned gpu, uint64_t bytes, uint64_t *offset);
+void sg_granule_store_free(unsigned gpu, uint64_t offset, uint64_t bytes);
 
 /* The file, once something was taken. */
-int sg_arena_file(void);
-uint64_t sg_arena_inode(void);
+int sg_granule_store_file(void);
+uint64_t sg_granule_store_inode(void);
 
 /* Maps a part, with whatever access it has at home; 0, or -1 when this kernel cannot do that. */
-int sg_arena_lend(uint64_t offset, uint64_t address, uint64_t bytes);
+int sg_granule_store_map(uint64_t offset, uint64_t address, uint64_t bytes);
 /* What is mapped there may go; the caller puts something else in its place. */
-void sg_arena_return(uint64_t offset, uint64_t address, uint64_t bytes);
+void sg_granule_store_unmap(uint64_t offset, uint64_t address, uint64_t bytes);
 
 #endif

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/condition.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/graph_memory.h"
-#include "simgpu/node_ops.h"
+#include "simgpu/graph_node_ops.h"
 #include "simgpu/resize.h"
 
 static CUresult find(CUgraphNode node)
@@ -62,7 +62,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out, CUgraph graph, const CUgraphNode
                               size_t count, const CUDA_MEMSET_NODE_PARAMS *params,
                               CUcontext context)
 {
-    ADD(CU_GRAPH_NODE_TYPE_MEMSET, sg_set_node_op(&op, params, context));
+    ADD(CU_GRAPH_NODE_TYPE_MEMSET, sg_memset_node_op(&op, params, context));
     return CUDA_SUCCESS;
 }
 
@@ -90,7 +90,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph graph, const CUgraphN
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                                   size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
-    ADD(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, sg_values_node_op(&op, params));
+    ADD(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, sg_memops_node_op(&op, params));
     return CUDA_SUCCESS;
 }
 

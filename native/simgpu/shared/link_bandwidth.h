@@ -1,6 +1,6 @@
 /* Link and compute of a device: things of which there is one, that all processes wait for. */
-#ifndef SIMGPU_RESOURCE_H
-#define SIMGPU_RESOURCE_H
+#ifndef SIMGPU_LINK_BANDWIDTH_H
+#define SIMGPU_LINK_BANDWIDTH_H
 
 #include <stdint.h>
 

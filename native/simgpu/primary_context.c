@@ -20,7 +20,7 @@ static CUresult primary_of(CUcontext *out, CUdevice device)
     return result;
 }
 
-CUcontext sg_context_primary(CUdevice device)
+CUcontext sg_primary_context(CUdevice device)
 {
     CUcontext context = primary[sg_device_of(device)];
     return context && !context->destroyed ? context : NULL;
@@ -52,7 +52,7 @@ static CUresult let_go(CUdevice device, int all)
     }
     sg_contexts_lock();
     unsigned gpu = sg_device_of(device);
-    CUcontext context = sg_context_primary(device);
+    CUcontext context = sg_primary_context(device);
     CUresult result = CUDA_SUCCESS;
     if (!context) {
         result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -83,8 +83,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
     }
     sg_contexts_lock();
     primary_flags[sg_device_of(device)] = flags;
-    if (sg_context_primary(device)) {
-        sg_context_primary(device)->flags = flags;
+    if (sg_primary_context(device)) {
+        sg_primary_context(device)->flags = flags;
     }
     sg_contexts_unlock();
     return CUDA_SUCCESS;
@@ -105,7 +105,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
         return CUDA_ERROR_INVALID_VALUE;
     }
     sg_contexts_lock();
-    *active = sg_context_primary(device) != NULL;
+    *active = sg_primary_context(device) != NULL;
     *flags = primary_flags[sg_device_of(device)];
     sg_contexts_unlock();
     return CUDA_SUCCESS;

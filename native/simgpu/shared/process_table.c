@@ -1,4 +1,4 @@
-#include "simgpu/shared/holding.h"
+#include "simgpu/shared/process_table.h"
 
 #include <errno.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void unlink_granule(unsigned device, uint32_t entry)
     all[entry].next = all[entry].previous = 0;
 }
 
-void sg_forget(struct sg_process *process)
+void sg_process_free(struct sg_process *process)
 {
     unsigned slot = slot_of(process);
     for (unsigned i = 0; i < sg_state->exports_high; i++) {
@@ -62,7 +62,7 @@ void sg_reap(void)
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         struct sg_process *process = &sg_state->process[i];
         if (process->pid && process != sg_process && !sg_process_lives(process)) {
-            sg_forget(process);
+            sg_process_free(process);
         }
     }
 }
@@ -71,7 +71,7 @@ void sg_reap(void)
 
 uint64_t sg_process_bytes(const struct sg_process *process, unsigned device)
 {
-    const struct sg_holding *holding = &process->on[device];
+    const struct sg_device_usage *holding = &process->on[device];
     uint64_t bytes = holding->context_bytes + holding->allocated_bytes + holding->managed_bytes;
     unsigned slot = slot_of(process);
     for (unsigned i = 0; i < sg_state->exports_high; i++) {

@@ -1,9 +1,9 @@
 /* The entry points that take nodes of every type. */
 #include <string.h>
 
-#include "simgpu/condition.h"
 #include "simgpu/context.h"
 #include "simgpu/graph.h"
+#include "simgpu/graph_conditional.h"
 
 static CUcontext context_or_current(CUcontext context)
 {
@@ -59,7 +59,7 @@ static CUresult add(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
         return cuGraphAddBatchMemOpNode(out, graph, depends, count, &values);
     }
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        return sg_condition_add(out, graph, depends, count, &p->conditional);
+        return sg_conditional_add(out, graph, depends, count, &p->conditional);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -195,7 +195,7 @@ CUresult cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *p)
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphBatchMemOpNodeGetParams(node, &p->memOp);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        sg_condition_describe(node->op->condition, &p->conditional);
+        sg_conditional_describe(node->op->conditional, &p->conditional);
         return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-#include "simgpu/arena.h"
+#include "simgpu/granule_store.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "simgpu/spans.h"
+#include "simgpu/interval_set.h"
 
 #ifndef MREMAP_DONTUNMAP
 #    define MREMAP_DONTUNMAP 4
@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int arena = -1;
 static uint64_t inode;
 static uint64_t home; /* 0: there is none */
-static struct sg_spans empty, kept[SG_DEVICES_MAX];
+static struct sg_interval_set empty, kept[SG_DEVICES_MAX];
 
 static int open_arena(void)
 {
@@ -56,7 +56,7 @@ static int open_arena(void)
     }
     inode = status.st_ino;
     arena = file;
-    sg_spans_give(&empty, 0, ARENA_BYTES);
+    sg_interval_set_add(&empty, 0, ARENA_BYTES);
     return 0;
 }
 
@@ -67,7 +67,7 @@ static void punch(uint64_t offset, uint64_t bytes)
         mprotect((void *)(uintptr_t)(home + offset), bytes, PROT_NONE);
     }
     fallocate(arena, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
-    sg_spans_give(&empty, offset, bytes);
+    sg_interval_set_add(&empty, offset, bytes);
 }
 
 static int may_keep(unsigned gpu, uint64_t bytes)
@@ -97,13 +97,13 @@ static void keep_less(unsigned gpu, uint64_t bytes)
 /* New pages are about to be made, so as many that are kept go. */
 static void make_up_for(unsigned gpu, uint64_t bytes)
 {
-    struct sg_spans *spans = &kept[gpu];
+    struct sg_interval_set *spans = &kept[gpu];
     uint64_t gone = 0;
     while (spans->count && gone < bytes) {
-        const struct sg_span *last = &spans->at[spans->count - 1];
+        const struct sg_interval *last = &spans->at[spans->count - 1];
         uint64_t size = last->end - last->base, end = last->end;
         size = size < bytes - gone ? size : bytes - gone;
-        sg_spans_take_at(spans, end - size, size);
+        sg_interval_set_take_at(spans, end - size, size);
         punch(end - size, size);
         gone += size;
     }
@@ -166,7 +166,7 @@ static void make_new(uint64_t offset, uint64_t bytes, int was_kept)
     }
 }
 
-CUresult sg_arena_take(unsigned gpu, uint64_t bytes, uint64_t *offset)
+CUresult sg_granule_store_alloc(unsigned gpu, uint64_t bytes, uint64_t *offset)
 {
     CUresult result = CUDA_SUCCESS;
     int was_kept = 0;
@@ -174,14 +174,14 @@ CUresult sg_arena_take(unsigned gpu, uint64_t bytes, uint64_t *offset)
     if (arena < 0 && open_arena() != 0) {
         result = CUDA_ERROR_OPERATING_SYSTEM;
     } else {
-        *offset = sg_spans_take_tight(&kept[gpu], bytes);
-        if (*offset != SG_NO_SPAN) {
+        *offset = sg_interval_set_take_best_fit(&kept[gpu], bytes);
+        if (*offset != SG_NO_INTERVAL) {
             keep_less(gpu, bytes);
             was_kept = 1;
         } else {
             make_up_for(gpu, bytes);
-            *offset = sg_spans_take(&empty, bytes, SG_BLOCK_BYTES);
-            result = *offset == SG_NO_SPAN ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+            *offset = sg_interval_set_take(&empty, bytes, SG_BLOCK_BYTES);
+            result = *offset == SG_NO_INTERVAL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
         }
     }
     pthread_mutex_unlock(&lock);
@@ -191,20 +191,20 @@ CUresult sg_arena_take(unsigned gpu, uint64_t bytes, uint64_t *offset)
     return result;
 }
 
-void sg_arena_give(unsigned gpu, uint64_t offset, uint64_t bytes)
+void sg_granule_store_free(unsigned gpu, uint64_t offset, uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
     if (may_keep(gpu, bytes)) {
-        sg_spans_give(&kept[gpu], offset, bytes);
+        sg_interval_set_add(&kept[gpu], offset, bytes);
     } else {
         punch(offset, bytes);
     }
     pthread_mutex_unlock(&lock);
 }
 
-int sg_arena_file(void) { return arena; }
+int sg_granule_store_file(void) { return arena; }
 
-uint64_t sg_arena_inode(void) { return inode; }
+uint64_t sg_granule_store_inode(void) { return inode; }
 
 static int move(uint64_t from, uint64_t to, uint64_t bytes)
 {
@@ -216,12 +216,12 @@ static int move(uint64_t from, uint64_t to, uint64_t bytes)
                : 0;
 }
 
-int sg_arena_lend(uint64_t offset, uint64_t address, uint64_t bytes)
+int sg_granule_store_map(uint64_t offset, uint64_t address, uint64_t bytes)
 {
     return home ? move(home + offset, address, bytes) : -1;
 }
 
-void sg_arena_return(uint64_t offset, uint64_t address, uint64_t bytes)
+void sg_granule_store_unmap(uint64_t offset, uint64_t address, uint64_t bytes)
 {
     if (!home) {
         return;

@@ -1,10 +1,10 @@
 /* In which order the nodes of a graph are carried out. */
 #include <stdlib.h>
 
-#include "simgpu/condition.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/resize.h"
 
-static int put(struct sg_order *order, CUgraphNode node)
+static int put(struct sg_graph_order *order, CUgraphNode node)
 {
     if (node->mark == 2) {
         return 0;
@@ -24,7 +24,7 @@ static int put(struct sg_order *order, CUgraphNode node)
         }
     }
     if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
-        sg_condition_prepare(node->op->condition) != 0) {
+        sg_conditional_prepare(node->op->conditional) != 0) {
         return -1;
     }
     node->mark = 2;
@@ -33,9 +33,9 @@ static int put(struct sg_order *order, CUgraphNode node)
     return 0;
 }
 
-int sg_order_make(struct sg_order *order, CUgraph graph)
+int sg_graph_order_make(struct sg_graph_order *order, CUgraph graph)
 {
-    *order = (struct sg_order){0};
+    *order = (struct sg_graph_order){0};
     for (CUgraphNode node = graph->first; node; node = node->next) {
         if (put(order, node) != 0) {
             return -1;
@@ -44,14 +44,14 @@ int sg_order_make(struct sg_order *order, CUgraph graph)
     return 0;
 }
 
-void sg_order_free(struct sg_order *order)
+void sg_graph_order_free(struct sg_graph_order *order)
 {
     free(order->nodes);
-    *order = (struct sg_order){0};
+    *order = (struct sg_graph_order){0};
 }
 
-void sg_order_run(const struct sg_order *order, CUstream stream, struct sg_record **records,
-                  size_t count)
+void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
+                        struct sg_record **records, size_t count)
 {
     size_t recorded = 0;
     for (size_t i = 0; i < order->count && !stream->context->broken; i++) {
@@ -70,13 +70,13 @@ void sg_order_run(const struct sg_order *order, CUstream stream, struct sg_recor
     }
 }
 
-CUgraphNode sg_order_find(const struct sg_order *order, CUgraphNode origin)
+CUgraphNode sg_graph_order_find(const struct sg_graph_order *order, CUgraphNode origin)
 {
     for (size_t i = 0; i < order->count; i++) {
         CUgraphNode node = order->nodes[i];
         CUgraphNode found = node->origin == origin ? node
                             : node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
-                                ? sg_condition_find(node->op->condition, origin)
+                                ? sg_conditional_find(node->op->conditional, origin)
                                 : NULL;
         if (found) {
             return found;

@@ -9,11 +9,11 @@ static __thread int depth;
 
 CUcontext sg_context_current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
 
-int sg_current_is_full(void) { return depth == STACK_DEPTH; }
+int sg_context_stack_is_full(void) { return depth == STACK_DEPTH; }
 
-void sg_current_push(CUcontext context) { stack[depth++] = context; }
+void sg_context_stack_push(CUcontext context) { stack[depth++] = context; }
 
-void sg_current_pop(void) { depth--; }
+void sg_context_stack_pop(void) { depth--; }
 
 CUresult sg_enter_context(CUcontext *out)
 {
@@ -36,10 +36,10 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
     if (!sg_handle_is(context, SG_CONTEXT_TYPE)) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (sg_current_is_full()) {
+    if (sg_context_stack_is_full()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    sg_current_push(context);
+    sg_context_stack_push(context);
     return CUDA_SUCCESS;
 }
 
@@ -70,7 +70,7 @@ CUresult cuCtxSetCurrent(CUcontext context)
         depth--;
     }
     if (context) {
-        sg_current_push(context);
+        sg_context_stack_push(context);
     }
     return CUDA_SUCCESS;
 }

@@ -44,7 +44,7 @@ static CUresult check(const CUstreamBatchMemOpParams *item)
                : CUDA_SUCCESS;
 }
 
-CUresult sg_values_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count)
+CUresult sg_memops_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count)
 {
     if (!items || !count || count > 256) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -52,10 +52,10 @@ CUresult sg_values_op(struct sg_op **out, const CUstreamBatchMemOpParams *items,
     for (unsigned i = 0; i < count; i++) {
         SG_TRY(check(&items[i]));
     }
-    *out = sg_op_new(SG_OP_VALUES);
-    (*out)->values.items = sg_resize(NULL, count * sizeof *items);
-    (*out)->values.count = count;
-    memcpy((*out)->values.items, items, count * sizeof *items);
+    *out = sg_op_new(SG_OP_MEMOPS);
+    (*out)->memops.items = sg_resize(NULL, count * sizeof *items);
+    (*out)->memops.count = count;
+    memcpy((*out)->memops.items, items, count * sizeof *items);
     return CUDA_SUCCESS;
 }
 
@@ -68,7 +68,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned int count, CUstreamBatc
     if (flags) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SG_TRY(sg_values_op(&op, items, count));
+    SG_TRY(sg_memops_op(&op, items, count));
     return sg_submit(stream, op);
 }
 

@@ -1,27 +1,27 @@
-#include "simgpu/spans.h"
+#include "simgpu/interval_set.h"
 
 #include <string.h>
 
 #include "simgpu/resize.h"
 
-static void insert(struct sg_spans *spans, size_t at, uint64_t base, uint64_t end)
+static void insert(struct sg_interval_set *spans, size_t at, uint64_t base, uint64_t end)
 {
     if (spans->count == spans->capacity) {
         spans->capacity = spans->capacity ? spans->capacity * 2 : 64;
         spans->at = sg_resize(spans->at, spans->capacity * sizeof *spans->at);
     }
     memmove(&spans->at[at + 1], &spans->at[at], (spans->count - at) * sizeof *spans->at);
-    spans->at[at] = (struct sg_span){base, end};
+    spans->at[at] = (struct sg_interval){base, end};
     spans->count++;
 }
 
-static void erase(struct sg_spans *spans, size_t at)
+static void erase(struct sg_interval_set *spans, size_t at)
 {
     spans->count--;
     memmove(&spans->at[at], &spans->at[at + 1], (spans->count - at) * sizeof *spans->at);
 }
 
-void sg_spans_give(struct sg_spans *spans, uint64_t base, uint64_t bytes)
+void sg_interval_set_add(struct sg_interval_set *spans, uint64_t base, uint64_t bytes)
 {
     uint64_t end = base + bytes;
     size_t i = 0;
@@ -39,9 +39,9 @@ void sg_spans_give(struct sg_spans *spans, uint64_t base, uint64_t bytes)
     }
 }
 
-static uint64_t take_from(struct sg_spans *spans, size_t i, uint64_t base, uint64_t bytes)
+static uint64_t take_from(struct sg_interval_set *spans, size_t i, uint64_t base, uint64_t bytes)
 {
-    struct sg_span span = spans->at[i];
+    struct sg_interval span = spans->at[i];
     erase(spans, i);
     if (base + bytes < span.end) {
         insert(spans, i, base + bytes, span.end);
@@ -52,7 +52,7 @@ static uint64_t take_from(struct sg_spans *spans, size_t i, uint64_t base, uint6
     return base;
 }
 
-uint64_t sg_spans_take(struct sg_spans *spans, uint64_t bytes, uint64_t alignment)
+uint64_t sg_interval_set_take(struct sg_interval_set *spans, uint64_t bytes, uint64_t alignment)
 {
     for (size_t i = 0; i < spans->count; i++) {
         uint64_t base = (spans->at[i].base + alignment - 1) / alignment * alignment;
@@ -60,10 +60,10 @@ uint64_t sg_spans_take(struct sg_spans *spans, uint64_t bytes, uint64_t alignmen
             return take_from(spans, i, base, bytes);
         }
     }
-    return SG_NO_SPAN;
+    return SG_NO_INTERVAL;
 }
 
-uint64_t sg_spans_take_tight(struct sg_spans *spans, uint64_t bytes)
+uint64_t sg_interval_set_take_best_fit(struct sg_interval_set *spans, uint64_t bytes)
 {
     uint64_t least = UINT64_MAX;
     size_t best = 0;
@@ -74,10 +74,11 @@ uint64_t sg_spans_take_tight(struct sg_spans *spans, uint64_t bytes)
             best = i;
         }
     }
-    return least == UINT64_MAX ? SG_NO_SPAN : take_from(spans, best, spans->at[best].base, bytes);
+    return least == UINT64_MAX ? SG_NO_INTERVAL
+                               : take_from(spans, best, spans->at[best].base, bytes);
 }
 
-int sg_spans_take_at(struct sg_spans *spans, uint64_t base, uint64_t bytes)
+int sg_interval_set_take_at(struct sg_interval_set *spans, uint64_t base, uint64_t bytes)
 {
     for (size_t i = 0; i < spans->count; i++) {
         if (spans->at[i].base <= base && bytes <= spans->at[i].end &&

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "simgpu/address.h"
-#include "simgpu/condition.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/guard.h"
 #include "simgpu/managed.h"
 #include "simgpu/memory.h"
@@ -109,7 +109,7 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
         struct body body = {kernel, &launch->shape, params};
         void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
         launch->shape.shared = shared;
-        launch->shape.set_conditional = sg_condition_set;
+        launch->shape.set_conditional = sg_conditional_set;
         uint64_t start = sg_now_ns();
         guarded(stream, run_body, &body);
         duration = sg_now_ns() - start;
@@ -209,7 +209,7 @@ static void execute_copy(const struct sg_copy *copy, CUstream stream, uint64_t r
 
 static void set_memory(void *argument)
 {
-    const struct sg_set *set = argument;
+    const struct sg_memset *set = argument;
     for (size_t y = 0; y < set->height; y++) {
         char *row = (char *)(uintptr_t)(set->dst + y * set->pitch);
         if (set->element_bytes == 1) {
@@ -226,7 +226,7 @@ static void set_memory(void *argument)
     }
 }
 
-static void execute_set(struct sg_set *set, CUstream stream, uint64_t ready_ns)
+static void execute_set(struct sg_memset *set, CUstream stream, uint64_t ready_ns)
 {
     unsigned gpu = stream->context->gpu;
     guarded(stream, set_memory, set);
@@ -285,7 +285,7 @@ static void use_word(void *argument)
     }
 }
 
-static void execute_values(const struct sg_values *values, CUstream stream)
+static void execute_values(const struct sg_memops *values, CUstream stream)
 {
     CUcontext context = stream->context;
     for (unsigned i = 0; i < values->count; i++) {
@@ -318,9 +318,9 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         sg_managed_arm(stream->context->gpu);
         execute_copy(&op->copy, stream, ready_ns);
         break;
-    case SG_OP_SET:
+    case SG_OP_MEMSET:
         sg_managed_arm(stream->context->gpu);
-        execute_set(&op->set, stream, ready_ns);
+        execute_set(&op->memset, stream, ready_ns);
         break;
     case SG_OP_HOST:
         sg_on_gpu = 0;
@@ -341,14 +341,14 @@ void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     case SG_OP_RECORD:
         op->record->time_ns = ready_ns; /* that we look at it later costs the GPU nothing */
         break;
-    case SG_OP_VALUES:
-        execute_values(&op->values, stream);
+    case SG_OP_MEMOPS:
+        execute_values(&op->memops, stream);
         break;
     case SG_OP_GRAPH:
         sg_graph_execute(&op->graph, stream, ready_ns);
         break;
-    case SG_OP_CONDITION:
-        sg_condition_run(op->condition, stream);
+    case SG_OP_CONDITIONAL:
+        sg_conditional_run(op->conditional, stream);
         break;
     case SG_OP_FREE:
         sg_memory_free(op->address);

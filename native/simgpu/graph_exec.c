@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/condition.h"
 #include "simgpu/event.h"
+#include "simgpu/graph_conditional.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/resize.h"
 
@@ -13,7 +13,7 @@ struct CUgraphExec_st {
     int refs;
     pthread_mutex_t running; /* a graph runs once at a time */
     CUgraph graph;           /* a copy of its own */
-    struct sg_order order;
+    struct sg_graph_order order;
     cuuint64_t flags;
     int claims; /* the memory that its nodes allocate */
 };
@@ -21,7 +21,7 @@ struct CUgraphExec_st {
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
 {
     SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15 || !sg_conditions_are_used(graph)) {
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15 || !sg_conditionals_are_used(graph)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUgraphExec exec = calloc(1, sizeof *exec);
@@ -32,7 +32,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
     exec->flags = flags;
     exec->graph = sg_graph_copy(graph);
     pthread_mutex_init(&exec->running, NULL);
-    if (sg_order_make(&exec->order, exec->graph) != 0) {
+    if (sg_graph_order_make(&exec->order, exec->graph) != 0) {
         sg_graph_exec_unref(exec);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -58,7 +58,7 @@ void sg_graph_exec_unref(CUgraphExec exec)
         sg_graph_memory_disclaim(exec->order.nodes, exec->order.count);
     }
     sg_graph_free(exec->graph);
-    sg_order_free(&exec->order);
+    sg_graph_order_free(&exec->order);
     free(exec);
 }
 
@@ -79,16 +79,16 @@ void sg_graph_execute(const struct sg_graph_launch *launch, CUstream stream, uin
     pthread_mutex_lock(&exec->running);
     for (size_t i = 0; i < exec->order.count; i++) {
         if (exec->order.nodes[i]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-            sg_condition_begin(exec->order.nodes[i]->op->condition);
+            sg_conditional_begin(exec->order.nodes[i]->op->conditional);
         }
     }
-    sg_order_run(&exec->order, stream, launch->records, launch->record_count);
+    sg_graph_order_run(&exec->order, stream, launch->records, launch->record_count);
     pthread_mutex_unlock(&exec->running);
 }
 
 CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node)
 {
-    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_order_find(&exec->order, node) : NULL;
+    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_graph_order_find(&exec->order, node) : NULL;
 }
 
 CUgraph sg_graph_exec_copy(CUgraphExec exec) { return sg_graph_copy(exec->graph); }
@@ -131,7 +131,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
     CUresult result = instantiate(out, graph, params->flags);
     params->hErrNode_out = NULL;
     params->result_out = !result ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                         : sg_handle_is(graph, SG_GRAPH) && !sg_conditions_are_used(graph)
+                         : sg_handle_is(graph, SG_GRAPH) && !sg_conditionals_are_used(graph)
                              ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
                              : CUDA_GRAPH_INSTANTIATE_ERROR;
     return result;
@@ -140,7 +140,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
 /* What the launch waits for, and the places that the events stand for from now on. */
 static void prepare_events(struct sg_op *launch, CUstream stream)
 {
-    const struct sg_order *order = &launch->graph.exec->order;
+    const struct sg_graph_order *order = &launch->graph.exec->order;
     for (size_t i = 0; i < order->count; i++) {
         const struct sg_op *op = order->nodes[i]->op;
         struct sg_record *record = op && op->kind == SG_OP_EVENT_WAIT &&
@@ -228,7 +228,8 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 }
 
 /* Whether what is launchable may be made to do what the other does; if not, which node is why. */
-static CUgraphExecUpdateResult compare(const struct sg_order *now, const struct sg_order *next,
+static CUgraphExecUpdateResult compare(const struct sg_graph_order *now,
+                                       const struct sg_graph_order *next,
                                        CUgraphExecUpdateResultInfo *info)
 {
     if (now->count != next->count) {
@@ -254,7 +255,7 @@ static CUgraphExecUpdateResult compare(const struct sg_order *now, const struct 
 }
 
 /* The nodes that the program knows are those of the graph that was made launchable first. */
-static void take_over(const struct sg_order *now, const struct sg_order *next)
+static void take_over(const struct sg_graph_order *now, const struct sg_graph_order *next)
 {
     for (size_t i = 0; i < now->count; i++) {
         next->nodes[i]->origin = now->nodes[i]->origin;
@@ -278,7 +279,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
         take_over(&exec->order, &fresh->order);
         pthread_mutex_lock(&exec->running);
         CUgraph old_graph = exec->graph;
-        struct sg_order old_order = exec->order;
+        struct sg_graph_order old_order = exec->order;
         exec->graph = fresh->graph;
         exec->order = fresh->order;
         fresh->graph = old_graph;

@@ -20,13 +20,13 @@ static CUresult submit(uint64_t dst, size_t pitch, unsigned value, unsigned elem
     if (!sg_is_open_to(dst, extent, stream->context->gpu, 1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sg_op *op = sg_op_new(SG_OP_SET);
-    op->set = (struct sg_set){.dst = dst,
-                              .width = width,
-                              .height = height,
-                              .pitch = pitch,
-                              .value = value,
-                              .element_bytes = element};
+    struct sg_op *op = sg_op_new(SG_OP_MEMSET);
+    op->memset = (struct sg_memset){.dst = dst,
+                                    .width = width,
+                                    .height = height,
+                                    .pitch = pitch,
+                                    .value = value,
+                                    .element_bytes = element};
     return sg_submit(stream, op);
 }
 
