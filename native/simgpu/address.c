@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "simgpu/devices.h"
 #include "simgpu/interval_set.h"
-#include "simgpu/pool.h"
 #include "simgpu/resize.h"
 
 #define LARGEST (1ull << 43)
@@ -212,34 +212,4 @@ int sg_gpu_of_address(uint64_t address)
         range && range->kind != SG_HOST && range->kind != SG_REGISTERED ? (int)range->gpu : -1;
     sg_map_unlock();
     return gpu;
-}
-
-static int mappings_are_open(uint64_t address, uint64_t end, unsigned gpu, int least)
-{
-    for (uint64_t at = address; at < end;) {
-        struct sg_range *range = sg_map_mapped_after(at);
-        if (!range || range->base >= end) {
-            return 1; /* what has no memory is nobody's to refuse: it is found out when it is touched */
-        }
-        if (range->access_of[gpu] < least) {
-            return 0;
-        }
-        at = range->base + range->size;
-    }
-    return 1;
-}
-
-int sg_is_open_to(uint64_t address, uint64_t bytes, unsigned gpu, int write)
-{
-    int least = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-    sg_map_lock();
-    struct sg_range *range = find_in(&ranges, address);
-    int is = 1;
-    if (range && range->kind == SG_RESERVED) {
-        is = mappings_are_open(address, address + bytes, gpu, least);
-    } else if (range && range->kind == SG_POOLED && range->gpu != gpu && range->pool) {
-        is = (int)range->pool->access[gpu] >= least;
-    }
-    sg_map_unlock();
-    return is;
 }

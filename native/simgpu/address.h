@@ -6,7 +6,8 @@
 #ifndef SIMGPU_ADDRESS_H
 #define SIMGPU_ADDRESS_H
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
+#include "simgpu/shared/profile.h"
 
 enum sg_kind {
     SG_ALLOCATED = 1, /* cuMemAlloc */
@@ -69,8 +70,5 @@ int sg_is_device_range(uint64_t address, uint64_t bytes);
 int sg_is_pinned(uint64_t address, uint64_t bytes);
 /* On which GPU the address lies; -1: host memory. */
 int sg_gpu_of_address(uint64_t address);
-/* Whether a GPU may read, or write, all of a device range: memory that was mapped or is a pool's is open to
- * those alone that were given access, all other to every GPU, which a driver sees to. */
-int sg_is_open_to(uint64_t address, uint64_t bytes, unsigned gpu, int write);
 
 #endif

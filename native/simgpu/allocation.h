@@ -4,7 +4,8 @@
 #ifndef SIMGPU_ALLOCATION_H
 #define SIMGPU_ALLOCATION_H
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
+#include "simgpu/devices.h"
 
 struct sg_chunk;
 

@@ -2,7 +2,7 @@
 #ifndef SIMGPU_ARRAY_H
 #define SIMGPU_ARRAY_H
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
 
 struct CUarray_st {
     CUcontext context;

@@ -3,28 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/captures.h"
 #include "simgpu/graph.h"
+#include "simgpu/graph_exec.h"
 #include "simgpu/resize.h"
-
-struct sg_captures sg_captures = {.lock = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
-
-void sg_capture_unref(struct sg_capture *capture)
-{
-    if (__atomic_sub_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
-    if (capture->graph && !capture->into_given) {
-        sg_graph_free(capture->graph);
-    }
-    free(capture->loose);
-    free(capture);
-}
-
-static void hold(struct sg_capture *capture)
-{
-    __atomic_add_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL);
-}
 
 static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
@@ -48,67 +29,22 @@ void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 
 /* ---- what is captured ---- */
 
-void sg_capture_node(CUstream stream, CUgraphNode node) { sg_capture_follow(stream, &node, 1); }
-
-/* Which node a piece of work becomes; what is not here cannot be captured. */
-static int node_type_of(enum sg_op_kind kind, CUgraphNodeType *type)
-{
-    switch (kind) {
-    case SG_OP_GRAPH_ALLOC:
-        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-        return 1;
-    case SG_OP_GRAPH_FREE:
-        *type = CU_GRAPH_NODE_TYPE_MEM_FREE;
-        return 1;
-    case SG_OP_NOTHING:
-        *type = CU_GRAPH_NODE_TYPE_EMPTY;
-        return 1;
-    case SG_OP_KERNEL:
-        *type = CU_GRAPH_NODE_TYPE_KERNEL;
-        return 1;
-    case SG_OP_COPY:
-        *type = CU_GRAPH_NODE_TYPE_MEMCPY;
-        return 1;
-    case SG_OP_MEMSET:
-        *type = CU_GRAPH_NODE_TYPE_MEMSET;
-        return 1;
-    case SG_OP_HOST:
-        *type = CU_GRAPH_NODE_TYPE_HOST;
-        return 1;
-    case SG_OP_EVENT_RECORD:
-        *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-        return 1;
-    case SG_OP_EVENT_WAIT:
-        *type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-        return 1;
-    case SG_OP_MEMOPS:
-        *type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-        return 1;
-    case SG_OP_GRAPH:
-        *type = CU_GRAPH_NODE_TYPE_GRAPH;
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 CUresult sg_capture_op(CUstream stream, struct sg_op *op)
 {
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sg_captures.lock);
     struct sg_capture *capture = stream->capture;
     if (!capture || capture->invalid) { /* without one, another thread ended it just now */
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    } else if (!node_type_of(op->kind, &type)) {
+    } else if (!op->kind->is_capturable) {
         result = sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     if (result) {
         sg_op_free(op);
     } else {
-        CUgraph child = op->kind == SG_OP_GRAPH ? sg_graph_exec_copy(op->graph.exec) : NULL;
-        CUgraphNode node = sg_graph_add(capture->graph, type, child ? NULL : op, stream->captured,
-                                        stream->captured_count);
+        CUgraph child = op->kind == &sg_kind_graph ? sg_graph_exec_copy(op->graph.exec) : NULL;
+        CUgraphNode node = sg_graph_add(capture->graph, op->kind->node_type, child ? NULL : op,
+                                        stream->captured, stream->captured_count);
         if (child) { /* what is launched becomes a part */
             child->owned = 1;
             node->child = child;
@@ -124,7 +60,7 @@ CUresult sg_capture_record(CUstream stream, struct sg_record *record)
 {
     pthread_mutex_lock(&sg_captures.lock);
     if (stream->capture) {
-        hold(stream->capture);
+        sg_capture_ref(stream->capture);
         record->capture = stream->capture;
         record->node_count = stream->captured_count;
         record->nodes =
@@ -140,7 +76,7 @@ CUresult sg_capture_record(CUstream stream, struct sg_record *record)
 
 static void join(CUstream stream, struct sg_capture *capture)
 {
-    hold(capture);
+    sg_capture_ref(capture);
     sg_stream_ref(stream);
     stream->next_member = capture->members;
     capture->members = stream;
@@ -240,6 +176,15 @@ static void close_capture(struct sg_capture *capture)
     capture->open = 0;
 }
 
+/* Of a capture that is closed: nobody gets what it wrote. */
+static void drop_graph(struct sg_capture *capture)
+{
+    if (capture->graph && !capture->into_given) {
+        sg_graph_free(capture->graph);
+    }
+    capture->graph = NULL;
+}
+
 static void let_loose(struct sg_capture *capture, CUstream stream)
 {
     size_t count = capture->loose_count + stream->captured_count;
@@ -256,9 +201,10 @@ void sg_capture_abandon(CUstream stream)
     pthread_mutex_lock(&sg_captures.lock);
     struct sg_capture *capture = stream->capture;
     if (capture && capture->origin == stream) {
-        hold(capture);
+        sg_capture_ref(capture);
         capture->invalid = 1;
         close_capture(capture);
+        drop_graph(capture);
         sg_capture_unref(capture);
     } else if (capture) {
         let_loose(capture, stream);
@@ -325,7 +271,7 @@ static CUresult end(CUstream stream, CUgraph *out)
         !pthread_equal(capture->thread, pthread_self())) {
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
-    hold(capture);
+    sg_capture_ref(capture);
     if (capture->invalid) {
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (!is_joined(capture->loose, capture->loose_count, stream)) {
@@ -341,6 +287,7 @@ static CUresult end(CUstream stream, CUgraph *out)
         *out = capture->graph;
         capture->graph = NULL;
     }
+    drop_graph(capture);
     sg_capture_unref(capture);
     return result;
 }

@@ -3,8 +3,12 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
+#include "simgpu/capture_rules.h"
+#include "simgpu/entry.h"
 #include "simgpu/graph.h"
+#include "simgpu/handles.h"
 #include "simgpu/resize.h"
+#include "simgpu/stream.h"
 
 /* ---- beginning and ending ---- */
 

@@ -1,7 +1,22 @@
-/* What open captures do not allow, and whom that concerns. */
-#include "simgpu/captures.h"
+#include "simgpu/capture_rules.h"
 
+#include <stdlib.h>
+
+struct sg_captures sg_captures = {.lock = PTHREAD_MUTEX_INITIALIZER, .next_id = 1};
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+void sg_capture_ref(struct sg_capture *capture)
+{
+    __atomic_add_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL);
+}
+
+void sg_capture_unref(struct sg_capture *capture)
+{
+    if (__atomic_sub_fetch(&capture->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        free(capture->loose);
+        free(capture);
+    }
+}
 
 static int is_any_open(void) { return __atomic_load_n(&sg_captures.count, __ATOMIC_ACQUIRE) != 0; }
 
@@ -113,13 +128,13 @@ int sg_capture_blocks_legacy(CUstream stream)
     return stream->legacy && conflicts(stream->context, 1, 0);
 }
 
-CUresult sg_capture_forbids_record(const struct sg_record *record)
+CUresult sg_capture_forbids_query(struct sg_capture *capture)
 {
-    if (!record->capture) {
+    if (!capture) {
         return sg_capture_forbids();
     }
     pthread_mutex_lock(&sg_captures.lock);
-    record->capture->invalid = 1;
+    capture->invalid = 1;
     pthread_mutex_unlock(&sg_captures.lock);
     return CUDA_ERROR_CAPTURED_EVENT;
 }

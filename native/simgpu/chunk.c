@@ -8,7 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "simgpu/devices.h"
 #include "simgpu/granule_store.h"
+#include "simgpu/shared/clock.h"
+#include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/process_table.h"
+#include "simgpu/shared/state.h"
 
 #define TOKEN_MAGIC 0x6b6f7473u
 

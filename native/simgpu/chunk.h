@@ -7,7 +7,7 @@
 #ifndef SIMGPU_CHUNK_H
 #define SIMGPU_CHUNK_H
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
 
 struct sg_chunk {
     unsigned gpu;

@@ -1,7 +1,11 @@
 /* What a context is, and how it is set: the entry points about one that is there. */
-#include "simgpu/capture.h"
+#include "simgpu/capture_rules.h"
 #include "simgpu/context.h"
-#include "simgpu/pool.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/devices.h"
+#include "simgpu/handles.h"
+#include "simgpu/pool_memory.h"
+#include "simgpu/stream.h"
 
 /* A context that was named, or the current one. */
 static CUresult named(CUcontext context, CUcontext *out)

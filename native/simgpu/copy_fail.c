@@ -1,6 +1,6 @@
-/* Copies that a test has go wrong. */
+#include "simgpu/copy_fail.h"
+
 #include "simgpu/inspect.h"
-#include "simgpu/op.h"
 
 static struct {
     _Atomic int64_t left; /* succeed, then so many below 0 fail */

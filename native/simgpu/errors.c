@@ -1,5 +1,5 @@
 /* The names of results, and what they say. */
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
 
 static const struct {
     CUresult result;

@@ -1,7 +1,8 @@
 /* What no driver has: for trying what happens with entry points that nobody knows. */
 #include <string.h>
 
-#include "simgpu/driver.h"
+#include "simgpu/entry.h"
+#include "simgpu/inspect.h"
 
 CUDA_EXPORT int cuSimgpuSum(double *sum, int a, long long b, int c, long long d, int e, long long f,
                             int g, double h, double i)

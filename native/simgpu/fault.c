@@ -5,6 +5,7 @@
 
 #include "simgpu/inspect.h"
 #include "simgpu/shared/fault.h"
+#include "simgpu/shared/state.h"
 
 /* What a program is told, by the number under which the driver's log has it. */
 static CUresult result_of(uint32_t xid)

@@ -1,5 +1,5 @@
 /* The _ptds and _ptsz flavours: the same calls, with stream 0 taken for the calling thread's own. */
-#include "simgpu/driver.h"
+#include "simgpu/entry.h"
 
 #define FLAVOUR(name, suffix, parameters, arguments) \
     CUresult name##suffix parameters                 \

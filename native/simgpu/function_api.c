@@ -1,4 +1,7 @@
 /* The entry points about functions. A CUkernel is the same object. */
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
+#include "simgpu/handles.h"
 #include "simgpu/module.h"
 
 static CUresult find(const void *function)

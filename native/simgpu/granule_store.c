@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "simgpu/devices.h"
 #include "simgpu/interval_set.h"
+#include "simgpu/shared/state.h"
 
 #ifndef MREMAP_DONTUNMAP
 #    define MREMAP_DONTUNMAP 4

@@ -12,7 +12,9 @@
 #ifndef SIMGPU_GRANULE_STORE_H
 #define SIMGPU_GRANULE_STORE_H
 
-#include "simgpu/driver.h"
+#include <stdint.h>
+
+#include "cuda/cuda_calls.h"
 
 /* Where in the file. New memory holds zeros; in memory that this process had before, only the
  * beginning of each page does. With MOIETY_SIMGPU_POISON=1 all of it holds 0xA5. */

@@ -3,11 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/graph_conditional.h"
-#include "simgpu/graph_memory.h"
+#include "simgpu/conditional_value.h"
+#include "simgpu/entry.h"
+#include "simgpu/handles.h"
 #include "simgpu/resize.h"
 
 static unsigned last_id;
+
+const struct sg_op_kind sg_kind_event_record = {
+    .name = "event record node", .is_capturable = 1, .node_type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
+const struct sg_op_kind sg_kind_event_wait = {
+    .name = "event wait node", .is_capturable = 1, .node_type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
 
 CUgraph sg_graph_new(void)
 {
@@ -64,7 +70,7 @@ void sg_graph_free(CUgraph graph)
 {
     sg_handle_remove(graph, SG_GRAPH);
     sg_conditionals_forget(graph);
-    sg_graph_let_go(graph);
+    sg_held_objects_release(&graph->held);
     for (CUgraphNode node = graph->first, next; node; node = next) {
         next = node->next;
         free_node(node);
@@ -137,16 +143,10 @@ CUgraphNode sg_graph_copy_of(CUgraph copy, CUgraphNode node)
     return NULL;
 }
 
-static void *copied(const void *from, size_t bytes)
-{
-    void *copy = from && bytes ? sg_resize(NULL, bytes) : NULL;
-    return copy ? memcpy(copy, from, bytes) : NULL;
-}
-
 CUgraph sg_graph_copy(CUgraph graph)
 {
     CUgraph copy = sg_graph_new();
-    sg_graph_hold_as(copy, graph);
+    sg_held_objects_copy(&copy->held, &graph->held);
     for (CUgraphNode node = graph->first; node; node = node->next) {
         CUgraphNode made =
             sg_graph_add(copy, node->type, node->op ? sg_op_copy(node->op) : NULL, NULL, 0);
@@ -156,13 +156,13 @@ CUgraph sg_graph_copy(CUgraph graph)
             made->child = sg_graph_copy(node->child);
             made->child->owned = 1;
         }
-        made->given = copied(node->given, sizeof *node->given);
+        made->given = sg_copied(node->given, sizeof *node->given);
     }
     for (CUgraphNode node = graph->first; node; node = node->next) {
         CUgraphNode made = sg_graph_copy_of(copy, node);
         made->depend_count = node->depend_count;
         made->depends = sg_resize(NULL, (node->depend_count + 1) * sizeof *made->depends);
-        made->edges = copied(node->edges, node->depend_count * sizeof *node->edges);
+        made->edges = sg_copied(node->edges, node->depend_count * sizeof *node->edges);
         for (size_t i = 0; i < node->depend_count; i++) {
             made->depends[i] = sg_graph_copy_of(copy, node->depends[i]);
         }
@@ -170,102 +170,16 @@ CUgraph sg_graph_copy(CUgraph graph)
     return copy;
 }
 
-/* ---- entry points ---- */
-
-static CUresult find(CUgraph graph)
+CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
 {
     SG_ENTER();
-    return sg_handle_is(graph, SG_GRAPH) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
-{
-    SG_ENTER();
-    if (!out || flags) {
+    if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = sg_graph_new();
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    SG_TRY(find(graph));
-    if (graph->owned) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    sg_graph_free(graph);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphClone(CUgraph *out, CUgraph graph)
-{
-    SG_TRY(find(graph));
-    if (sg_graph_has_memory(graph) || sg_graph_has_conditionals(graph)) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    *out = sg_graph_copy(graph);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode node, CUgraph copy)
-{
-    SG_TRY(find(copy));
-    *out = sg_graph_copy_of(copy, node);
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Fills an array of the size that the caller said, and says how many there are. */
-struct listing {
-    CUgraphNode *nodes;
-    size_t room, found;
-};
-
-static void list(struct listing *listing, CUgraphNode node)
-{
-    if (listing->found < listing->room && listing->nodes) {
-        listing->nodes[listing->found] = node;
-    }
-    listing->found++;
-}
-
-static CUresult listed(struct listing *listing, size_t *count)
-{
-    for (size_t i = listing->found; listing->nodes && i < listing->room; i++) {
-        listing->nodes[i] = NULL;
-    }
-    *count = listing->nodes && listing->room < listing->found ? listing->room : listing->found;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    SG_TRY(find(graph));
-    struct listing listing = {nodes, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next) {
-        list(&listing, node);
-    }
-    return listed(&listing, count);
-}
-
-CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    SG_TRY(find(graph));
-    struct listing listing = {nodes, *count, 0};
-    for (CUgraphNode node = graph->first; node; node = node->next) {
-        if (node->depend_count == 0) {
-            list(&listing, node);
+    for (size_t i = 0; i < count; i++) {
+        if (!sg_handle_is(depends[i], SG_GRAPH_NODE) || depends[i]->graph != graph) {
+            return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    return listed(&listing, count);
-}
-
-CUresult cuGraphGetId(CUgraph graph, unsigned int *id)
-{
-    SG_TRY(find(graph));
-    if (!id) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *id = graph->id;
     return CUDA_SUCCESS;
 }

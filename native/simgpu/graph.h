@@ -2,7 +2,8 @@
 #ifndef SIMGPU_GRAPH_H
 #define SIMGPU_GRAPH_H
 
-#include "simgpu/stream.h"
+#include "simgpu/op.h"
+#include "simgpu/user_object.h"
 
 struct CUgraphNode_st {
     CUgraph graph;
@@ -21,17 +22,10 @@ struct CUgraphNode_st {
     unsigned visit; /* of the last search that came here */
 };
 
-/* An object of the program, and how many references the graph has. */
-struct sg_held {
-    CUuserObject object;
-    unsigned count;
-};
-
 struct CUgraph_st {
     CUgraphNode first, *last;
     size_t count;
-    struct sg_held *held;
-    size_t held_count;
+    struct sg_held_objects held;
     unsigned id, next_id, visits;
     int owned; /* by a node or a launchable graph: not for the program to destroy */
 };
@@ -48,35 +42,12 @@ int sg_graph_unlink(CUgraphNode from, CUgraphNode to);     /* 1: there was such 
 CUgraph sg_graph_copy(CUgraph graph);
 CUgraphNode sg_graph_copy_of(CUgraph copy, CUgraphNode node);
 
-/* A copy holds the same objects; a graph that is gone holds none. */
-void sg_graph_hold_as(CUgraph copy, CUgraph graph);
-void sg_graph_let_go(CUgraph graph);
-
 /* CUDA_SUCCESS where a node may be added to the graph behind these. */
 CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count);
 
-/* The nodes of a graph, what each depends on before it; a child graph stands in its parent's place. */
-struct sg_graph_order {
-    CUgraphNode *nodes;
-    size_t count;
-};
-
-/* -1: a circle. The order is the caller's either way; also those of conditional bodies are made. */
-int sg_graph_order_make(struct sg_graph_order *order, CUgraph graph);
-void sg_graph_order_free(struct sg_graph_order *order);
-/* Carries it out; the records are those of the nodes that record events. */
-void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
-                        struct sg_record **records, size_t count);
-/* What became of a node that was there when the graph was copied; NULL: nothing. */
-CUgraphNode sg_graph_order_find(const struct sg_graph_order *order, CUgraphNode origin);
-
-/* What became of a node of the graph that was made launchable; NULL: nothing. */
-CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node);
-CUgraph sg_graph_exec_copy(CUgraphExec exec); /* a graph like the one that it was made of */
-void sg_graph_exec_ref(CUgraphExec exec);
-void sg_graph_exec_unref(CUgraphExec exec);
-void sg_graph_execute(const struct sg_graph_launch *launch, CUstream stream, uint64_t ready_ns);
-
-void sg_graph_count(CUgraphExec exec);
+/* Nodes that record and wait for events: op->event. The former are done where a graph is carried out, the
+ * latter where it is launched. */
+extern const struct sg_op_kind sg_kind_event_record;
+extern const struct sg_op_kind sg_kind_event_wait;
 
 #endif

@@ -1,7 +1,9 @@
 /* Graphs as pictures: a file for Graphviz. */
 #include <stdio.h>
 
+#include "simgpu/entry.h"
 #include "simgpu/graph.h"
+#include "simgpu/handles.h"
 #include "simgpu/module.h"
 
 static const char *type_name(CUgraphNodeType type)

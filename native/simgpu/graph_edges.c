@@ -1,7 +1,9 @@
 /* The entry points about what in a graph comes after what. */
 #include <string.h>
 
+#include "simgpu/entry.h"
 #include "simgpu/graph.h"
+#include "simgpu/handles.h"
 #include "simgpu/resize.h"
 
 static CUresult find(CUgraphNode node)

@@ -1,26 +1,18 @@
-/* Graphs made ready to be launched. */
+#include "simgpu/graph_exec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/event.h"
+#include "simgpu/conditional_value.h"
+#include "simgpu/counters.h"
+#include "simgpu/entry.h"
 #include "simgpu/graph_conditional.h"
 #include "simgpu/graph_memory.h"
+#include "simgpu/handles.h"
 #include "simgpu/resize.h"
 
-#define AUTO_FREE 1u /* CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH */
-
-struct CUgraphExec_st {
-    int refs;
-    pthread_mutex_t running; /* a graph runs once at a time */
-    CUgraph graph;           /* a copy of its own */
-    struct sg_graph_order order;
-    cuuint64_t flags;
-    int claims; /* the memory that its nodes allocate */
-};
-
-static CUresult instantiate(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
+CUresult sg_graph_exec_new(CUgraphExec *out, CUgraph graph, cuuint64_t flags)
 {
-    SG_ENTER();
     if (!out || !sg_handle_is(graph, SG_GRAPH) || flags > 15 || !sg_conditionals_are_used(graph)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -62,18 +54,18 @@ void sg_graph_exec_unref(CUgraphExec exec)
     free(exec);
 }
 
-void sg_graph_count(CUgraphExec exec)
+CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node)
 {
-    sg_count(SG_GRAPH_LAUNCHED, 0);
-    for (size_t i = 0; i < exec->order.count; i++) {
-        if (exec->order.nodes[i]->op && !exec->order.nodes[i]->disabled) {
-            sg_op_count(exec->order.nodes[i]->op);
-        }
-    }
+    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_graph_order_find(&exec->order, node) : NULL;
 }
 
-void sg_graph_execute(const struct sg_graph_launch *launch, CUstream stream, uint64_t ready_ns)
+CUgraph sg_graph_exec_copy(CUgraphExec exec) { return sg_graph_copy(exec->graph); }
+
+/* ---- as work ---- */
+
+static void execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
+    const struct sg_graph_launch *launch = &op->graph;
     CUgraphExec exec = launch->exec;
     stream->end_ns = ready_ns;
     pthread_mutex_lock(&exec->running);
@@ -86,64 +78,57 @@ void sg_graph_execute(const struct sg_graph_launch *launch, CUstream stream, uin
     pthread_mutex_unlock(&exec->running);
 }
 
-CUgraphNode sg_graph_exec_node(CUgraphExec exec, CUgraphNode node)
+static void copy(struct sg_op *op)
 {
-    return sg_handle_is(exec, SG_GRAPH_EXEC) ? sg_graph_order_find(&exec->order, node) : NULL;
+    sg_graph_exec_ref(op->graph.exec);
+    op->graph.records = NULL;
+    op->graph.record_count = 0;
 }
 
-CUgraph sg_graph_exec_copy(CUgraphExec exec) { return sg_graph_copy(exec->graph); }
-
-static CUresult find(CUgraphExec exec)
+static void release(struct sg_op *op)
 {
-    SG_ENTER();
-    return sg_handle_is(exec, SG_GRAPH_EXEC) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
-{
-    return instantiate(out, graph, flags);
-}
-
-CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
-                            size_t bytes)
-{
-    if (failed) {
-        *failed = NULL;
+    for (size_t i = 0; i < op->graph.record_count; i++) {
+        sg_record_unref(op->graph.records[i]); /* NULL: of a node that was disabled */
     }
-    if (log && bytes) {
-        *log = '\0';
-    }
-    return instantiate(out, graph, 0);
+    free(op->graph.records);
+    sg_graph_exec_unref(op->graph.exec);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
-                               size_t bytes)
+static void count(const struct sg_op *op)
 {
-    return cuGraphInstantiate(out, graph, failed, log, bytes);
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    if (!params) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec exec = op->graph.exec;
+    sg_count(SG_GRAPH_LAUNCHED, 0);
+    for (size_t i = 0; i < exec->order.count; i++) {
+        if (exec->order.nodes[i]->op && !exec->order.nodes[i]->disabled) {
+            sg_op_count(exec->order.nodes[i]->op);
+        }
     }
-    CUresult result = instantiate(out, graph, params->flags);
-    params->hErrNode_out = NULL;
-    params->result_out = !result ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                         : sg_handle_is(graph, SG_GRAPH) && !sg_conditionals_are_used(graph)
-                             ? CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
-                             : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return result;
 }
 
-/* What the launch waits for, and the places that the events stand for from now on. */
-static void prepare_events(struct sg_op *launch, CUstream stream)
+static void submitted(struct sg_op *op)
+{
+    for (size_t i = 0; i < op->graph.record_count; i++) {
+        if (op->graph.records[i]) {
+            op->graph.records[i]->number = op->number;
+        }
+    }
+}
+
+const struct sg_op_kind sg_kind_graph = {.name = "graph launch",
+                                         .is_capturable = 1,
+                                         .node_type = CU_GRAPH_NODE_TYPE_GRAPH,
+                                         .execute = execute,
+                                         .copy = copy,
+                                         .release = release,
+                                         .count = count,
+                                         .submitted = submitted};
+
+void sg_graph_exec_prepare_events(struct sg_op *launch, CUstream stream)
 {
     const struct sg_graph_order *order = &launch->graph.exec->order;
     for (size_t i = 0; i < order->count; i++) {
         const struct sg_op *op = order->nodes[i]->op;
-        struct sg_record *record = op && op->kind == SG_OP_EVENT_WAIT &&
+        struct sg_record *record = op && op->kind == &sg_kind_event_wait &&
                                            !order->nodes[i]->disabled &&
                                            sg_handle_is(op->event, SG_EVENT)
                                        ? sg_event_record_of(op->event)
@@ -156,7 +141,7 @@ static void prepare_events(struct sg_op *launch, CUstream stream)
     }
     for (size_t i = 0; i < order->count; i++) {
         const struct sg_op *op = order->nodes[i]->op;
-        if (op && op->kind == SG_OP_EVENT_RECORD) {
+        if (op && op->kind == &sg_kind_event_record) {
             struct sg_graph_launch *graph = &launch->graph;
             graph->records =
                 sg_resize(graph->records, (graph->record_count + 1) * sizeof *graph->records);
@@ -168,64 +153,7 @@ static void prepare_events(struct sg_op *launch, CUstream stream)
     }
 }
 
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
-{
-    CUstream stream;
-    SG_TRY(find(exec));
-    SG_TRY(sg_stream_of(handle, &stream));
-    int captures = stream->capture != NULL;
-    if (!captures) {
-        SG_TRY(sg_graph_memory_back(exec->order.nodes, exec->order.count,
-                                    (exec->flags & AUTO_FREE) != 0));
-    }
-    struct sg_op *op = sg_op_new(SG_OP_GRAPH);
-    sg_graph_exec_ref(exec);
-    op->graph.exec = exec;
-    if (!captures) {
-        prepare_events(op, stream);
-    }
-    SG_TRY(sg_submit(stream, op));
-    if (!captures) {
-        sg_graph_memory_launched(exec->order.nodes, exec->order.count, stream);
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
-{
-    SG_TRY(find(exec));
-    SG_TRY(sg_stream_of(stream, &stream));
-    return sg_graph_memory_back(exec->order.nodes, exec->order.count, 1);
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-    SG_TRY(find(exec));
-    sg_handle_remove(exec, SG_GRAPH_EXEC);
-    if (exec->claims) { /* a launch may still keep it */
-        exec->claims = 0;
-        sg_graph_memory_disclaim(exec->order.nodes, exec->order.count);
-    }
-    sg_graph_exec_unref(exec);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecGetId(CUgraphExec exec, unsigned int *id)
-{
-    SG_TRY(find(exec));
-    if (!id) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *id = exec->graph->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
-{
-    SG_TRY(find(exec));
-    *flags = exec->flags;
-    return CUDA_SUCCESS;
-}
+/* ---- updating ---- */
 
 /* Whether what is launchable may be made to do what the other does; if not, which node is why. */
 static CUgraphExecUpdateResult compare(const struct sg_graph_order *now,
@@ -263,16 +191,11 @@ static void take_over(const struct sg_graph_order *now, const struct sg_graph_or
     }
 }
 
-/* The new graph must have the same form; its parameters are taken over. */
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+CUresult sg_graph_exec_update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
     CUgraphExec fresh;
-    SG_TRY(find(exec));
-    if (!info) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     memset(info, 0, sizeof *info);
-    SG_TRY(instantiate(&fresh, graph, exec->flags));
+    SG_TRY(sg_graph_exec_new(&fresh, graph, exec->flags));
     sg_handle_remove(fresh, SG_GRAPH_EXEC);
     info->result = compare(&exec->order, &fresh->order, info);
     if (info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
@@ -289,46 +212,4 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
     sg_graph_exec_unref(fresh);
     return info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
                                                         : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-}
-
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
-                           CUgraphExecUpdateResult *result)
-{
-    CUgraphExecUpdateResultInfo info = {0};
-    CUresult updated = cuGraphExecUpdate_v2(exec, graph, &info);
-    if (failed) {
-        *failed = info.errorNode;
-    }
-    if (result) {
-        *result = info.result;
-    }
-    return updated;
-}
-
-/* ---- single nodes of them ---- */
-
-static CUresult enabled(CUgraphExec exec, CUgraphNode node, unsigned *get, const unsigned *set)
-{
-    SG_ENTER();
-    CUgraphNode own = sg_graph_exec_node(exec, node);
-    if (!own) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (set) {
-        own->disabled = !*set;
-    }
-    if (get) {
-        *get = !own->disabled;
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int is)
-{
-    return enabled(exec, node, NULL, &is);
-}
-
-CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *is)
-{
-    return enabled(exec, node, is, NULL);
 }

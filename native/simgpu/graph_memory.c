@@ -4,8 +4,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "simgpu/address.h"
 #include "simgpu/chunk.h"
-#include "simgpu/context.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
+#include "simgpu/stream.h"
 
 struct sg_graph_memory {
     struct sg_graph_memory *next;
@@ -22,9 +25,7 @@ struct sg_graph_memory {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_graph_memory *all;
-static struct {
-    uint64_t used, used_high, reserved, reserved_high;
-} sums[SG_DEVICES_MAX];
+static struct sg_graph_memory_sums sums[SG_DEVICES_MAX];
 
 static void count(unsigned gpu, int64_t used, int64_t reserved)
 {
@@ -117,20 +118,32 @@ static void remove_if_unused(struct sg_graph_memory *memory)
     free(memory);
 }
 
-void sg_graph_memory_ref(struct sg_graph_memory *memory)
+static void copy(struct sg_op *op)
 {
     pthread_mutex_lock(&lock);
-    memory->refs++;
+    op->memory->refs++;
     pthread_mutex_unlock(&lock);
 }
 
-void sg_graph_memory_unref(struct sg_graph_memory *memory)
+static void release(struct sg_op *op)
 {
     pthread_mutex_lock(&lock);
-    memory->refs--;
-    remove_if_unused(memory);
+    op->memory->refs--;
+    remove_if_unused(op->memory);
     pthread_mutex_unlock(&lock);
 }
+
+/* Allocating and freeing is done at the launch. */
+const struct sg_op_kind sg_kind_graph_alloc = {.name = "memory allocation node",
+                                               .is_capturable = 1,
+                                               .node_type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                               .copy = copy,
+                                               .release = release};
+const struct sg_op_kind sg_kind_graph_free = {.name = "memory free node",
+                                              .is_capturable = 1,
+                                              .node_type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+                                              .copy = copy,
+                                              .release = release};
 
 static struct sg_graph_memory *find(CUdeviceptr address)
 {
@@ -175,7 +188,7 @@ CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdevi
     sg_map_lock();
     sg_map_add(range);
     sg_map_unlock();
-    *op = sg_op_new(SG_OP_GRAPH_ALLOC);
+    *op = sg_op_new(&sg_kind_graph_alloc);
     (*op)->memory = made;
     *address = base;
     return CUDA_SUCCESS;
@@ -192,7 +205,7 @@ CUresult sg_graph_free_op(struct sg_op **op, CUdeviceptr address)
     if (!memory) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *op = sg_op_new(SG_OP_GRAPH_FREE);
+    *op = sg_op_new(&sg_kind_graph_free);
     (*op)->memory = memory;
     return CUDA_SUCCESS;
 }
@@ -228,7 +241,7 @@ int sg_graph_has_memory(CUgraph graph)
 
 static struct sg_graph_memory *allocated_by(CUgraphNode node)
 {
-    return node->op && node->op->kind == SG_OP_GRAPH_ALLOC ? node->op->memory : NULL;
+    return node->op && node->op->kind == &sg_kind_graph_alloc ? node->op->memory : NULL;
 }
 
 CUresult sg_graph_memory_claim(CUgraphNode *order, size_t size)
@@ -282,150 +295,58 @@ void sg_graph_memory_launched(CUgraphNode *order, size_t size, CUstream stream)
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < size; i++) {
         struct sg_op *op = order[i]->op;
-        if (op && (op->kind == SG_OP_GRAPH_ALLOC || op->kind == SG_OP_GRAPH_FREE)) {
+        if (op && (op->kind == &sg_kind_graph_alloc || op->kind == &sg_kind_graph_free)) {
             note_work(op->memory, stream);
-            set_allocated(op->memory, op->kind == SG_OP_GRAPH_ALLOC);
+            set_allocated(op->memory, op->kind == &sg_kind_graph_alloc);
         }
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- entry points ---- */
+/* ---- all of a GPU's ---- */
 
-CUresult cuDeviceGraphMemTrim(CUdevice device)
+void sg_graph_memory_trim(unsigned gpu)
 {
-    SG_ENTER();
-    if (!sg_device_is(device)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
     pthread_mutex_lock(&lock);
     for (struct sg_graph_memory *memory = all; memory; memory = memory->next) {
-        if (memory->gpu == sg_device_of(device) && !memory->allocated &&
+        if (memory->gpu == gpu && !memory->allocated &&
             (!memory->stream || sg_stream_done(memory->stream, memory->number))) {
             unback(memory);
         }
     }
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
 }
 
-static uint64_t *sum_of(CUdevice device, CUgraphMem_attribute attribute, int high_only)
+struct sg_graph_memory_sums sg_graph_memory_sums(unsigned gpu)
 {
-    unsigned gpu = sg_device_of(device);
-    switch (attribute) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        return high_only ? NULL : &sums[gpu].used;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        return &sums[gpu].used_high;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        return high_only ? NULL : &sums[gpu].reserved;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        return &sums[gpu].reserved_high;
-    default:
-        return NULL;
-    }
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
-{
-    SG_ENTER();
-    if (!sg_device_is(device)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    const uint64_t *sum = sum_of(device, attribute, 0);
-    if (!sum || !value) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     pthread_mutex_lock(&lock);
-    memcpy(value, sum, sizeof *sum);
+    struct sg_graph_memory_sums copy_of_sums = sums[gpu];
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
+    return copy_of_sums;
 }
 
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+void sg_graph_memory_reset_high(unsigned gpu, int used, int reserved)
 {
-    uint64_t wanted;
-    SG_ENTER();
-    if (!sg_device_is(device)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    unsigned gpu = sg_device_of(device);
-    uint64_t *sum = sum_of(device, attribute, 1);
-    if (!sum || !value) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(&wanted, value, sizeof wanted);
-    if (wanted) { /* only back to what it is now */
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     pthread_mutex_lock(&lock);
-    *sum = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH ? sums[gpu].used : sums[gpu].reserved;
+    if (used) {
+        sums[gpu].used_high = sums[gpu].used;
+    }
+    if (reserved) {
+        sums[gpu].reserved_high = sums[gpu].reserved;
+    }
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
 }
 
-static CUresult check(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t size)
-{
-    SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || (size && !depends)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (size_t i = 0; i < size; i++) {
-        if (!sg_handle_is(depends[i], SG_GRAPH_NODE) || depends[i]->graph != graph) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return CUDA_SUCCESS;
-}
+/* ---- single nodes ---- */
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
-                                size_t size, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+int sg_graph_memory_of(CUgraphNode node, unsigned *gpu, size_t *bytes, CUdeviceptr *address)
 {
-    struct sg_op *op;
-    SG_TRY(check(out, graph, depends, size));
-    if (!params || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        params->poolProps.handleTypes || !sg_device_is(params->poolProps.location.id)) {
-        return CUDA_ERROR_INVALID_VALUE;
+    const struct sg_op *op = node->op;
+    if (!op || (op->kind != &sg_kind_graph_alloc && op->kind != &sg_kind_graph_free)) {
+        return -1;
     }
-    SG_TRY(sg_graph_alloc_op(&op, sg_device_of(params->poolProps.location.id), params->bytesize,
-                             &params->dptr));
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC, op, depends, size);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
-                               size_t size, CUdeviceptr address)
-{
-    struct sg_op *op;
-    SG_TRY(check(out, graph, depends, size));
-    SG_TRY(sg_graph_free_op(&op, address));
-    *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEM_FREE, op, depends, size);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
-{
-    SG_ENTER();
-    if (!params || !sg_handle_is(node, SG_GRAPH_NODE) || !allocated_by(node)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    const struct sg_graph_memory *memory = allocated_by(node);
-    *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, sg_ordinal_of(memory->gpu)}},
-        .bytesize = memory->bytes,
-        .dptr = memory->base};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
-{
-    SG_ENTER();
-    if (!address || !sg_handle_is(node, SG_GRAPH_NODE) ||
-        node->type != CU_GRAPH_NODE_TYPE_MEM_FREE) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *address = node->op->memory->base;
-    return CUDA_SUCCESS;
+    *gpu = op->memory->gpu;
+    *bytes = op->memory->bytes;
+    *address = op->memory->base;
+    return 0;
 }

@@ -4,13 +4,12 @@
 #ifndef SIMGPU_GRAPH_MEMORY_H
 #define SIMGPU_GRAPH_MEMORY_H
 
-#include "simgpu/address.h"
 #include "simgpu/graph.h"
 
 struct sg_graph_memory;
 
-void sg_graph_memory_ref(struct sg_graph_memory *memory);
-void sg_graph_memory_unref(struct sg_graph_memory *memory);
+extern const struct sg_op_kind sg_kind_graph_alloc;
+extern const struct sg_op_kind sg_kind_graph_free;
 
 /* Work that allocates so many bytes; its address. */
 CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdeviceptr *address);
@@ -28,5 +27,19 @@ void sg_graph_memory_disclaim(CUgraphNode *order, size_t size);
 /* Before a launch: memory behind everything it allocates. After it: what is allocated now. */
 CUresult sg_graph_memory_back(CUgraphNode *order, size_t size, int frees_first);
 void sg_graph_memory_launched(CUgraphNode *order, size_t size, CUstream stream);
+
+/* What is behind addresses that nothing is allocated at goes back to the GPU. */
+void sg_graph_memory_trim(unsigned gpu);
+
+/* Bytes on one GPU, now and at most. */
+struct sg_graph_memory_sums {
+    uint64_t used, used_high, reserved, reserved_high;
+};
+struct sg_graph_memory_sums sg_graph_memory_sums(unsigned gpu);
+/* The most is what it is now. */
+void sg_graph_memory_reset_high(unsigned gpu, int used, int reserved);
+
+/* What a node allocates or frees. -1: it does neither. */
+int sg_graph_memory_of(CUgraphNode node, unsigned *gpu, size_t *bytes, CUdeviceptr *address);
 
 #endif

@@ -2,29 +2,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/graph_conditional.h"
+#include "simgpu/entry.h"
+#include "simgpu/graph.h"
 #include "simgpu/graph_memory.h"
 #include "simgpu/graph_node_ops.h"
-#include "simgpu/resize.h"
+#include "simgpu/handles.h"
+#include "simgpu/op.h"
 
 static CUresult find(CUgraphNode node)
 {
     SG_ENTER();
     return sg_handle_is(node, SG_GRAPH_NODE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
-{
-    SG_ENTER();
-    if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (!sg_handle_is(depends[i], SG_GRAPH_NODE) || depends[i]->graph != graph) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return CUDA_SUCCESS;
 }
 
 /* With the work that `make` makes out of parameters. */
@@ -76,14 +64,14 @@ CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                                    size_t count, CUevent event)
 {
-    ADD(CU_GRAPH_NODE_TYPE_EVENT_RECORD, sg_event_node_op(&op, SG_OP_EVENT_RECORD, event));
+    ADD(CU_GRAPH_NODE_TYPE_EVENT_RECORD, sg_event_node_op(&op, &sg_kind_event_record, event));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                                  size_t count, CUevent event)
 {
-    ADD(CU_GRAPH_NODE_TYPE_WAIT_EVENT, sg_event_node_op(&op, SG_OP_EVENT_WAIT, event));
+    ADD(CU_GRAPH_NODE_TYPE_WAIT_EVENT, sg_event_node_op(&op, &sg_kind_event_wait, event));
     return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,11 @@
 /* The entry points that take nodes of every type. */
 #include <string.h>
 
-#include "simgpu/context.h"
+#include "simgpu/context_stack.h"
 #include "simgpu/graph.h"
 #include "simgpu/graph_conditional.h"
+#include "simgpu/graph_exec.h"
+#include "simgpu/handles.h"
 
 static CUcontext context_or_current(CUcontext context)
 {

@@ -4,8 +4,14 @@
 #include <string.h>
 
 #include "simgpu/address.h"
+#include "simgpu/context.h"
+#include "simgpu/copy_op.h"
+#include "simgpu/handles.h"
 #include "simgpu/launch.h"
+#include "simgpu/memops.h"
+#include "simgpu/peer_access.h"
 #include "simgpu/resize.h"
+#include "simgpu/stream_exec.h"
 
 static CUresult kernel_op(struct sg_op **out, const CUDA_KERNEL_NODE_PARAMS_v1 *p, CUkernel kernel)
 {
@@ -47,7 +53,7 @@ CUresult sg_memset_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p,
                        1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = sg_op_new(SG_OP_MEMSET);
+    *out = sg_op_new(&sg_kind_memset);
     (*out)->memset = (struct sg_memset){.dst = p->dst,
                                         .width = p->width,
                                         .height = p->height,
@@ -62,13 +68,13 @@ CUresult sg_host_node_op(struct sg_op **out, const CUDA_HOST_NODE_PARAMS *params
     if (!params || !params->fn) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *out = sg_op_new(SG_OP_HOST);
+    *out = sg_op_new(&sg_kind_host);
     (*out)->host.call = params->fn;
     (*out)->host.data = params->userData;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_event_node_op(struct sg_op **out, enum sg_op_kind kind, CUevent event)
+CUresult sg_event_node_op(struct sg_op **out, const struct sg_op_kind *kind, CUevent event)
 {
     if (!sg_handle_is(event, SG_EVENT)) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -11,7 +11,7 @@ CUresult sg_copy_node_op(struct sg_op **out, const CUDA_MEMCPY3D *params, CUcont
 CUresult sg_memset_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *params,
                            CUcontext context);
 CUresult sg_host_node_op(struct sg_op **out, const CUDA_HOST_NODE_PARAMS *params);
-CUresult sg_event_node_op(struct sg_op **out, enum sg_op_kind kind, CUevent event);
+CUresult sg_event_node_op(struct sg_op **out, const struct sg_op_kind *kind, CUevent event);
 CUresult sg_memops_node_op(struct sg_op **out, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params);
 
 /* Keeps what the program said of a copy, so that it is told the same. */

@@ -1,9 +1,15 @@
 /* The entry points that ask what a node does, and change it: in a graph, and in one made launchable. */
 #include <string.h>
 
+#include "simgpu/context_stack.h"
+#include "simgpu/graph_exec.h"
 #include "simgpu/graph_node_ops.h"
+#include "simgpu/handles.h"
+#include "simgpu/kernel.h"
 #include "simgpu/module.h"
+#include "simgpu/op.h"
 #include "simgpu/resize.h"
+#include "simgpu/stream_exec.h"
 
 static CUresult find(CUgraphNode node, CUgraphNodeType type, const void *params)
 {
@@ -16,7 +22,7 @@ static CUresult find(CUgraphNode node, CUgraphNodeType type, const void *params)
 /* The new work has the attributes of the old. */
 static void replace(CUgraphNode node, struct sg_op *op)
 {
-    if (op->kind == SG_OP_KERNEL && node->op) {
+    if (op->kind == &sg_kind_kernel && node->op) {
         op->kernel.attributes = node->op->kernel.attributes;
         node->op->kernel.attributes = NULL;
     }

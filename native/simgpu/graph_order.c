@@ -1,8 +1,36 @@
-/* In which order the nodes of a graph are carried out. */
+#include "simgpu/graph_order.h"
+
 #include <stdlib.h>
 
-#include "simgpu/graph_conditional.h"
 #include "simgpu/resize.h"
+
+static int may_be_in_body(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+/* Makes the bodies launchable. */
+static int prepare(struct sg_conditional *condition)
+{
+    condition->orders = calloc(condition->size, sizeof *condition->orders);
+    if (!condition->orders) {
+        abort();
+    }
+    for (unsigned i = 0; i < condition->size; i++) {
+        struct sg_graph_order *order = &condition->orders[i];
+        if (sg_graph_order_make(order, condition->bodies[i]) != 0) {
+            return -1;
+        }
+        for (size_t j = 0; j < order->count; j++) {
+            if (!may_be_in_body(order->nodes[j]->type)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
 
 static int put(struct sg_graph_order *order, CUgraphNode node)
 {
@@ -23,8 +51,7 @@ static int put(struct sg_graph_order *order, CUgraphNode node)
             return -1;
         }
     }
-    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
-        sg_conditional_prepare(node->op->conditional) != 0) {
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && prepare(node->op->conditional) != 0) {
         return -1;
     }
     node->mark = 2;
@@ -57,7 +84,7 @@ void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
     for (size_t i = 0; i < order->count && !stream->context->broken; i++) {
         struct sg_op *op = order->nodes[i]->op;
         struct sg_record *record = NULL;
-        if (op && op->kind == SG_OP_EVENT_RECORD) {
+        if (op && op->kind == &sg_kind_event_record) {
             record = recorded < count ? records[recorded] : NULL;
             recorded++;
         }
@@ -70,13 +97,22 @@ void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
     }
 }
 
+static CUgraphNode find_in_bodies(const struct sg_conditional *condition, CUgraphNode origin)
+{
+    CUgraphNode found = NULL;
+    for (unsigned i = 0; i < condition->size && !found && condition->orders; i++) {
+        found = sg_graph_order_find(&condition->orders[i], origin);
+    }
+    return found;
+}
+
 CUgraphNode sg_graph_order_find(const struct sg_graph_order *order, CUgraphNode origin)
 {
     for (size_t i = 0; i < order->count; i++) {
         CUgraphNode node = order->nodes[i];
         CUgraphNode found = node->origin == origin ? node
                             : node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
-                                ? sg_conditional_find(node->op->conditional, origin)
+                                ? find_in_bodies(node->op->conditional, origin)
                                 : NULL;
         if (found) {
             return found;

@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "simgpu/entry.h"
 #include "simgpu/managed.h"
 
-__thread int sg_on_gpu;
 static __thread sigjmp_buf *escape;
 static __thread uint64_t escaped_address;
 static struct sigaction previous_segv, previous_bus;

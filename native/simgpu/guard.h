@@ -9,7 +9,4 @@ void sg_guard_install(void);
 /* 0, or -1 when the work touched an address that is not mapped; then *address is it. */
 int sg_guarded(void (*work)(void *), void *argument, uint64_t *address);
 
-/* The calling thread works for the GPU now, not for the host. */
-extern __thread int sg_on_gpu;
-
 #endif

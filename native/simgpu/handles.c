@@ -1,7 +1,8 @@
-/* Which addresses are live objects of ours, and of what kind. */
-#include <stdlib.h>
+#include "simgpu/handles.h"
 
-#include "simgpu/driver.h"
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
 
 struct entry {
     const void *object; /* NULL: never used; &removed: once used */

@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 
 #include "simgpu/address.h"
-#include "simgpu/capture.h"
-#include "simgpu/context.h"
+#include "simgpu/capture_rules.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/devices.h"
+#include "simgpu/shared/clock.h"
+#include "simgpu/stream.h"
 
 #define PAGE 4096u
 

@@ -1,4 +1,6 @@
 /* Legacy sharing of cuMemAlloc's memory between processes. */
+#include "simgpu/ipc.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -6,8 +8,8 @@
 
 #include "simgpu/address.h"
 #include "simgpu/chunk.h"
-#include "simgpu/context.h"
-#include "simgpu/ipc.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/stream.h"
 
 _Static_assert(sizeof(struct sg_token) <= CU_IPC_HANDLE_SIZE, "a token fits into a handle");
 

@@ -1,7 +1,7 @@
 #ifndef SIMGPU_IPC_H
 #define SIMGPU_IPC_H
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
 
 /* What a context that is being destroyed has open of other processes is closed. */
 void sg_ipc_forget(CUcontext context);

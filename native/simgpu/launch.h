@@ -1,3 +1,4 @@
+/* Launches as work. */
 #ifndef SIMGPU_LAUNCH_H
 #define SIMGPU_LAUNCH_H
 

@@ -1,5 +1,5 @@
 /* Forms of calls from before CUDA 3.2, in which sizes have 32 bits: as large as they can say. */
-#include "simgpu/driver.h"
+#include "simgpu/entry.h"
 
 static unsigned int in_32_bits(size_t bytes)
 {

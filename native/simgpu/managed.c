@@ -4,9 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "simgpu/capture.h"
 #include "simgpu/context.h"
-#include "simgpu/stream.h"
+#include "simgpu/devices.h"
+#include "simgpu/shared/clock.h"
+#include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/process_table.h"
+#include "simgpu/shared/state.h"
 
 /* Where a granule is. Its bytes are always in this process's memory; what changes is who may touch them
  * without a fault. One page table serves the CPU and the GPU's threads, so before work of the GPU begins,
@@ -127,6 +130,40 @@ static void notice_evictions(void)
     }
 }
 
+CUresult sg_managed_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
+{
+    size_t count = (bytes + SG_GRANULE_BYTES - 1) / SG_GRANULE_BYTES;
+    struct sg_range *range = calloc(1, sizeof *range);
+    struct sg_managed *managed = calloc(1, sizeof *managed + count * sizeof *managed->granule);
+    uint64_t base = range && managed ? sg_addresses_take(count * SG_GRANULE_BYTES, 0, 0) : 0;
+    if (!base ||
+        mmap((void *)(uintptr_t)base, count * SG_GRANULE_BYTES, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        free(range);
+        free(managed);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    managed->base = base;
+    managed->count = count;
+    managed->gpu = context->gpu;
+    *range = (struct sg_range){.base = base,
+                               .size = bytes,
+                               .span = count * SG_GRANULE_BYTES,
+                               .kind = SG_MANAGED,
+                               .gpu = context->gpu,
+                               .context = context,
+                               .managed = managed};
+    pthread_mutex_lock(&lock);
+    managed->next = all;
+    all = managed;
+    pthread_mutex_unlock(&lock);
+    sg_map_lock();
+    sg_map_add(range);
+    sg_map_unlock();
+    *out = base;
+    return CUDA_SUCCESS;
+}
+
 int sg_managed_fault(uint64_t address, int by_gpu)
 {
     if (!all) {
@@ -220,115 +257,4 @@ void sg_managed_free(struct sg_range *range)
     sg_address_clear(range->base, range->span);
     sg_addresses_give(range->base, range->span);
     free(gone);
-}
-
-/* ---- entry points ---- */
-
-CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
-{
-    SG_CONTEXT(context);
-    if (!out || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SG_TRY(sg_capture_forbids());
-    size_t count = (bytes + SG_GRANULE_BYTES - 1) / SG_GRANULE_BYTES;
-    struct sg_range *range = calloc(1, sizeof *range);
-    struct sg_managed *managed = calloc(1, sizeof *managed + count * sizeof *managed->granule);
-    uint64_t base = range && managed ? sg_addresses_take(count * SG_GRANULE_BYTES, 0, 0) : 0;
-    if (!base ||
-        mmap((void *)(uintptr_t)base, count * SG_GRANULE_BYTES, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        free(range);
-        free(managed);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    managed->base = base;
-    managed->count = count;
-    managed->gpu = context->gpu;
-    *range = (struct sg_range){.base = base,
-                               .size = bytes,
-                               .span = count * SG_GRANULE_BYTES,
-                               .kind = SG_MANAGED,
-                               .gpu = context->gpu,
-                               .context = context,
-                               .managed = managed};
-    pthread_mutex_lock(&lock);
-    managed->next = all;
-    all = managed;
-    pthread_mutex_unlock(&lock);
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
-    *out = base;
-    return CUDA_SUCCESS;
-}
-
-static int is_managed(CUdeviceptr address, size_t bytes)
-{
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    int is = range && range->kind == SG_MANAGED && bytes &&
-             bytes <= range->size - (address - range->base);
-    sg_map_unlock();
-    return is;
-}
-
-static CUresult prefetch(CUdeviceptr address, size_t bytes, int gpu, CUstream handle)
-{
-    CUstream stream;
-    SG_TRY(sg_stream_of(handle, &stream));
-    if (!is_managed(address, bytes)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    struct sg_op *op = sg_op_new(SG_OP_PREFETCH);
-    op->prefetch.address = address;
-    op->prefetch.bytes = bytes;
-    op->prefetch.gpu = gpu;
-    return sg_submit(stream, op);
-}
-
-CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream)
-{
-    if (device != CU_DEVICE_CPU && !sg_device_is(device)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    return prefetch(address, bytes, device == CU_DEVICE_CPU ? -1 : (int)sg_device_of(device),
-                    stream);
-}
-
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                               unsigned int flags, CUstream stream)
-{
-    if (flags) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return cuMemPrefetchAsync(
-        address, bytes, location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : CU_DEVICE_CPU,
-        stream);
-}
-
-/* Advice is heard and not followed: there is only one policy here. */
-CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)
-{
-    SG_ENTER();
-    (void)device;
-    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return is_managed(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
-                        CUmemLocation location)
-{
-    return cuMemAdvise(address, bytes, advice, location.id);
-}
-
-CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t bytes,
-                                unsigned int flags)
-{
-    CUstream stream;
-    (void)bytes, (void)flags;
-    SG_TRY(sg_stream_of(handle, &stream));
-    return is_managed(address, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

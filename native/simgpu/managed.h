@@ -4,6 +4,8 @@
 
 #include "simgpu/address.h"
 
+CUresult sg_managed_alloc(CUcontext context, CUdeviceptr *out, size_t bytes);
+
 /* An access faulted: 1 when it was to managed memory and can be made again now. */
 int sg_managed_fault(uint64_t address, int by_gpu);
 

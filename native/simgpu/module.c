@@ -13,6 +13,9 @@
 
 #include "simgpu/address.h"
 #include "simgpu/chunk.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/devices.h"
+#include "simgpu/handles.h"
 
 #define PREFIX "simgpu_kernel_"
 #define EM_CUDA_ 190

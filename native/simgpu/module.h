@@ -3,6 +3,7 @@
 #define SIMGPU_MODULE_H
 
 #include "simgpu/context.h"
+#include "simgpu/kernel.h"
 
 struct sg_range;
 

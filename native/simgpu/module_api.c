@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/capture.h"
+#include "simgpu/capture_rules.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/handles.h"
 #include "simgpu/module.h"
 #include "simgpu/stream.h"
 

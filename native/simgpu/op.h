@@ -2,27 +2,30 @@
 #ifndef SIMGPU_OP_H
 #define SIMGPU_OP_H
 
-#include "simgpu/driver.h"
+#include <stddef.h>
+#include <stdint.h>
 
-enum sg_op_kind {
-    SG_OP_NOTHING,
-    SG_OP_KERNEL,
-    SG_OP_COPY,
-    SG_OP_MEMSET,
-    SG_OP_HOST,
-    SG_OP_CALLBACK,
-    SG_OP_RECORD,
-    SG_OP_MEMOPS,
-    SG_OP_GRAPH,
-    SG_OP_FREE,
-    SG_OP_PREFETCH,
-    SG_OP_WAIT,
-    SG_OP_GRAPH_ALLOC,
-    SG_OP_GRAPH_FREE,
-    SG_OP_EVENT_RECORD, /* in graphs only */
-    SG_OP_EVENT_WAIT,
-    SG_OP_CONDITIONAL,
+#include "cuda/cuda_calls.h"
+#include "simgpu/kernel.h"
+
+struct sg_op;
+
+/* What all work of one kind has in common. The file that knows how such work is done has its constant;
+ * a function that is NULL has nothing to do. */
+struct sg_op_kind {
+    const char *name;
+    int is_capturable;         /* a capture takes it down as a node */
+    CUgraphNodeType node_type; /* of this type */
+    int runs_when_broken;      /* also in a context that an error ended */
+    void (*execute)(struct sg_op *op, CUstream stream, uint64_t ready_ns);
+    void (*copy)(struct sg_op *op);    /* gives a copy its own of what the original owns */
+    void (*release)(struct sg_op *op); /* gives back what it owns */
+    void (*count)(const struct sg_op *op);
+    void (*submitted)(struct sg_op *op); /* its number is known; the context is locked */
 };
+
+extern const struct sg_op_kind sg_kind_nothing;
+extern const struct sg_op_kind sg_kind_wait; /* for other streams */
 
 enum sg_direction { SG_H2D, SG_D2H, SG_D2D, SG_H2H, SG_P2P };
 
@@ -58,18 +61,6 @@ struct sg_kernel_launch {
     size_t bytes;
 };
 
-/* A point in a stream that an event stands for. */
-struct sg_record {
-    int refs;
-    CUstream stream;
-    uint64_t number, time_ns;
-    int timed;
-    /* Recorded while capturing: stands for the nodes that were last then. */
-    struct sg_capture *capture;
-    CUgraphNode *nodes;
-    size_t node_count;
-};
-
 struct sg_shared_event;
 
 /* Words in memory that are written, or waited for, one after the other. */
@@ -89,7 +80,7 @@ struct sg_graph_launch {
 struct sg_conditional;
 
 struct sg_op {
-    enum sg_op_kind kind;
+    const struct sg_op_kind *kind;
     struct sg_op *next;
     uint64_t number, submitted_ns;
     struct sg_wait {
@@ -113,9 +104,9 @@ struct sg_op {
         struct sg_record *record;
         struct sg_memops memops;
         struct sg_graph_launch graph;
-        CUevent event; /* SG_OP_EVENT_RECORD, SG_OP_EVENT_WAIT */
+        CUevent event; /* of an event record node, an event wait node */
         struct sg_conditional *conditional;
-        uint64_t address; /* SG_OP_FREE */
+        uint64_t address; /* to be freed */
         struct sg_graph_memory *memory;
         struct {
             uint64_t address, bytes;
@@ -124,7 +115,7 @@ struct sg_op {
     };
 };
 
-struct sg_op *sg_op_new(enum sg_op_kind kind);
+struct sg_op *sg_op_new(const struct sg_op_kind *kind);
 struct sg_op *sg_op_copy(const struct sg_op *op); /* without its waits */
 void sg_op_free(struct sg_op *op);
 void sg_op_count(const struct sg_op *op); /* for whoever watches what reaches the driver */
@@ -132,18 +123,5 @@ void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number);
 
 /* Carries the work out on the calling thread, which belongs to the stream. */
 void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns);
-
-/* A copy as work; the parameters are checked. */
-/* What a test has a copy of this direction go wrong with. */
-CUresult sg_copy_failure(enum sg_direction direction);
-CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *copy, unsigned gpu);
-/* The same for words in memory. */
-CUresult sg_memops_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);
-
-void sg_record_unref(struct sg_record *record);
-/* What it stands for is done, although the work that it is a part of goes on. */
-void sg_record_done(struct sg_record *record);
-/* Waits for it. */
-void sg_record_wait(struct sg_record *record);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "simgpu/address.h"
 #include "simgpu/chunk.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
 #include "simgpu/pool.h"
 
 struct answer {

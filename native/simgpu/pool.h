@@ -9,9 +9,13 @@
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
 
-#include "simgpu/address.h"
-#include "simgpu/stream.h"
+#include <pthread.h>
+#include <stdint.h>
 
+#include "cuda/cuda_calls.h"
+#include "simgpu/shared/profile.h"
+
+struct sg_chunk;
 struct sg_segment;
 
 struct sg_piece {
@@ -53,23 +57,9 @@ CUmemoryPool sg_pool_new(unsigned gpu, const CUmemPoolProps *props);
 /* The default pool of a GPU, and the one that allocations without a pool's name come from. */
 CUmemoryPool sg_pool_default(unsigned gpu);
 CUmemoryPool sg_pool_current(unsigned gpu);
+void sg_pool_set_current(CUmemoryPool pool);
+void sg_pool_unset_current(CUmemoryPool pool); /* unless it is another */
 /* All of them, one after the other, starting with NULL. */
 CUmemoryPool sg_pool_next(CUmemoryPool pool);
-
-/* Memory for work that follows in the stream. */
-CUresult sg_pool_alloc(CUmemoryPool pool, CUdeviceptr *out, size_t bytes, CUstream stream);
-/* The range, which was taken out of the map, is free after all work submitted to the stream so far;
- * without a stream at once. */
-void sg_pool_free(struct sg_range *range, CUstream stream);
-/* Gives free segments back to the device until no more than so many bytes are reserved. */
-void sg_pool_trim(CUmemoryPool pool, uint64_t keep_bytes);
-/* After the program waited for the GPU: pools give back what is above their threshold. */
-void sg_pools_synchronised(void);
-/* The last context on the GPU is gone, and the pools' memory with it. */
-void sg_pools_forget(unsigned gpu);
-
-/* Takes a pooled range that begins at the address out of the map; NULL: there is none. */
-struct sg_range *sg_pooled_take_out(CUdeviceptr address);
-void sg_pool_unmap_imported(struct sg_range *range);
 
 #endif

@@ -1,9 +1,17 @@
-/* What pools are made of: segments from the device, cut into pieces and joined again. */
+#include "simgpu/pool_memory.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "simgpu/capture_rules.h"
 #include "simgpu/chunk.h"
-#include "simgpu/pool.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
+#include "simgpu/op.h"
+#include "simgpu/pool_piece.h"
+#include "simgpu/shared/clock.h"
+#include "simgpu/stream.h"
+#include "simgpu/stream_queue.h"
 
 #define UNIT 512u
 #define PATIENCE_NS (1000 * SG_US * 1000)
@@ -17,105 +25,6 @@ static uint64_t step_bytes(unsigned gpu)
         step *= 2;
     }
     return step;
-}
-
-/* ---- pieces; the pool is locked ---- */
-
-static void let_go(struct sg_piece *piece)
-{
-    if (piece->stream) {
-        sg_stream_unref(piece->stream);
-        piece->stream = NULL;
-    }
-}
-
-static int is_ready(struct sg_piece *piece)
-{
-    if (piece->stream && sg_stream_done(piece->stream, piece->number)) {
-        let_go(piece);
-    }
-    return !piece->stream;
-}
-
-static void absorb_next(struct sg_piece *piece)
-{
-    struct sg_piece *next = piece->next;
-    if (next->stream && next->number > piece->number) {
-        piece->number = next->number;
-    }
-    let_go(next);
-    piece->size += next->size;
-    piece->next = next->next;
-    if (piece->next) {
-        piece->next->previous = piece;
-    }
-    free(next);
-}
-
-/* Free neighbours become one where the same has to be waited for. */
-static void join(struct sg_piece *piece)
-{
-    is_ready(piece);
-    while (piece->next && !piece->next->used) {
-        is_ready(piece->next);
-        if (piece->next->stream != piece->stream) {
-            return;
-        }
-        absorb_next(piece);
-    }
-}
-
-static void join_all(CUmemoryPool pool)
-{
-    for (struct sg_segment *segment = pool->segments; segment; segment = segment->next) {
-        for (struct sg_piece *piece = segment->first; piece; piece = piece->next) {
-            if (!piece->used) {
-                join(piece);
-            }
-        }
-    }
-}
-
-/* The smallest that is large enough; `waits`: one that another stream has yet to get to. */
-static struct sg_piece *best_fit(CUmemoryPool pool, uint64_t size, CUstream stream, int waits)
-{
-    struct sg_piece *best = NULL;
-    for (struct sg_segment *segment = pool->segments; segment; segment = segment->next) {
-        for (struct sg_piece *piece = segment->first; piece; piece = piece->next) {
-            if (piece->used || piece->size < size || (best && best->size <= piece->size)) {
-                continue;
-            }
-            if (!piece->stream || piece->stream == stream || waits) {
-                best = piece;
-            }
-        }
-    }
-    return best;
-}
-
-static int cut(struct sg_piece *piece, uint64_t size)
-{
-    struct sg_piece *rest;
-    if (piece->size == size) {
-        return 0;
-    }
-    rest = malloc(sizeof *rest);
-    if (!rest) {
-        return -1;
-    }
-    *rest = *piece;
-    if (rest->stream) {
-        sg_stream_ref(rest->stream);
-    }
-    rest->base += size;
-    rest->size -= size;
-    rest->previous = piece;
-    piece->size = size;
-    piece->next = rest;
-    if (rest->next) {
-        rest->next->previous = rest;
-    }
-    return 0;
 }
 
 /* ---- segments; the pool is locked ---- */
@@ -171,7 +80,7 @@ static void drop(CUmemoryPool pool, struct sg_segment **at)
     *at = gone->next;
     for (struct sg_piece *piece = gone->first, *next; piece; piece = next) {
         next = piece->next;
-        let_go(piece);
+        sg_piece_forget_stream(piece);
         free(piece);
     }
     sg_chunk_unmap(gone->chunk, gone->base, gone->size, 0);
@@ -188,7 +97,7 @@ static void trim(CUmemoryPool pool, uint64_t keep)
     if (pool->reserved_bytes <= keep) {
         return;
     }
-    join_all(pool);
+    sg_pieces_join(pool);
     for (struct sg_segment **at = &pool->segments; *at && pool->reserved_bytes > keep;) {
         struct sg_piece *first = (*at)->first;
         /* Like the driver's: no less is kept than was asked for. */
@@ -228,7 +137,7 @@ static int has_pending(CUmemoryPool pool)
     pthread_mutex_lock(&pool->lock);
     for (struct sg_segment *segment = pool->segments; segment; segment = segment->next) {
         for (struct sg_piece *piece = segment->first; piece; piece = piece->next) {
-            pending |= !piece->used && !is_ready(piece);
+            pending |= !piece->used && !sg_piece_is_ready(piece);
         }
     }
     pthread_mutex_unlock(&pool->lock);
@@ -253,21 +162,21 @@ static void trim_all(unsigned gpu)
 static CUresult find_piece(CUmemoryPool pool, uint64_t size, CUstream stream,
                            struct sg_piece **found)
 {
-    join_all(pool);
-    *found = best_fit(pool, size, stream, 0);
+    sg_pieces_join(pool);
+    *found = sg_piece_best_fit(pool, size, stream, 0);
     if (*found) {
         return CUDA_SUCCESS;
     }
     CUresult result = grow(pool, size);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         *found = pool->may_reuse[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES]
-                     ? best_fit(pool, size, stream, 1)
+                     ? sg_piece_best_fit(pool, size, stream, 1)
                      : NULL;
         if (*found) {
             return CUDA_SUCCESS;
         }
     }
-    *found = result ? NULL : best_fit(pool, size, stream, 0);
+    *found = result ? NULL : sg_piece_best_fit(pool, size, stream, 0);
     return result;
 }
 
@@ -276,15 +185,17 @@ static CUresult take(CUmemoryPool pool, size_t bytes, CUstream stream, struct sg
     struct sg_piece *piece;
     uint64_t size = (bytes + UNIT - 1) / UNIT * UNIT;
     SG_TRY(find_piece(pool, size, stream, &piece));
-    if (cut(piece, size) != 0) {
+    if (sg_piece_cut(piece, size) != 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (piece->stream && piece->stream != stream) {
-        struct sg_op *wait = sg_op_new(SG_OP_WAIT);
+        uint64_t number;
+        SG_TRY(sg_capture_forbids_legacy(stream));
+        struct sg_op *wait = sg_op_new(&sg_kind_wait);
         sg_op_wait_for(wait, piece->stream, piece->number);
-        SG_TRY(sg_submit(stream, wait));
+        SG_TRY(sg_stream_enqueue(stream, wait, &number));
     }
-    let_go(piece);
+    sg_piece_forget_stream(piece);
     piece->used = 1;
     pool->used_bytes += size;
     if (pool->used_bytes > pool->used_high) {
@@ -348,12 +259,22 @@ struct sg_range *sg_pooled_take_out(CUdeviceptr address)
     return range;
 }
 
+static void unmap_imported(struct sg_range *range)
+{
+    uint64_t base = range->base & ~(uint64_t)4095;
+    sg_chunk_unmap(range->chunk, base, range->span, range->offset);
+    sg_address_clear(base, range->span);
+    sg_addresses_give(base, range->span);
+    sg_chunk_unref(range->chunk);
+    free(range);
+}
+
 void sg_pool_free(struct sg_range *range, CUstream stream)
 {
     CUmemoryPool pool = range->pool;
     struct sg_piece *piece = range->piece;
     if (!piece) {
-        sg_pool_unmap_imported(range);
+        unmap_imported(range);
         return;
     }
     pthread_mutex_lock(&pool->lock);

@@ -5,7 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "simgpu/address.h"
 #include "simgpu/chunk.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
 #include "simgpu/pool.h"
 
 #define POOL_MAGIC 0x6c6f6f707567736dull
@@ -141,14 +144,4 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPool
     sg_map_unlock();
     *out = range->base;
     return CUDA_SUCCESS;
-}
-
-void sg_pool_unmap_imported(struct sg_range *range)
-{
-    uint64_t base = range->base & ~(uint64_t)4095;
-    sg_chunk_unmap(range->chunk, base, range->span, range->offset);
-    sg_address_clear(base, range->span);
-    sg_addresses_give(base, range->span);
-    sg_chunk_unref(range->chunk);
-    free(range);
 }

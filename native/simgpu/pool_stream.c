@@ -1,7 +1,13 @@
 /* Allocating and freeing in the order of a stream. */
+#include "simgpu/address.h"
+#include "simgpu/entry.h"
 #include "simgpu/graph_memory.h"
-#include "simgpu/memory.h"
+#include "simgpu/op.h"
 #include "simgpu/pool.h"
+#include "simgpu/pool_memory.h"
+#include "simgpu/stream.h"
+#include "simgpu/stream_exec.h"
+#include "simgpu/submit.h"
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
@@ -50,14 +56,14 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     int of_graph = range && range->base == address && range->kind == SG_GRAPH_MEMORY;
     sg_map_unlock();
     if (of_graph) {
-        SG_TRY(sg_submit(stream, sg_op_new(SG_OP_NOTHING)));
+        SG_TRY(sg_submit(stream, sg_op_new(&sg_kind_nothing)));
         return sg_graph_memory_free(address, stream);
     }
     if (!pooled && !other) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* Also without a use of its own: it waits for what its stream implies, the default ones say. */
-    struct sg_op *op = sg_op_new(pooled ? SG_OP_NOTHING : SG_OP_FREE);
+    struct sg_op *op = sg_op_new(pooled ? &sg_kind_nothing : &sg_kind_free);
     op->address = address;
     SG_TRY(sg_submit(stream, op));
     if (!pooled) {

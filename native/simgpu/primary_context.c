@@ -1,5 +1,7 @@
 /* Primary contexts: one for each GPU, which all of a program's libraries share. */
-#include "simgpu/context.h"
+#include "simgpu/context_lifecycle.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
 
 static CUcontext primary[SG_DEVICES_MAX]; /* under the contexts' lock */
 static unsigned primary_flags[SG_DEVICES_MAX];
@@ -20,7 +22,7 @@ static CUresult primary_of(CUcontext *out, CUdevice device)
     return result;
 }
 
-CUcontext sg_primary_context(CUdevice device)
+static CUcontext living(CUdevice device)
 {
     CUcontext context = primary[sg_device_of(device)];
     return context && !context->destroyed ? context : NULL;
@@ -52,7 +54,7 @@ static CUresult let_go(CUdevice device, int all)
     }
     sg_contexts_lock();
     unsigned gpu = sg_device_of(device);
-    CUcontext context = sg_primary_context(device);
+    CUcontext context = living(device);
     CUresult result = CUDA_SUCCESS;
     if (!context) {
         result = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -83,8 +85,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
     }
     sg_contexts_lock();
     primary_flags[sg_device_of(device)] = flags;
-    if (sg_primary_context(device)) {
-        sg_primary_context(device)->flags = flags;
+    if (living(device)) {
+        living(device)->flags = flags;
     }
     sg_contexts_unlock();
     return CUDA_SUCCESS;
@@ -105,7 +107,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
         return CUDA_ERROR_INVALID_VALUE;
     }
     sg_contexts_lock();
-    *active = sg_primary_context(device) != NULL;
+    *active = living(device) != NULL;
     *flags = primary_flags[sg_device_of(device)];
     sg_contexts_unlock();
     return CUDA_SUCCESS;

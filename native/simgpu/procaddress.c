@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/driver.h"
+#include "cuda/cuda_calls.h"
 
 static const struct entry {
     const char *name;

@@ -3,6 +3,7 @@
 #define SIMGPU_RESIZE_H
 
 #include <stdlib.h>
+#include <string.h>
 
 static inline void *sg_resize(void *array, size_t bytes)
 {
@@ -11,6 +12,12 @@ static inline void *sg_resize(void *array, size_t bytes)
         abort();
     }
     return grown;
+}
+
+/* NULL where there is nothing to copy. */
+static inline void *sg_copied(const void *from, size_t bytes)
+{
+    return from && bytes ? memcpy(sg_resize(NULL, bytes), from, bytes) : NULL;
 }
 
 #endif

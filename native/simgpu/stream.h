@@ -8,9 +8,9 @@
 #define SIMGPU_STREAM_H
 
 #include "simgpu/context.h"
-#include "simgpu/op.h"
 
 struct sg_capture;
+struct sg_op;
 
 struct CUstream_st {
     CUcontext context;
@@ -39,15 +39,16 @@ void sg_stream_unref(CUstream stream);
 /* What a program means by a stream handle, the default ones included. */
 CUresult sg_stream_of(CUstream handle, CUstream *out);
 
-/* Hands work over, which belongs to the stream from here on, whatever the result. */
-CUresult sg_submit(CUstream stream, struct sg_op *op);
-/* The same, and waits for it. Not allowed while the stream captures. */
-CUresult sg_submit_and_wait(CUstream stream, struct sg_op *op);
-
 void sg_stream_wait(CUstream stream, uint64_t number);
 int sg_stream_done(CUstream stream, uint64_t number);
 
 /* Ends the thread after the work that stands in line, and lets go of the handle. */
 void sg_stream_close(CUstream stream);
+
+/* Takes the stream out of its context's list; the context is locked. */
+void sg_stream_unlist(CUstream stream);
+
+/* Waits until all is done that was submitted to the context's streams so far. */
+CUresult sg_context_drain(CUcontext context);
 
 #endif

@@ -3,8 +3,15 @@
 #include <string.h>
 
 #include "simgpu/capture.h"
-#include "simgpu/pool.h"
+#include "simgpu/capture_rules.h"
+#include "simgpu/context_stack.h"
+#include "simgpu/devices.h"
+#include "simgpu/handles.h"
+#include "simgpu/op.h"
+#include "simgpu/pool_memory.h"
 #include "simgpu/stream.h"
+#include "simgpu/stream_exec.h"
+#include "simgpu/submit.h"
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
@@ -54,7 +61,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     SG_TRY(sg_capture_forbids_legacy(stream));
     if (stream
             ->legacy) { /* stands for all blocking streams: a piece of work that waits for them does the same */
-        SG_TRY(sg_submit_and_wait(stream, sg_op_new(SG_OP_NOTHING)));
+        SG_TRY(sg_submit_and_wait(stream, sg_op_new(&sg_kind_nothing)));
         sg_pools_synchronised();
         return CUDA_SUCCESS;
     }
@@ -177,7 +184,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
     if (!call) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sg_op *op = sg_op_new(SG_OP_HOST);
+    struct sg_op *op = sg_op_new(&sg_kind_host);
     op->host.call = call;
     op->host.data = data;
     return sg_submit(stream, op);
@@ -199,7 +206,7 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback call, void *data,
     if (stream->capture) {
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    struct sg_op *op = sg_op_new(SG_OP_CALLBACK);
+    struct sg_op *op = sg_op_new(&sg_kind_callback);
     op->callback.call = call;
     op->callback.data = data;
     op->callback.stream = handle;

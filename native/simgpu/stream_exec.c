@@ -3,15 +3,23 @@
  * `ready_ns` is when the GPU could have begun. Time is booked from there, not from when
  * this thread got its turn, so the machine's own delays do not add up.
  */
+#include "simgpu/stream_exec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/address.h"
-#include "simgpu/graph_conditional.h"
+#include "simgpu/conditional_value.h"
+#include "simgpu/context.h"
+#include "simgpu/counters.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
 #include "simgpu/guard.h"
 #include "simgpu/managed.h"
 #include "simgpu/memory.h"
 #include "simgpu/module.h"
+#include "simgpu/resize.h"
+#include "simgpu/shared/clock.h"
+#include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/stream.h"
 
 #define WORTH_SLEEPING_NS (20 * SG_US)
@@ -32,7 +40,7 @@ static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_
     return end;
 }
 
-static void guarded(CUstream stream, void (*work)(void *), void *argument)
+void sg_run_guarded(CUstream stream, void (*work)(void *), void *argument)
 {
     uint64_t address;
     if (sg_guarded(work, argument, &address) != 0) {
@@ -79,7 +87,7 @@ static void execute_spinning(const struct simgpu_kernel *kernel, const struct si
     uint64_t began = sg_now_ns();
     stream->end_ns = take_compute(context->gpu, ready_ns, least);
     for (;;) {
-        guarded(stream, poll_once, &spin);
+        sg_run_guarded(stream, poll_once, &spin);
         if (spin.ended || context->broken || context->destroyed) {
             return;
         }
@@ -91,13 +99,15 @@ static void execute_spinning(const struct simgpu_kernel *kernel, const struct si
     }
 }
 
-static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uint64_t ready_ns)
+static void execute_kernel(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
+    struct sg_kernel_launch *launch = &op->kernel;
     CUfunction function = launch->function;
     const struct simgpu_kernel *kernel = function->kernel;
     unsigned gpu = stream->context->gpu;
     void *params[SIMGPU_PARAMS_MAX];
     uint64_t duration = 0;
+    sg_managed_arm(gpu);
     for (uint32_t i = 0; i < kernel->params; i++) {
         params[i] = (char *)launch->values + function->offset[i];
     }
@@ -109,9 +119,9 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
         struct body body = {kernel, &launch->shape, params};
         void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
         launch->shape.shared = shared;
-        launch->shape.set_conditional = sg_conditional_set;
+        launch->shape.set_conditional = sg_conditional_value_set;
         uint64_t start = sg_now_ns();
-        guarded(stream, run_body, &body);
+        sg_run_guarded(stream, run_body, &body);
         duration = sg_now_ns() - start;
         free(shared);
     }
@@ -121,6 +131,32 @@ static void execute_kernel(struct sg_kernel_launch *launch, CUstream stream, uin
     uint64_t least = sg_profile_of(gpu)->launch_ns;
     stream->end_ns = take_compute(gpu, ready_ns, duration > least ? duration : least);
 }
+
+static void copy_kernel(struct sg_op *op)
+{
+    op->kernel.values = sg_copied(op->kernel.values, op->kernel.bytes);
+    op->kernel.attributes = sg_copied(op->kernel.attributes, sizeof *op->kernel.attributes);
+}
+
+static void release_kernel(struct sg_op *op)
+{
+    free(op->kernel.values);
+    free(op->kernel.attributes);
+}
+
+static void count_kernel(const struct sg_op *op)
+{
+    (void)op;
+    sg_count(SG_LAUNCHED, 0);
+}
+
+const struct sg_op_kind sg_kind_kernel = {.name = "kernel",
+                                          .is_capturable = 1,
+                                          .node_type = CU_GRAPH_NODE_TYPE_KERNEL,
+                                          .execute = execute_kernel,
+                                          .copy = copy_kernel,
+                                          .release = release_kernel,
+                                          .count = count_kernel};
 
 /* ---- copies ---- */
 
@@ -189,14 +225,16 @@ static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_
     return ready_ns;
 }
 
-static void execute_copy(const struct sg_copy *copy, CUstream stream, uint64_t ready_ns)
+static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
+    const struct sg_copy *copy = &op->copy;
     struct piece piece = {.copy = copy};
     uint64_t total = (uint64_t)copy->width * copy->height * copy->depth, done = 0, end = ready_ns;
+    sg_managed_arm(stream->context->gpu);
     while (done < total && !stream->context->broken) {
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
-        guarded(stream, copy_piece, &piece);
+        sg_run_guarded(stream, copy_piece, &piece);
         if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
         }
@@ -204,6 +242,29 @@ static void execute_copy(const struct sg_copy *copy, CUstream stream, uint64_t r
     }
     stream->end_ns = end;
 }
+
+static void copy_copy(struct sg_op *op)
+{
+    if (op->copy.staged) {
+        op->copy.staged = sg_copied(op->copy.staged, op->copy.width);
+        op->copy.src = (uint64_t)(uintptr_t)op->copy.staged;
+    }
+}
+
+static void release_copy(struct sg_op *op) { free(op->copy.staged); }
+
+static void count_copy(const struct sg_op *op)
+{
+    sg_count(SG_COPIED, (uint64_t)op->copy.width * op->copy.height * op->copy.depth);
+}
+
+const struct sg_op_kind sg_kind_copy = {.name = "copy",
+                                        .is_capturable = 1,
+                                        .node_type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                                        .execute = execute_copy,
+                                        .copy = copy_copy,
+                                        .release = release_copy,
+                                        .count = count_copy};
 
 /* ---- memory sets ---- */
 
@@ -226,136 +287,89 @@ static void set_memory(void *argument)
     }
 }
 
-static void execute_set(struct sg_memset *set, CUstream stream, uint64_t ready_ns)
+static void execute_memset(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
+    struct sg_memset *set = &op->memset;
     unsigned gpu = stream->context->gpu;
-    guarded(stream, set_memory, set);
+    sg_managed_arm(gpu);
+    sg_run_guarded(stream, set_memory, set);
     stream->end_ns =
         take_compute(gpu, ready_ns,
                      sg_duration_ns((uint64_t)set->width * set->height * set->element_bytes,
                                     sg_profile_of(gpu)->memory_bytes_per_s));
 }
 
-/* ---- words in memory ---- */
-
-struct word {
-    const CUstreamBatchMemOpParams *item;
-    int done;
-};
-
-static int is_met(uint64_t now, uint64_t wanted, unsigned flags, int wide)
+static void count_memset(const struct sg_op *op)
 {
-    switch (flags & 3) {
-    case CU_STREAM_WAIT_VALUE_GEQ: /* in a circle, as the API says */
-        return wide ? (int64_t)(now - wanted) >= 0
-                    : (int32_t)((uint32_t)now - (uint32_t)wanted) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-        return wide ? now == wanted : (uint32_t)now == (uint32_t)wanted;
-    case CU_STREAM_WAIT_VALUE_AND:
-        return (now & wanted) != 0;
-    default:
-        return (wide ? ~(now | wanted) : (uint32_t)~(now | wanted)) != 0;
-    }
+    (void)op;
+    sg_count(SG_MEMSET_DONE, 0);
 }
 
-static void use_word(void *argument)
+const struct sg_op_kind sg_kind_memset = {.name = "memset",
+                                          .is_capturable = 1,
+                                          .node_type = CU_GRAPH_NODE_TYPE_MEMSET,
+                                          .execute = execute_memset,
+                                          .count = count_memset};
+
+/* ---- functions of the program ---- */
+
+static void enter_host_function(void)
 {
-    struct word *word = argument;
-    const struct CUstreamMemOpValueParams_moiety *value = &word->item->waitValue;
-    uint64_t *wide = (uint64_t *)(uintptr_t)value->address;
-    uint32_t *narrow = (uint32_t *)(uintptr_t)value->address;
-    word->done = 1;
-    switch (word->item->operation) {
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        __atomic_store_n(narrow, value->value, __ATOMIC_RELEASE);
-        return;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        __atomic_store_n(wide, value->value64, __ATOMIC_RELEASE);
-        return;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        word->done =
-            is_met(__atomic_load_n(narrow, __ATOMIC_ACQUIRE), value->value, value->flags, 0);
-        return;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        word->done =
-            is_met(__atomic_load_n(wide, __ATOMIC_ACQUIRE), value->value64, value->flags, 1);
-        return;
-    default:
-        return;
-    }
+    sg_on_gpu = 0;
+    sg_in_host_function = 1;
 }
 
-static void execute_values(const struct sg_memops *values, CUstream stream)
+static void leave_host_function(CUstream stream)
 {
-    CUcontext context = stream->context;
-    for (unsigned i = 0; i < values->count; i++) {
-        struct word word = {&values->items[i], 0};
-        while (!word.done && !context->broken && !context->destroyed) {
-            guarded(stream, use_word, &word);
-            if (!word.done) {
-                sg_sleep_until(sg_now_ns() + POLL_NS);
-            }
-        }
-    }
+    sg_in_host_function = 0;
+    sg_on_gpu = 1;
     stream->end_ns = sg_now_ns();
 }
 
-void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
+static void execute_host(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
-    switch (op->kind) {
-    case SG_OP_NOTHING:
-    case SG_OP_GRAPH_ALLOC: /* done at the launch */
-    case SG_OP_GRAPH_FREE:
-    case SG_OP_WAIT:
-    case SG_OP_EVENT_RECORD: /* done where a graph is carried out */
-    case SG_OP_EVENT_WAIT:   /* done at the launch */
-        break;
-    case SG_OP_KERNEL:
-        sg_managed_arm(stream->context->gpu);
-        execute_kernel(&op->kernel, stream, ready_ns);
-        break;
-    case SG_OP_COPY:
-        sg_managed_arm(stream->context->gpu);
-        execute_copy(&op->copy, stream, ready_ns);
-        break;
-    case SG_OP_MEMSET:
-        sg_managed_arm(stream->context->gpu);
-        execute_set(&op->memset, stream, ready_ns);
-        break;
-    case SG_OP_HOST:
-        sg_on_gpu = 0;
-        sg_in_host_function = 1;
-        op->host.call(op->host.data);
-        sg_in_host_function = 0;
-        sg_on_gpu = 1;
-        stream->end_ns = sg_now_ns();
-        break;
-    case SG_OP_CALLBACK:
-        sg_on_gpu = 0;
-        sg_in_host_function = 1;
-        op->callback.call(op->callback.stream, stream->context->broken, op->callback.data);
-        sg_in_host_function = 0;
-        sg_on_gpu = 1;
-        stream->end_ns = sg_now_ns();
-        break;
-    case SG_OP_RECORD:
-        op->record->time_ns = ready_ns; /* that we look at it later costs the GPU nothing */
-        break;
-    case SG_OP_MEMOPS:
-        execute_values(&op->memops, stream);
-        break;
-    case SG_OP_GRAPH:
-        sg_graph_execute(&op->graph, stream, ready_ns);
-        break;
-    case SG_OP_CONDITIONAL:
-        sg_conditional_run(op->conditional, stream);
-        break;
-    case SG_OP_FREE:
-        sg_memory_free(op->address);
-        break;
-    case SG_OP_PREFETCH:
-        sg_managed_move(op->prefetch.address, op->prefetch.bytes, op->prefetch.gpu);
-        stream->end_ns = sg_now_ns();
-        break;
-    }
+    (void)ready_ns;
+    enter_host_function();
+    op->host.call(op->host.data);
+    leave_host_function(stream);
 }
+
+static void execute_callback(struct sg_op *op, CUstream stream, uint64_t ready_ns)
+{
+    (void)ready_ns;
+    enter_host_function();
+    op->callback.call(op->callback.stream, stream->context->broken, op->callback.data);
+    leave_host_function(stream);
+}
+
+static void count_host(const struct sg_op *op)
+{
+    (void)op;
+    sg_count(SG_HOST_CALLED, 0);
+}
+
+const struct sg_op_kind sg_kind_host = {.name = "host function",
+                                        .is_capturable = 1,
+                                        .node_type = CU_GRAPH_NODE_TYPE_HOST,
+                                        .execute = execute_host,
+                                        .count = count_host};
+const struct sg_op_kind sg_kind_callback = {
+    .name = "callback", .execute = execute_callback, .count = count_host};
+
+/* ---- memory ---- */
+
+static void execute_free(struct sg_op *op, CUstream stream, uint64_t ready_ns)
+{
+    (void)stream, (void)ready_ns;
+    sg_memory_free(op->address);
+}
+
+static void execute_prefetch(struct sg_op *op, CUstream stream, uint64_t ready_ns)
+{
+    (void)ready_ns;
+    sg_managed_move(op->prefetch.address, op->prefetch.bytes, op->prefetch.gpu);
+    stream->end_ns = sg_now_ns();
+}
+
+const struct sg_op_kind sg_kind_free = {.name = "free", .execute = execute_free};
+const struct sg_op_kind sg_kind_prefetch = {.name = "prefetch", .execute = execute_prefetch};

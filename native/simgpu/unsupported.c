@@ -2,7 +2,7 @@
  *
  * They are weak: whoever defines one of them in another file takes its place.
  */
-#include "simgpu/driver.h"
+#include "simgpu/entry.h"
 
 static CUresult say_no(void)
 {

@@ -5,6 +5,9 @@
 #include "simgpu/address.h"
 #include "simgpu/allocation.h"
 #include "simgpu/chunk.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
+#include "simgpu/shared/clock.h"
 
 /* ---- addresses ---- */
 

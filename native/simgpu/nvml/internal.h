@@ -4,6 +4,8 @@
 
 #include "simgpu/nvml/nvml_abi.h"
 #include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/process_life.h"
+#include "simgpu/shared/process_table.h"
 #include "simgpu/shared/state.h"
 
 /* NVML's own numbering: which GPUs CUDA_VISIBLE_DEVICES hides from CUDA makes no difference here. */

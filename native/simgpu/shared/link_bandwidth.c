@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "simgpu/shared/clock.h"
-#include "simgpu/shared/state.h"
+#include "simgpu/shared/state_layout.h"
 
 static void note(struct sg_busy *busy, uint64_t start_ns, uint64_t duration_ns)
 {

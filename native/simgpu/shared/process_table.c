@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "simgpu/shared/process_life.h"
+
 static unsigned slot_of(const struct sg_process *process)
 {
     return (unsigned)(process - sg_state->process);

@@ -1,15 +1,7 @@
-/* What a simulated GPU is like, and how a user says so.
- *
- * MOIETY_SIMGPU = part [+ part ...]
- * part          = [COUNTx]MODEL[:key=value[,key=value ...]]   or the path of a file of `key = value` lines
- *
- * Sizes are written in B, KiB, MiB, GiB, TiB, KB, MB, GB, TB; rates in the same units followed by /s;
- * times in ns, us, ms or s. native/simgpu/README.md lists the keys.
- */
+/* What a simulated GPU is like. */
 #ifndef SIMGPU_PROFILE_H
 #define SIMGPU_PROFILE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define SG_DEVICES_MAX 16
@@ -65,8 +57,5 @@ struct sg_machine {
     uint32_t driver_version; /* as cuDriverGetVersion says: 13000 */
     struct sg_profile profile[SG_DEVICES_MAX];
 };
-
-/* Reads a description. 0, or -EINVAL with a sentence for the user in `why`. */
-int sg_machine_parse(struct sg_machine *machine, const char *text, char *why, size_t why_bytes);
 
 #endif

@@ -10,81 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "simgpu/shared/machine_parse.h"
+#include "simgpu/shared/process_life.h"
 #include "simgpu/shared/process_table.h"
 
 #define MAGIC 0x3130757067696d73ull /* "simgpu01" */
-
-struct sg_state *sg_state;
-struct sg_process *sg_process;
-
-/* When the process was started, in clock ticks since boot; 0 when it is gone or a zombie. */
-static uint64_t start_time(uint32_t pid)
-{
-    char path[64], text[1024], state;
-    unsigned long long ticks;
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return 0;
-    }
-    ssize_t n = read(file, text, sizeof text - 1);
-    close(file);
-    if (n <= 0) {
-        return 0;
-    }
-    text[n] = '\0';
-    const char *rest = strrchr(text, ')'); /* the name in parentheses may hold anything */
-    if (!rest ||
-        sscanf(rest + 1,
-               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-               &state, &ticks) != 2) {
-        return 0;
-    }
-    return state == 'Z' || state == 'X' ? 0 : ticks ? ticks : 1;
-}
-
-/* Of the calling process: numbers of others mean the same here only if it is theirs, too. */
-static uint64_t pid_namespace(void)
-{
-    struct stat status;
-    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
-/* One byte for each slot, which its process has locked. The kernel unlocks it when the process
- * dies, and tells who that is in the numbers of whoever asks. Never closed: closing it once would
- * give back all locks of the process, also those of the other library with this code in it. */
-static int alive_file = -1;
-
-static struct flock slot_lock(const struct sg_process *process)
-{
-    return (struct flock){.l_type = F_WRLCK,
-                          .l_whence = SEEK_SET,
-                          .l_start = process - sg_state->process,
-                          .l_len = 1};
-}
-
-int sg_process_lives(const struct sg_process *process)
-{
-    if (process->pid == 0) {
-        return 0;
-    }
-    if (process->namespace == pid_namespace()) {
-        return start_time(process->pid) == process->start_time;
-    }
-    struct flock lock = slot_lock(process);
-    return fcntl(alive_file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
-}
-
-uint32_t sg_process_pid(const struct sg_process *process)
-{
-    if (process->namespace == pid_namespace()) {
-        return process->pid;
-    }
-    struct flock lock = slot_lock(process);
-    return fcntl(alive_file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0
-               ? (uint32_t)lock.l_pid
-               : 0;
-}
 
 /* ---- mutual exclusion ---- */
 
@@ -228,15 +158,12 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
 
 static int take_slot(enum sg_role role)
 {
-    uint32_t pid = (uint32_t)getpid();
-    uint64_t namespace = pid_namespace();
     sg_lock();
     sg_reap();
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         struct sg_process *process = &sg_state->process[i];
-        if (process->pid == pid && process->namespace == namespace && process->role == role) {
-            sg_process_free(
-                process); /* what this process was before an exec, which ends all it had */
+        if (sg_process_is_own(process) && process->role == role) {
+            sg_process_free(process); /* this process before an exec, which ended all that it had */
         }
     }
     for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
@@ -246,11 +173,7 @@ static int take_slot(enum sg_role role)
         }
         memset(process, 0, sizeof *process);
         process->role = role;
-        process->start_time = start_time(pid);
-        process->namespace = namespace;
-        process->pid = pid;
-        struct flock lock = slot_lock(process);
-        fcntl(alive_file, F_SETLK, &lock);
+        sg_process_born(process);
         sg_process = process;
         if (i >= sg_state->processes_high) {
             sg_state->processes_high = i + 1;
@@ -293,10 +216,10 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
         }
         return error;
     }
-    if (alive_file < 0) {
+    if (!sg_life_is_open()) {
         char path[600];
         snprintf(path, sizeof path, "%s/alive", directory);
-        alive_file = create(directory, path, 0);
+        sg_life_open(create(directory, path, 0));
     }
     error = open_file(directory, &machine, why, why_bytes);
     if (!error) {

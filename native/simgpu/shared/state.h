@@ -2,105 +2,16 @@
  * MOIETY_SIMGPU_STATE map. Whatever several processes must agree on lies here: who they
  * are, how much each holds, until when link and compute are taken.
  *
- * A process may be killed at any instruction. So nothing here is a running total: what
- * a device has in use is added up from what the living processes hold, and the robust
- * mutex passes on when its holder dies.
+ * The mutex is a robust one: it passes on when its holder dies.
  *
  * Functions return 0 or a negative errno.
  */
 #ifndef SIMGPU_STATE_H
 #define SIMGPU_STATE_H
 
-#include <pthread.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#include "simgpu/inspect.h"
-#include "simgpu/shared/fault.h"
-#include "simgpu/shared/profile.h"
-
-#define SG_PROCESSES_MAX 256
-#define SG_EXPORTS_MAX 4096
-#define SG_GRANULES_MAX 131072
-#define SG_GRANULE_BYTES (2ull << 20)
-#define SG_BUCKETS 40
-#define SG_BUCKET_NS (50 * 1000000ull)
-
-enum sg_role {
-    SG_DRIVER = 1,  /* a program with libcuda */
-    SG_WATCHER = 2, /* NVML: sees the GPUs, uses nothing */
-};
-
-/* The last two seconds of work, in slots that are reused round and round. */
-struct sg_busy {
-    struct {
-        uint64_t number; /* time / SG_BUCKET_NS */
-        uint64_t ns;
-    } bucket[SG_BUCKETS];
-    uint64_t total_ns;
-};
-
-struct sg_process {
-    uint32_t pid; /* 0: free slot */
-    uint32_t role;
-    uint64_t start_time; /* of /proc/PID/stat, so that a reused pid is not taken for this one */
-    uint32_t evicted;    /* managed granules that others moved out and this one has not noticed */
-    uint32_t reserved;
-    uint64_t namespace; /* that `pid` is of, by its inode */
-    struct simgpu_counters counters;
-    struct sg_device_usage {
-        uint64_t context_bytes;
-        uint64_t allocated_bytes;
-        uint64_t managed_bytes; /* managed memory that is on the device now */
-        uint64_t kept_bytes;    /* of the host's: free, and faster to take again */
-        struct sg_busy busy;
-    } on[SG_DEVICES_MAX];
-};
-
-/* Memory that more than one process may hold: whoever made it may die first. */
-struct sg_export {
-    uint64_t inode, offset; /* of its bytes: the identity that both sides can find out */
-    uint64_t bytes;         /* 0: free entry */
-    uint32_t serial;        /* what is there later is another */
-    uint32_t unused;
-    uint32_t device, reserved;
-    uint64_t holders[SG_PROCESSES_MAX / 64];
-};
-
-/* A piece of managed memory that is on a device, in the list of its device, least recently moved in first. */
-struct sg_granule {
-    uint32_t next, previous; /* 0: none (entry 0 is the list's head) */
-    uint32_t process;        /* slot of the owner + 1; 0: free entry */
-    uint32_t evicted;        /* moved out by another process, which the owner has yet to see */
-    uint64_t address;        /* in the owner */
-};
-
-struct sg_device {
-    uint8_t uuid[16];
-    uint64_t compute_until_ns; /* taken until then */
-    uint64_t link_until_ns[2]; /* 0: to the device, 1: from it */
-    uint64_t duplex_until_ns;  /* what both directions have in common */
-    struct sg_busy busy, link_busy[2];
-    struct sg_granule granules[SG_GRANULES_MAX];
-};
-
-struct sg_state {
-    uint64_t magic;
-    uint64_t bytes;
-    /* Entries above these were never used: what is added up often stays short. */
-    uint32_t processes_high, exports_high, granules_high[SG_DEVICES_MAX];
-    pthread_mutex_t lock; /* everything but the two below */
-    pthread_mutex_t time_lock[SG_DEVICES_MAX];
-    struct sg_machine machine;
-    struct sg_process process[SG_PROCESSES_MAX];
-    struct sg_faults faults;
-    uint32_t exports_made, unused;
-    struct sg_export export[SG_EXPORTS_MAX];
-    struct sg_device device[SG_DEVICES_MAX];
-};
-
-extern struct sg_state *sg_state;     /* NULL until opened */
-extern struct sg_process *sg_process; /* the calling process's slot */
+#include "simgpu/shared/state_layout.h"
 
 /* Reads the environment, maps the state and takes a slot. `why` gets a sentence when it fails:
  * -ENODEV: no GPUs were asked for; -EINVAL: the description is wrong; others: the system's. */
@@ -111,29 +22,6 @@ void sg_state_close(void);
 
 void sg_lock(void);
 void sg_unlock(void);
-
-/* The rest is called with the lock held. */
-
-/* Forgets processes that are gone. */
-void sg_reap(void);
-uint64_t sg_used_bytes(unsigned device);
-/* Room for so many bytes beside what is used, after forgetting the dead and moving managed memory out. */
-int sg_make_room(unsigned device, uint64_t bytes, uint64_t *evicted_bytes);
-/* What one process holds on a device, shared memory included. */
-uint64_t sg_process_bytes(const struct sg_process *process, unsigned device);
-
-/* Managed memory: a granule of this process came to the device. Returns its entry, 0 when the table is full. */
-uint32_t sg_granule_in(unsigned device, uint64_t address);
-void sg_granule_out(unsigned device, uint32_t entry);
-
-/* Shared memory: this process holds it too, or no longer. */
-int sg_export_hold(uint64_t inode, uint64_t offset, uint64_t bytes, unsigned device, int *first);
-/* 0: nobody shares anything there. */
-uint32_t sg_export_serial(uint64_t inode, uint64_t offset);
-int sg_export_drop(uint64_t inode, uint64_t offset); /* 1 when nobody holds it any more */
-
-/* What the calling process calls another one: in a container, it counts otherwise. 0: it cannot see it. */
-uint32_t sg_process_pid(const struct sg_process *process);
 
 /* The path of the directory that holds the state. */
 void sg_state_directory(char *path, size_t bytes);

@@ -1,6 +1,11 @@
 /* The entry points that fill memory with a value. */
 #include "simgpu/address.h"
+#include "simgpu/entry.h"
+#include "simgpu/op.h"
+#include "simgpu/peer_access.h"
 #include "simgpu/stream.h"
+#include "simgpu/stream_exec.h"
+#include "simgpu/submit.h"
 
 static CUresult submit(uint64_t dst, size_t pitch, unsigned value, unsigned element, size_t width,
                        size_t height, CUstream handle)
@@ -20,7 +25,7 @@ static CUresult submit(uint64_t dst, size_t pitch, unsigned value, unsigned elem
     if (!sg_is_open_to(dst, extent, stream->context->gpu, 1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sg_op *op = sg_op_new(SG_OP_MEMSET);
+    struct sg_op *op = sg_op_new(&sg_kind_memset);
     op->memset = (struct sg_memset){.dst = dst,
                                     .width = width,
                                     .height = height,

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/context.h"
+#include "simgpu/devices.h"
+#include "simgpu/entry.h"
+#include "simgpu/shared/machine_parse.h"
 
 static CUresult find(CUdevice device)
 {

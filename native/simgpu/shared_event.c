@@ -1,4 +1,4 @@
-#include "simgpu/event_share.h"
+#include "simgpu/shared_event.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "simgpu/shared/clock.h"
 
 #define PAGE_BYTES 4096u
 #define MAGIC 0x746e657665756d73ull
@@ -62,6 +64,11 @@ struct sg_shared_event *sg_shared_event_new(void)
     return event;
 }
 
+void sg_shared_event_ref(struct sg_shared_event *event)
+{
+    __atomic_add_fetch(&event->refs, 1, __ATOMIC_ACQ_REL);
+}
+
 void sg_shared_event_unref(struct sg_shared_event *event)
 {
     if (event && __atomic_sub_fetch(&event->refs, 1, __ATOMIC_ACQ_REL) == 0) {
@@ -71,32 +78,17 @@ void sg_shared_event_unref(struct sg_shared_event *event)
     }
 }
 
-static CUresult submit(struct sg_shared_event *event, CUstream stream, unsigned operation,
-                       uint64_t value)
+uint64_t sg_shared_event_next(struct sg_shared_event *event)
 {
-    struct sg_op *op = sg_op_new(SG_OP_MEMOPS);
-    op->memops.items = calloc(1, sizeof *op->memops.items);
-    if (!op->memops.items) {
-        abort(); /* a few hundred bytes of host memory: there is no way on */
-    }
-    __atomic_add_fetch(&event->refs, 1, __ATOMIC_ACQ_REL);
-    op->memops.event = event;
-    op->memops.count = 1;
-    op->memops.items->operation = operation;
-    op->memops.items->waitValue.address = (uintptr_t)&event->page->done;
-    op->memops.items->waitValue.value64 = value;
-    op->memops.items->waitValue.flags =
-        operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? CU_STREAM_WAIT_VALUE_GEQ : 0;
-    return sg_submit(stream, op);
+    return __atomic_add_fetch(&event->page->recorded, 1, __ATOMIC_ACQ_REL);
 }
 
-CUresult sg_shared_event_record(struct sg_shared_event *event, CUstream stream)
+uint64_t sg_shared_event_word(const struct sg_shared_event *event)
 {
-    uint64_t number = __atomic_add_fetch(&event->page->recorded, 1, __ATOMIC_ACQ_REL);
-    return submit(event, stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, number);
+    return (uintptr_t)&event->page->done;
 }
 
-static uint64_t recorded(struct sg_shared_event *event)
+uint64_t sg_shared_event_recorded(const struct sg_shared_event *event)
 {
     return __atomic_load_n(&event->page->recorded, __ATOMIC_ACQUIRE);
 }
@@ -106,18 +98,14 @@ static int is_done(struct sg_shared_event *event, uint64_t number)
     return __atomic_load_n(&event->page->done, __ATOMIC_ACQUIRE) >= number;
 }
 
-CUresult sg_shared_event_hold(struct sg_shared_event *event, CUstream stream)
+int sg_shared_event_done(struct sg_shared_event *event)
 {
-    uint64_t number = recorded(event);
-    return is_done(event, number) ? CUDA_SUCCESS
-                                  : submit(event, stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, number);
+    return is_done(event, sg_shared_event_recorded(event));
 }
-
-int sg_shared_event_done(struct sg_shared_event *event) { return is_done(event, recorded(event)); }
 
 void sg_shared_event_wait(struct sg_shared_event *event)
 {
-    uint64_t number = recorded(event);
+    uint64_t number = sg_shared_event_recorded(event);
     while (!is_done(event, number)) {
         sg_sleep_until(sg_now_ns() + POLL_NS);
     }

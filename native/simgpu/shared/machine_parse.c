@@ -1,4 +1,4 @@
-#include "simgpu/shared/profile.h"
+#include "simgpu/shared/machine_parse.h"
 
 #include <errno.h>
 #include <stdio.h>

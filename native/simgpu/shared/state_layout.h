@@ -1,0 +1,99 @@
+/* What lies in the file of shared memory that all processes with the same GPUs map.
+ *
+ * A process may be killed at any instruction. So nothing here is a running total: what a device has in use
+ * is added up from what the living processes hold.
+ */
+#ifndef SIMGPU_STATE_LAYOUT_H
+#define SIMGPU_STATE_LAYOUT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "simgpu/inspect.h"
+#include "simgpu/shared/fault.h"
+#include "simgpu/shared/profile.h"
+
+#define SG_PROCESSES_MAX 256
+#define SG_EXPORTS_MAX 4096
+#define SG_GRANULES_MAX 131072
+#define SG_GRANULE_BYTES (2ull << 20)
+#define SG_BUCKETS 40
+#define SG_BUCKET_NS (50 * 1000000ull)
+
+enum sg_role {
+    SG_DRIVER = 1,  /* a program with libcuda */
+    SG_WATCHER = 2, /* NVML: sees the GPUs, uses nothing */
+};
+
+/* The last two seconds of work, in slots that are reused round and round. */
+struct sg_busy {
+    struct {
+        uint64_t number; /* time / SG_BUCKET_NS */
+        uint64_t ns;
+    } bucket[SG_BUCKETS];
+    uint64_t total_ns;
+};
+
+struct sg_process {
+    uint32_t pid; /* 0: free slot */
+    uint32_t role;
+    uint64_t start_time; /* of /proc/PID/stat, so that a reused pid is not taken for this one */
+    uint32_t evicted;    /* managed granules that others moved out and this one has not noticed */
+    uint32_t reserved;
+    uint64_t namespace; /* that `pid` is of, by its inode */
+    struct simgpu_counters counters;
+    struct sg_device_usage {
+        uint64_t context_bytes;
+        uint64_t allocated_bytes;
+        uint64_t managed_bytes; /* managed memory that is on the device now */
+        uint64_t kept_bytes;    /* of the host's: free, and faster to take again */
+        struct sg_busy busy;
+    } on[SG_DEVICES_MAX];
+};
+
+/* Memory that more than one process may hold: whoever made it may die first. */
+struct sg_export {
+    uint64_t inode, offset; /* of its bytes: the identity that both sides can find out */
+    uint64_t bytes;         /* 0: free entry */
+    uint32_t serial;        /* what is there later is another */
+    uint32_t unused;
+    uint32_t device, reserved;
+    uint64_t holders[SG_PROCESSES_MAX / 64];
+};
+
+/* A piece of managed memory that is on a device, in the list of its device, least recently moved in first. */
+struct sg_granule {
+    uint32_t next, previous; /* 0: none (entry 0 is the list's head) */
+    uint32_t process;        /* slot of the owner + 1; 0: free entry */
+    uint32_t evicted;        /* moved out by another process, which the owner has yet to see */
+    uint64_t address;        /* in the owner */
+};
+
+struct sg_device {
+    uint8_t uuid[16];
+    uint64_t compute_until_ns; /* taken until then */
+    uint64_t link_until_ns[2]; /* 0: to the device, 1: from it */
+    uint64_t duplex_until_ns;  /* what both directions have in common */
+    struct sg_busy busy, link_busy[2];
+    struct sg_granule granules[SG_GRANULES_MAX];
+};
+
+struct sg_state {
+    uint64_t magic;
+    uint64_t bytes;
+    /* Entries above these were never used: what is added up often stays short. */
+    uint32_t processes_high, exports_high, granules_high[SG_DEVICES_MAX];
+    pthread_mutex_t lock; /* everything but the two below */
+    pthread_mutex_t time_lock[SG_DEVICES_MAX];
+    struct sg_machine machine;
+    struct sg_process process[SG_PROCESSES_MAX];
+    struct sg_faults faults;
+    uint32_t exports_made, unused;
+    struct sg_export export[SG_EXPORTS_MAX];
+    struct sg_device device[SG_DEVICES_MAX];
+};
+
+extern struct sg_state *sg_state;     /* NULL until opened */
+extern struct sg_process *sg_process; /* the calling process's slot */
+
+#endif
