@@ -11,7 +11,7 @@
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
 #define MEMORY_MAX \
-    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/granule_store.c) */
+    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/mem/granule_store.c) */
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 

@@ -1,0 +1,202 @@
+/* Legacy sharing of cuMemAlloc's memory between processes. */
+#include "simgpu/api/ipc.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "simgpu/context/context_stack.h"
+#include "simgpu/mem/address.h"
+#include "simgpu/mem/chunk.h"
+#include "simgpu/stream/stream.h"
+
+_Static_assert(sizeof(struct sg_token) <= CU_IPC_HANDLE_SIZE, "a token fits into a handle");
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    struct sg_token token;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    SG_CONTEXT(context);
+    (void)context;
+    sg_map_lock();
+    struct sg_range *range = sg_map_find(address);
+    if (handle && range &&
+        range->kind == SG_ALLOCATED) { /* memory of cuMemMap is refused, as by the real driver */
+        result = sg_chunk_share(range->chunk, &token);
+        token.delta = (uint32_t)range->offset;
+    }
+    sg_map_unlock();
+    if (!result) {
+        memset(handle, 0, sizeof *handle);
+        memcpy(handle, &token, sizeof token);
+    }
+    return result;
+}
+
+/* Memory of another process that is open here. */
+struct import {
+    struct import *next;
+    struct sg_token token;
+    struct sg_range *range;
+    uint64_t pointer;
+    unsigned opens;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct import *imports;
+
+static CUresult map(struct import *import, CUcontext context)
+{
+    struct sg_chunk *chunk;
+    CUresult result = sg_chunk_adopt(&chunk, &import->token);
+    if (result) {
+        return result;
+    }
+    uint64_t base = sg_addresses_take(chunk->bytes, 0, 0);
+    result = base ? sg_chunk_map(chunk, base, chunk->bytes, 0, PROT_READ | PROT_WRITE)
+                  : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result) {
+        if (base) {
+            sg_addresses_give(base, chunk->bytes);
+        }
+        sg_chunk_unref(chunk);
+        return result;
+    }
+    *import->range = (struct sg_range){.base = base,
+                                       .size = chunk->bytes,
+                                       .span = chunk->bytes,
+                                       .kind = SG_IMPORTED,
+                                       .gpu = chunk->gpu,
+                                       .context = context,
+                                       .chunk = chunk};
+    sg_map_lock();
+    sg_map_add(import->range);
+    sg_map_unlock();
+    import->pointer = base + import->token.delta;
+    return CUDA_SUCCESS;
+}
+
+static void unmap(struct import *import)
+{
+    sg_map_lock();
+    sg_map_remove(import->range);
+    sg_map_unlock();
+    sg_address_clear(import->range->base, import->range->span);
+    sg_addresses_give(import->range->base, import->range->span);
+    sg_chunk_unref(import->range->chunk);
+    free(import->range);
+    free(import);
+}
+
+/* Lock held. One context of a device has it open, once more at the same address. */
+static CUresult open_again(CUdeviceptr *out, const struct sg_token *token, CUcontext context)
+{
+    for (struct import *import = imports; import; import = import->next) {
+        if (memcmp(&import->token, token, sizeof *token) != 0) {
+            continue;
+        }
+        if (import->range->context == context) {
+            import->opens++;
+            *out = import->pointer;
+            return CUDA_SUCCESS;
+        }
+        if (import->range->context->gpu == context->gpu) {
+            return CUDA_ERROR_ALREADY_MAPPED;
+        }
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult open_new(CUdeviceptr *out, const struct sg_token *token, CUcontext context)
+{
+    struct import *import = calloc(1, sizeof *import);
+    struct sg_range *range = calloc(1, sizeof *range);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (import && range) {
+        *import = (struct import){.token = *token, .range = range, .opens = 1, .next = imports};
+        result = map(import, context);
+    }
+    if (result) {
+        free(range);
+        free(import);
+        return result;
+    }
+    imports = import;
+    *out = import->pointer;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    struct sg_token token;
+    struct sg_chunk *own;
+    SG_CONTEXT(context);
+    if (!out || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(&token, &handle, sizeof token);
+    if (token.pid == (uint32_t)getpid()) { /* as long as it is there, it is no other process's */
+        SG_TRY(sg_chunk_adopt(&own, &token));
+        sg_chunk_unref(own);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    pthread_mutex_lock(&lock);
+    CUresult result = open_again(out, &token, context);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        result = open_new(out, &token, context);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    return cuIpcOpenMemHandle_v2(out, handle, flags);
+}
+
+/* Takes the import at a pointer out when it is closed for the last time; *found: it is one. */
+static struct import *take_out(CUdeviceptr pointer, int *found)
+{
+    struct import *gone = NULL;
+    pthread_mutex_lock(&lock);
+    struct import **at = &imports;
+    while (*at && (*at)->pointer != pointer) {
+        at = &(*at)->next;
+    }
+    *found = *at != NULL;
+    if (*at && --(*at)->opens == 0) {
+        gone = *at;
+        *at = gone->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    int found;
+    SG_CONTEXT(context);
+    SG_TRY(sg_context_drain(context));
+    struct import *gone = take_out(address, &found);
+    if (!gone) {
+        return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    unmap(gone);
+    return CUDA_SUCCESS;
+}
+
+void sg_ipc_forget(CUcontext context)
+{
+    pthread_mutex_lock(&lock);
+    for (struct import **at = &imports; *at;) {
+        struct import *import = *at;
+        if (import->range->context == context) {
+            *at = import->next;
+            unmap(import);
+        } else {
+            at = &import->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,220 @@
+/* Virtual memory: addresses, and the program's own choice of what lies there. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "simgpu/base/devices.h"
+#include "simgpu/base/entry.h"
+#include "simgpu/mem/address.h"
+#include "simgpu/mem/allocation.h"
+#include "simgpu/mem/chunk.h"
+#include "simgpu/shared/clock.h"
+
+/* ---- addresses ---- */
+
+CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                             unsigned long long flags)
+{
+    SG_ENTER();
+    if (!out || !sg_is_granular(size) || flags || (alignment & (alignment - 1))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (!range) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    range->base = sg_addresses_take(size, alignment, hint);
+    if (!range->base) {
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    range->size = range->span = size;
+    range->kind = SG_RESERVED;
+    sg_map_lock();
+    sg_map_add(range);
+    sg_map_unlock();
+    *out = range->base;
+    sg_pay(sg_profile_of(0)->reserve_ns);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+{
+    SG_ENTER();
+    CUresult result = CUDA_SUCCESS;
+    sg_map_lock();
+    struct sg_range *range = sg_map_find(address);
+    struct sg_range *inside = sg_map_mapped_after(address);
+    if (!range || range->kind != SG_RESERVED || range->base != address || range->size != size ||
+        (inside && inside->base < address + size)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        sg_map_remove(range);
+    }
+    sg_map_unlock();
+    if (result) {
+        return result;
+    }
+    sg_addresses_give(address, size);
+    free(range);
+    return CUDA_SUCCESS;
+}
+
+/* ---- mapping ---- */
+
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    SG_ENTER();
+    if (flags || offset || !sg_is_granular(size) || address % SG_BLOCK_BYTES) {
+        return CUDA_ERROR_INVALID_VALUE; /* as the real driver: an offset other than 0 is not supported */
+    }
+    struct sg_range *range = calloc(1, sizeof *range);
+    if (!range) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    sg_allocations_lock();
+    struct sg_chunk *chunk = sg_allocation(handle);
+    sg_map_lock();
+    struct sg_range *reserved = sg_map_find(address), *inside = sg_map_mapped_after(address);
+    if (chunk && size <= chunk->bytes && reserved && reserved->kind == SG_RESERVED &&
+        size <= reserved->size - (address - reserved->base) &&
+        !(inside && inside->base < address + size)) {
+        result = sg_chunk_map(chunk, address, size, offset, PROT_NONE);
+        if (!result) {
+            sg_chunk_ref(chunk);
+            *range = (struct sg_range){.base = address,
+                                       .size = size,
+                                       .span = size,
+                                       .kind = SG_MAPPED,
+                                       .gpu = chunk->gpu,
+                                       .chunk = chunk,
+                                       .offset = offset};
+            sg_map_add(range);
+        }
+    }
+    sg_map_unlock();
+    sg_allocations_unlock();
+    if (result) {
+        free(range);
+        return result;
+    }
+    sg_pay(sg_profile_of(chunk->gpu)->map_ns);
+    return CUDA_SUCCESS;
+}
+
+/* Whole mappings, one after the other, fill the range: how many; 0: they do not. Map locked. */
+static unsigned whole_mappings(uint64_t address, uint64_t size)
+{
+    unsigned count = 0;
+    uint64_t at = address;
+    while (at < address + size) {
+        struct sg_range *range = sg_map_mapped(at);
+        if (!range || range->base != at || range->size > address + size - at) {
+            return 0;
+        }
+        at += range->size;
+        count++;
+    }
+    return count;
+}
+
+CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    SG_ENTER();
+    if (!sg_is_granular(size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_map_lock();
+    unsigned count = whole_mappings(address, size), gpu = 0;
+    struct sg_range *gone = NULL; /* linked by managed, which mappings do not use */
+    for (uint64_t at = address; count && at < address + size;) {
+        struct sg_range *range = sg_map_mapped(at);
+        at += range->size;
+        gpu = range->gpu;
+        sg_chunk_unmap(range->chunk, range->base, range->size, range->offset);
+        sg_map_remove(range);
+        range->managed = (struct sg_managed *)(void *)gone;
+        gone = range;
+    }
+    if (count) {
+        sg_address_clear(address, size);
+    }
+    sg_map_unlock();
+    if (!count) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    while (gone) {
+        struct sg_range *next = (struct sg_range *)(void *)gone->managed;
+        sg_chunk_unref(gone->chunk);
+        free(gone);
+        gone = next;
+    }
+    sg_pay(count * sg_profile_of(gpu)->unmap_ns);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    SG_ENTER();
+    if (!desc || !count || !sg_is_granular(size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            !sg_device_is(desc[i].location.id)) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    sg_map_lock();
+    unsigned chunks = whole_mappings(address, size), gpu = 0;
+    for (uint64_t at = address; chunks && at < address + size;) {
+        struct sg_range *range = sg_map_mapped(at);
+        gpu = range->gpu;
+        /* One process has one page table here: what any device may do, all may. */
+        for (size_t i = 0; i < count; i++) {
+            range->access_of[sg_device_of(desc[i].location.id)] = (uint8_t)desc[i].flags;
+            if (sg_device_of(desc[i].location.id) == range->gpu ||
+                (int)desc[i].flags > range->access) {
+                range->access = (int)desc[i].flags;
+            }
+        }
+        int protection = range->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                             ? PROT_READ | PROT_WRITE
+                         : range->access == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ
+                                                                          : PROT_NONE;
+        mprotect((void *)(uintptr_t)range->base, range->size, protection);
+        at += range->size;
+    }
+    sg_map_unlock();
+    if (!chunks) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_pay(chunks * sg_profile_of(gpu)->access_ns);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
+{
+    SG_ENTER();
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !sg_device_is(location->id)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_map_lock();
+    struct sg_range *range = sg_map_mapped(address);
+    if (range) {
+        *flags = range->access_of[sg_device_of(location->id)];
+    }
+    sg_map_unlock();
+    return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

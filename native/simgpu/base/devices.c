@@ -1,0 +1,74 @@
+#include "simgpu/base/devices.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned visible[SG_DEVICES_MAX], visible_count;
+
+/* One entry of CUDA_VISIBLE_DEVICES: an index, or GPU- and the beginning of a UUID. -1: neither. */
+static int find_device(const char *text)
+{
+    char *rest;
+    long index = strtol(text, &rest, 10);
+    if (rest != text && *rest == '\0') {
+        return index >= 0 && index < (long)sg_state->machine.count ? (int)index : -1;
+    }
+    for (unsigned i = 0; i < sg_state->machine.count; i++) {
+        const uint8_t *u = sg_state->device[i].uuid;
+        char uuid[64];
+        snprintf(uuid, sizeof uuid,
+                 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+                 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+                 u[14], u[15]);
+        if (strlen(text) > 4 && strncmp(uuid, text, strlen(text)) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+void sg_devices_choose(void)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    char copy[1024], *save = NULL;
+    visible_count = 0;
+    if (!text) {
+        while (visible_count < sg_state->machine.count) {
+            visible[visible_count] = visible_count;
+            visible_count++;
+        }
+        return;
+    }
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *one = strtok_r(copy, ", ", &save); one; one = strtok_r(NULL, ", ", &save)) {
+        int device = find_device(one);
+        if (device < 0) { /* the list ends at the first that is not there */
+            return;
+        }
+        for (unsigned i = 0; i < visible_count; i++) {
+            if (visible[i] == (unsigned)device) {
+                return;
+            }
+        }
+        visible[visible_count++] = (unsigned)device;
+    }
+}
+
+unsigned sg_device_count(void) { return visible_count; }
+
+unsigned sg_device_of(CUdevice device) { return visible[device]; }
+
+int sg_device_is(CUdevice device) { return device >= 0 && (unsigned)device < visible_count; }
+
+const struct sg_profile *sg_profile_of(unsigned gpu) { return &sg_state->machine.profile[gpu]; }
+
+CUdevice sg_ordinal_of(unsigned gpu)
+{
+    for (unsigned i = 0; i < visible_count; i++) {
+        if (visible[i] == gpu) {
+            return (CUdevice)i;
+        }
+    }
+    return CU_DEVICE_INVALID;
+}

@@ -1,0 +1,143 @@
+/* Where a side of a copy is: the GPU's number, or -1 for host memory. */
+#include "simgpu/exec/copy_op.h"
+
+#include "simgpu/base/entry.h"
+#include "simgpu/exec/stream_exec.h"
+#include "simgpu/mem/address.h"
+#include "simgpu/mem/array.h"
+#include "simgpu/mem/peer_access.h"
+
+static CUresult locate(uint64_t address, uint64_t bytes, enum sg_copy_side side, int *gpu)
+{
+    *gpu = -1;
+    if (side == SG_SIDE_HOST) {
+        return CUDA_SUCCESS;
+    }
+    if (sg_is_device_range(address, bytes)) {
+        *gpu = sg_gpu_of_address(address);
+        return CUDA_SUCCESS;
+    }
+    if (sg_address_is_device(address)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* Pinned memory has a device address; anything else must have been meant for the host. */
+    return side == SG_SIDE_EITHER || sg_is_pinned(address, bytes) ? CUDA_SUCCESS
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* From the first byte to the last, gaps between rows included. */
+static uint64_t extent(const struct sg_copy *copy, uint64_t pitch, uint64_t slice)
+{
+    return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width;
+}
+
+CUresult sg_copy_resolve(struct sg_copy *copy, struct sg_copy_sides sides, unsigned gpu,
+                         struct sg_copy_users users)
+{
+    int dst_gpu, src_gpu;
+    uint64_t dst_extent = extent(copy, copy->dst_pitch, copy->dst_slice);
+    uint64_t src_extent = extent(copy, copy->src_pitch, copy->src_slice);
+    if (!copy->dst || !copy->src) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(locate(copy->dst, dst_extent, sides.dst, &dst_gpu));
+    SG_TRY(locate(copy->src, src_extent, sides.src, &src_gpu));
+    if ((dst_gpu >= 0 && !sg_is_open_to(copy->dst, dst_extent, users.dst, 1)) ||
+        (src_gpu >= 0 && !sg_is_open_to(copy->src, src_extent, users.src, 0))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    copy->gpu = gpu;
+    copy->direction = SG_H2H;
+    if (dst_gpu >= 0 && src_gpu >= 0) {
+        copy->direction = dst_gpu == src_gpu ? SG_D2D : SG_P2P;
+        copy->gpu = (unsigned)dst_gpu;
+        copy->other_gpu = (unsigned)src_gpu;
+    } else if (dst_gpu >= 0) {
+        copy->direction = SG_H2D;
+        copy->gpu = (unsigned)dst_gpu;
+        copy->pageable = !sg_is_pinned(copy->src, src_extent);
+    } else if (src_gpu >= 0) {
+        copy->direction = SG_D2H;
+        copy->gpu = (unsigned)src_gpu;
+        copy->pageable = !sg_is_pinned(copy->dst, dst_extent);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t *base,
+                        enum sg_copy_side *side)
+{
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        *base = (uint64_t)(uintptr_t)host;
+        *side = SG_SIDE_HOST;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_DEVICE:
+        *base = device;
+        *side = SG_SIDE_DEVICE;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_UNIFIED:
+        *base = device;
+        *side = SG_SIDE_EITHER;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY: /* in_array tells where */
+        *side = SG_SIDE_DEVICE;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult in_array(CUarray array, size_t x, size_t y, size_t z, const struct sg_copy *copy,
+                         uint64_t *base, size_t *pitch, size_t *slice)
+{
+    *base = sg_array_has(array, x, y, z, copy->width, copy->height, copy->depth);
+    if (!*base) {
+        return sg_array(array) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    }
+    *pitch = array->pitch;
+    *slice = array->slice;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_copy_describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, struct sg_copy_sides *sides)
+{
+    struct sg_copy copy = {.width = c->WidthInBytes,
+                           .height = c->Height,
+                           .depth = c->Depth,
+                           .dst_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes,
+                           .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes};
+    SG_TRY(side_of(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst, &sides->dst));
+    SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, &sides->src));
+    copy.dst_slice = copy.dst_pitch * (c->dstHeight ? c->dstHeight : c->Height);
+    copy.src_slice = copy.src_pitch * (c->srcHeight ? c->srcHeight : c->Height);
+    if (c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(c->dstArray, c->dstXInBytes, c->dstY, c->dstZ, &copy, &copy.dst,
+                        &copy.dst_pitch, &copy.dst_slice));
+    }
+    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(c->srcArray, c->srcXInBytes, c->srcY, c->srcZ, &copy, &copy.src,
+                        &copy.src_pitch, &copy.src_slice));
+    }
+    if ((c->Height > 1 || c->Depth > 1) && (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes ||
+                                            copy.src_pitch < c->WidthInBytes + c->srcXInBytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    copy.dst += c->dstZ * copy.dst_slice + c->dstY * copy.dst_pitch + c->dstXInBytes;
+    copy.src += c->srcZ * copy.src_slice + c->srcY * copy.src_pitch + c->srcXInBytes;
+    *out = copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
+{
+    struct sg_copy copy;
+    struct sg_copy_sides sides;
+    SG_TRY(sg_copy_describe(c, &copy, &sides));
+    if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(sg_copy_resolve(&copy, sides, gpu, (struct sg_copy_users){gpu, gpu}));
+    *out = sg_op_new(&sg_kind_copy);
+    (*out)->copy = copy;
+    return CUDA_SUCCESS;
+}

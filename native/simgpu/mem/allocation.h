@@ -1,0 +1,24 @@
+/* Memory without an address: what cuMemCreate makes and other processes import. A handle is a
+ * chunk that the program may map.
+ */
+#ifndef SIMGPU_ALLOCATION_H
+#define SIMGPU_ALLOCATION_H
+
+#include "cuda/cuda_calls.h"
+#include "simgpu/base/devices.h"
+
+struct sg_chunk;
+
+/* Handles are given and released, and chunks mapped by them, under this lock. */
+void sg_allocations_lock(void);
+void sg_allocations_unlock(void);
+
+/* NULL: there is no such handle. */
+struct sg_chunk *sg_allocation(CUmemGenericAllocationHandle handle);
+
+static inline int sg_is_granular(uint64_t value)
+{
+    return value != 0 && value % SG_BLOCK_BYTES == 0;
+}
+
+#endif

@@ -1,0 +1,34 @@
+#include "simgpu/mem/peer_access.h"
+
+#include "simgpu/mem/address.h"
+#include "simgpu/mem/pool.h"
+
+static int mappings_are_open(uint64_t address, uint64_t end, unsigned gpu, int least)
+{
+    for (uint64_t at = address; at < end;) {
+        struct sg_range *range = sg_map_mapped_after(at);
+        if (!range || range->base >= end) {
+            return 1; /* what has no memory is nobody's to refuse: it is found out when it is touched */
+        }
+        if (range->access_of[gpu] < least) {
+            return 0;
+        }
+        at = range->base + range->size;
+    }
+    return 1;
+}
+
+int sg_is_open_to(uint64_t address, uint64_t bytes, unsigned gpu, int write)
+{
+    int least = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+    sg_map_lock();
+    struct sg_range *range = sg_map_find(address);
+    int is = 1;
+    if (range && range->kind == SG_RESERVED) {
+        is = mappings_are_open(address, address + bytes, gpu, least);
+    } else if (range && range->kind == SG_POOLED && range->gpu != gpu && range->pool) {
+        is = (int)range->pool->access[gpu] >= least;
+    }
+    sg_map_unlock();
+    return is;
+}

@@ -1,0 +1,54 @@
+/* Streams: work in order, each with a thread of its own that carries it out.
+ *
+ * Work is numbered in each stream; `completed` is the last that is done. Whatever must
+ * wait for another stream's work waits for a pair (stream, number), and only ever for
+ * work that was submitted earlier, so there is no circle to be caught in.
+ */
+#ifndef SIMGPU_STREAM_H
+#define SIMGPU_STREAM_H
+
+#include "simgpu/context/context.h"
+
+struct sg_capture;
+struct sg_op;
+
+struct CUstream_st {
+    CUcontext context;
+    CUstream next; /* in the context's list */
+    int refs;      /* its handle, its thread, whoever waits for it */
+    unsigned flags;
+    int priority;
+    int legacy, per_thread, stopping, started;
+    uint64_t id;
+    uint64_t submitted, completed;
+    uint64_t end_ns; /* when its last work ended, as the GPU counts time */
+    struct sg_op *first, **last;
+    pthread_cond_t work;
+    pthread_t thread;
+    struct sg_capture *capture; /* NULL unless it captures */
+    CUstream next_member;       /* of its capture */
+    CUgraphNode *captured;      /* what the next captured work follows */
+    size_t captured_count;
+    CUgraphEdgeData *captured_edges; /* ordinary ones, all of them */
+};
+
+CUstream sg_stream_new(CUcontext context, unsigned flags, int priority);
+void sg_stream_ref(CUstream stream);
+void sg_stream_unref(CUstream stream);
+
+/* What a program means by a stream handle, the default ones included. */
+CUresult sg_stream_of(CUstream handle, CUstream *out);
+
+void sg_stream_wait(CUstream stream, uint64_t number);
+int sg_stream_done(CUstream stream, uint64_t number);
+
+/* Ends the thread after the work that stands in line, and lets go of the handle. */
+void sg_stream_close(CUstream stream);
+
+/* Takes the stream out of its context's list; the context is locked. */
+void sg_stream_unlist(CUstream stream);
+
+/* Waits until all is done that was submitted to the context's streams so far. */
+CUresult sg_context_drain(CUcontext context);
+
+#endif
