@@ -1,5 +1,5 @@
-/* A set of numbers as spans of them, sorted and never adjacent: what is free of a range of
- * addresses or of a file. Callers lock. */
+/* A set of 64-bit numbers, kept as half-open intervals that are sorted and never touch each other. It holds
+ * what is free of a range of addresses or of a file. The caller holds a lock. */
 #ifndef SIMGPU_INTERVAL_SET_H
 #define SIMGPU_INTERVAL_SET_H
 
@@ -15,13 +15,16 @@ struct sg_interval_set {
     size_t count, capacity;
 };
 
-void sg_interval_set_add(struct sg_interval_set *spans, uint64_t base, uint64_t bytes);
+/* Adds numbers of which the set has none. */
+void sg_interval_set_add(struct sg_interval_set *set, uint64_t base, uint64_t bytes);
 
-/* Out of the first span that has them, or the one that has the fewest more: where they begin, or SG_NO_INTERVAL. */
-uint64_t sg_interval_set_take(struct sg_interval_set *spans, uint64_t bytes, uint64_t alignment);
-uint64_t sg_interval_set_take_best_fit(struct sg_interval_set *spans, uint64_t bytes);
+/* Takes `bytes` numbers from the lowest interval that has so many behind an aligned one. Returns the first,
+ * or SG_NO_INTERVAL. */
+uint64_t sg_interval_set_take(struct sg_interval_set *set, uint64_t bytes, uint64_t alignment);
+/* Takes them from the beginning of the smallest interval that has so many. */
+uint64_t sg_interval_set_take_best_fit(struct sg_interval_set *set, uint64_t bytes);
 
-/* Just these. 1: they were there. */
-int sg_interval_set_take_at(struct sg_interval_set *spans, uint64_t base, uint64_t bytes);
+/* Takes exactly these. Returns 1, or 0 and takes nothing where the set lacks one of them. */
+int sg_interval_set_take_at(struct sg_interval_set *set, uint64_t base, uint64_t bytes);
 
 #endif
