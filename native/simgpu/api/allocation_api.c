@@ -95,13 +95,13 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
         return CUDA_ERROR_INVALID_VALUE;
     }
     sg_allocations_lock();
-    sg_map_lock();
-    struct sg_range *range = sg_map_mapped((uint64_t)(uintptr_t)address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find_mapped((uint64_t)(uintptr_t)address);
     if (range) {
         sg_chunk_ref(range->chunk);
         give_handle(range->chunk, out);
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     sg_allocations_unlock();
     return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -60,7 +60,7 @@ CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigne
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context->gpu = gpu;
-    context->faults_seen = sg_faults_so_far();
+    context->faults_seen = sg_fault_count();
     context->flags = flags;
     context->version = version;
     context->id = next_id++;
@@ -84,7 +84,7 @@ CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigne
 /* The object itself stays: other threads may have it on their stacks. */
 void sg_context_destroy(CUcontext context)
 {
-    if (!context->broken) {
+    if (!context->sticky_error) {
         sg_context_drain(context);
     }
     context->destroyed = 1;
@@ -95,10 +95,10 @@ void sg_context_destroy(CUcontext context)
         pthread_cond_signal(&stream->work);
     }
     pthread_mutex_unlock(&context->lock);
-    sg_ipc_forget(context);
+    sg_ipc_close_all(context);
     sg_memory_free_all(context);
     if (--contexts_on[context->gpu] == 0) {
-        sg_pools_forget(context->gpu);
+        sg_pools_release_all(context->gpu);
         sg_charge_context(context->gpu, -(int64_t)sg_profile_of(context->gpu)->residue_bytes);
     }
 }

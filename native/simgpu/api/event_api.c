@@ -204,13 +204,13 @@ static CUresult ask(CUevent event, int wait)
         if (wait) {
             sg_shared_event_wait(event->shared);
         }
-        SG_TRY(event->context->broken);
+        SG_TRY(event->context->sticky_error);
         return sg_shared_event_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     }
     struct sg_record *record = sg_event_record_of(event);
     if (!record) {
         SG_TRY(sg_capture_forbids());
-        return event->context->broken;
+        return event->context->sticky_error;
     }
     CUresult result = sg_capture_forbids_query(record->capture);
     if (result) {
@@ -223,8 +223,8 @@ static CUresult ask(CUevent event, int wait)
     } else if (!sg_stream_done(record->stream, record->number)) {
         result = CUDA_ERROR_NOT_READY;
     }
-    if (record->stream->context->broken) {
-        result = record->stream->context->broken;
+    if (record->stream->context->sticky_error) {
+        result = record->stream->context->sticky_error;
     }
     sg_record_unref(record);
     return result;

@@ -67,8 +67,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
     SG_TRY(sg_stream_of(handle, &stream));
     int captures = stream->capture != NULL;
     if (!captures) {
-        SG_TRY(sg_graph_memory_back(exec->order.nodes, exec->order.count,
-                                    (exec->flags & AUTO_FREE) != 0));
+        SG_TRY(sg_graph_memory_map(exec->order.nodes, exec->order.count,
+                                   (exec->flags & AUTO_FREE) != 0));
     }
     struct sg_op *op = sg_op_new(&sg_kind_graph);
     sg_graph_exec_ref(exec);
@@ -87,7 +87,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
     SG_TRY(find(exec));
     SG_TRY(sg_stream_of(stream, &stream));
-    return sg_graph_memory_back(exec->order.nodes, exec->order.count, 1);
+    return sg_graph_memory_map(exec->order.nodes, exec->order.count, 1);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)

@@ -73,7 +73,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNo
                                 size_t size, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     struct sg_op *op;
-    SG_TRY(sg_graph_takes(out, graph, depends, size));
+    SG_TRY(sg_graph_check_dependencies(out, graph, depends, size));
     if (!params || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         params->poolProps.handleTypes || !sg_device_is(params->poolProps.location.id)) {
@@ -89,7 +89,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph graph, const CUgraphNod
                                size_t size, CUdeviceptr address)
 {
     struct sg_op *op;
-    SG_TRY(sg_graph_takes(out, graph, depends, size));
+    SG_TRY(sg_graph_check_dependencies(out, graph, depends, size));
     SG_TRY(sg_graph_free_op(&op, address));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEM_FREE, op, depends, size);
     return CUDA_SUCCESS;

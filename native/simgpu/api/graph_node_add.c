@@ -16,12 +16,12 @@ static CUresult find(CUgraphNode node)
 }
 
 /* With the work that `make` makes out of parameters. */
-#define ADD(kind, make)                                       \
-    do {                                                      \
-        struct sg_op *op;                                     \
-        SG_TRY(sg_graph_takes(out, graph, depends, count));   \
-        SG_TRY(make);                                         \
-        *out = sg_graph_add(graph, kind, op, depends, count); \
+#define ADD(kind, make)                                                  \
+    do {                                                                 \
+        struct sg_op *op;                                                \
+        SG_TRY(sg_graph_check_dependencies(out, graph, depends, count)); \
+        SG_TRY(make);                                                    \
+        *out = sg_graph_add(graph, kind, op, depends, count);            \
     } while (0)
 
 CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
@@ -85,7 +85,7 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph graph, const CUgraph
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                              size_t count)
 {
-    SG_TRY(sg_graph_takes(out, graph, depends, count));
+    SG_TRY(sg_graph_check_dependencies(out, graph, depends, count));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_EMPTY, NULL, depends, count);
     return CUDA_SUCCESS;
 }
@@ -94,7 +94,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraph
                                   size_t count, CUgraph child)
 {
     CUgraph copy;
-    SG_TRY(sg_graph_takes(out, graph, depends, count));
+    SG_TRY(sg_graph_check_dependencies(out, graph, depends, count));
     if (child == graph) {
         return CUDA_ERROR_INVALID_VALUE;
     }

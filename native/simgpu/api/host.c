@@ -32,13 +32,13 @@ static CUresult alloc(void **out, size_t bytes, unsigned flags)
     *range = (struct sg_range){.base = (uint64_t)(uintptr_t)at,
                                .size = bytes,
                                .span = span,
-                               .kind = SG_HOST,
+                               .kind = SG_RANGE_HOST,
                                .gpu = context->gpu,
                                .context = context,
                                .flags = flags};
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     sg_pay(sg_duration_ns(bytes, sg_profile_of(context->gpu)->register_bytes_per_s));
     *out = at;
     return CUDA_SUCCESS;
@@ -52,16 +52,16 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 CUresult cuMemAllocHost_v2(void **out, size_t bytes) { return alloc(out, bytes, 0); }
 
 /* The range of this kind that begins there, taken out of the map. */
-static struct sg_range *take_out(void *address, enum sg_kind kind)
+static struct sg_range *take_out(void *address, enum sg_range_kind kind)
 {
-    sg_map_lock();
-    struct sg_range *range = sg_map_find((uint64_t)(uintptr_t)address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find((uint64_t)(uintptr_t)address);
     if (range && range->kind == kind && range->base == (uint64_t)(uintptr_t)address) {
-        sg_map_remove(range);
+        sg_ranges_remove(range);
     } else {
         range = NULL;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return range;
 }
 
@@ -73,7 +73,7 @@ CUresult cuMemFreeHost(void *address)
     }
     SG_TRY(sg_capture_forbids());
     SG_TRY(sg_context_drain(context));
-    struct sg_range *range = take_out(address, SG_HOST);
+    struct sg_range *range = take_out(address, SG_RANGE_HOST);
     if (!range) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -97,16 +97,16 @@ CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags)
     *range = (struct sg_range){.base = base,
                                .size = bytes,
                                .span = bytes,
-                               .kind = SG_REGISTERED,
+                               .kind = SG_RANGE_REGISTERED,
                                .gpu = context->gpu,
                                .context = context,
                                .flags = flags};
-    sg_map_lock();
-    int taken = sg_map_find(base) || sg_map_find(base + bytes - 1);
+    sg_ranges_lock();
+    int taken = sg_ranges_find(base) || sg_ranges_find(base + bytes - 1);
     if (!taken) {
-        sg_map_add(range);
+        sg_ranges_add(range);
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (taken) {
         free(range);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -124,7 +124,7 @@ CUresult cuMemHostUnregister(void *address)
 {
     SG_CONTEXT(context);
     (void)context;
-    struct sg_range *range = take_out(address, SG_REGISTERED);
+    struct sg_range *range = take_out(address, SG_RANGE_REGISTERED);
     if (!range) {
         return address ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     }
@@ -148,12 +148,12 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *address)
     SG_CONTEXT(context);
     (void)context;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    sg_map_lock();
-    struct sg_range *range = sg_map_find((uint64_t)(uintptr_t)address);
-    if (flags && range && range->kind == SG_HOST) {
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find((uint64_t)(uintptr_t)address);
+    if (flags && range && range->kind == SG_RANGE_HOST) {
         *flags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;
         result = CUDA_SUCCESS;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return result;
 }

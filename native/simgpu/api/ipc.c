@@ -19,14 +19,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     SG_CONTEXT(context);
     (void)context;
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
     if (handle && range &&
-        range->kind == SG_ALLOCATED) { /* memory of cuMemMap is refused, as by the real driver */
+        range->kind ==
+            SG_RANGE_ALLOCATED) { /* memory of cuMemMap is refused, as by the real driver */
         result = sg_chunk_share(range->chunk, &token);
         token.delta = (uint32_t)range->offset;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (!result) {
         memset(handle, 0, sizeof *handle);
         memcpy(handle, &token, sizeof token);
@@ -53,12 +54,12 @@ static CUresult map(struct import *import, CUcontext context)
     if (result) {
         return result;
     }
-    uint64_t base = sg_addresses_take(chunk->bytes, 0, 0);
+    uint64_t base = sg_addresses_alloc(chunk->bytes, 0, 0);
     result = base ? sg_chunk_map(chunk, base, chunk->bytes, 0, PROT_READ | PROT_WRITE)
                   : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
         if (base) {
-            sg_addresses_give(base, chunk->bytes);
+            sg_addresses_free(base, chunk->bytes);
         }
         sg_chunk_unref(chunk);
         return result;
@@ -66,24 +67,24 @@ static CUresult map(struct import *import, CUcontext context)
     *import->range = (struct sg_range){.base = base,
                                        .size = chunk->bytes,
                                        .span = chunk->bytes,
-                                       .kind = SG_IMPORTED,
+                                       .kind = SG_RANGE_IMPORTED,
                                        .gpu = chunk->gpu,
                                        .context = context,
                                        .chunk = chunk};
-    sg_map_lock();
-    sg_map_add(import->range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(import->range);
+    sg_ranges_unlock();
     import->pointer = base + import->token.delta;
     return CUDA_SUCCESS;
 }
 
 static void unmap(struct import *import)
 {
-    sg_map_lock();
-    sg_map_remove(import->range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_remove(import->range);
+    sg_ranges_unlock();
     sg_address_clear(import->range->base, import->range->span);
-    sg_addresses_give(import->range->base, import->range->span);
+    sg_addresses_free(import->range->base, import->range->span);
     sg_chunk_unref(import->range->chunk);
     free(import->range);
     free(import);
@@ -186,7 +187,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-void sg_ipc_forget(CUcontext context)
+void sg_ipc_close_all(CUcontext context)
 {
     pthread_mutex_lock(&lock);
     for (struct import **at = &imports; *at;) {

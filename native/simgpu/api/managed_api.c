@@ -21,11 +21,11 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned int flags)
 
 static int is_managed(CUdeviceptr address, size_t bytes)
 {
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    int is = range && range->kind == SG_MANAGED && bytes &&
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    int is = range && range->kind == SG_RANGE_MANAGED && bytes &&
              bytes <= range->size - (address - range->base);
-    sg_map_unlock();
+    sg_ranges_unlock();
     return is;
 }
 

@@ -36,13 +36,13 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return CUDA_SUCCESS;
     }
     SG_TRY(sg_capture_forbids());
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
     int there = range && range->base == address;
     CUcontext owner = there ? range->context : NULL;
-    int pooled = there && range->kind == SG_POOLED;
-    int of_graph = there && range->kind == SG_GRAPH_MEMORY;
-    sg_map_unlock();
+    int pooled = there && range->kind == SG_RANGE_POOLED;
+    int of_graph = there && range->kind == SG_RANGE_GRAPH_MEMORY;
+    sg_ranges_unlock();
     if (of_graph) {
         return sg_graph_memory_free(address, NULL);
     }
@@ -79,12 +79,12 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
     SG_CONTEXT(context);
     (void)context;
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    if (range && range->kind == SG_RESERVED) {
-        range = sg_map_mapped(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    if (range && range->kind == SG_RANGE_RESERVED) {
+        range = sg_ranges_find_mapped(address);
     }
-    if (range && range->kind != SG_HOST && range->kind != SG_REGISTERED) {
+    if (range && range->kind != SG_RANGE_HOST && range->kind != SG_RANGE_REGISTERED) {
         if (base) {
             *base = range->base;
         }
@@ -93,6 +93,6 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
         }
         result = CUDA_SUCCESS;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return result;
 }

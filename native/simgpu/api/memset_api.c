@@ -22,7 +22,7 @@ static CUresult submit(uint64_t dst, size_t pitch, unsigned value, unsigned elem
     if (!sg_is_device_range(dst, extent) && !sg_is_pinned(dst, extent)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!sg_is_open_to(dst, extent, stream->context->gpu, 1)) {
+    if (!sg_has_access(dst, extent, stream->context->gpu, 1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sg_op *op = sg_op_new(&sg_kind_memset);

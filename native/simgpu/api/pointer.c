@@ -19,7 +19,7 @@ struct answer {
 
 static int on_device(const struct sg_range *range)
 {
-    return range->kind != SG_HOST && range->kind != SG_REGISTERED;
+    return range->kind != SG_RANGE_HOST && range->kind != SG_RANGE_REGISTERED;
 }
 
 /* What is known of every range. 0: the attribute is none of these. */
@@ -29,8 +29,10 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         answer->pointer = range->context; /* pools belong to no context */
-        return range->context || range->kind == SG_POOLED || range->kind == SG_GRAPH_MEMORY ? 1
-                                                                                            : -1;
+        return range->context || range->kind == SG_RANGE_POOLED ||
+                       range->kind == SG_RANGE_GRAPH_MEMORY
+                   ? 1
+                   : -1;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         answer->number = on_device(range) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         answer->bytes = sizeof(unsigned);
@@ -40,7 +42,7 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
         return 1;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         answer->word = address;
-        return !on_device(range) || range->kind == SG_MANAGED ? 1 : -1;
+        return !on_device(range) || range->kind == SG_RANGE_MANAGED ? 1 : -1;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         answer->word = range->id;
@@ -49,7 +51,7 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
         answer->bytes = sizeof(unsigned);
         return 1;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        answer->number = range->kind == SG_MANAGED;
+        answer->number = range->kind == SG_RANGE_MANAGED;
         answer->bytes = sizeof(unsigned);
         return 1;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -73,11 +75,11 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        answer->number = range && range->kind == SG_ALLOCATED;
+        answer->number = range && range->kind == SG_RANGE_ALLOCATED;
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        answer->number = range && range->kind != SG_RESERVED;
+        answer->number = range && range->kind != SG_RANGE_RESERVED;
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -85,7 +87,7 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         answer->word = mapped ? (uint64_t)mapped->chunk->prop.requestedHandleTypes
-                       : range && range->kind == SG_POOLED
+                       : range && range->kind == SG_RANGE_POOLED
                            ? (uint64_t)range->pool->props.handleTypes
                            : 0;
         return CUDA_SUCCESS;
@@ -96,7 +98,7 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         answer->bytes = sizeof(unsigned);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        answer->pointer = range && range->kind == SG_POOLED ? range->pool : NULL;
+        answer->pointer = range && range->kind == SG_RANGE_POOLED ? range->pool : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         answer->word = mapped ? mapped->size : 0;
@@ -112,7 +114,7 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
 static CUresult describe(struct answer *answer, CUpointer_attribute attribute, uint64_t address,
                          const struct sg_range *range, const struct sg_range *mapped)
 {
-    static const struct sg_range nothing = {.kind = SG_HOST};
+    static const struct sg_range nothing = {.kind = SG_RANGE_HOST};
     *answer = (struct answer){.bytes = sizeof(uint64_t)};
     int known = describe_range(answer, attribute, address, range ? range : &nothing);
     if (known) {
@@ -124,9 +126,9 @@ static CUresult describe(struct answer *answer, CUpointer_attribute attribute, u
 /* Map locked. A reservation with memory behind it says what the memory says. */
 static const struct sg_range *look_up(uint64_t address, const struct sg_range **mapped)
 {
-    struct sg_range *range = sg_map_find(address);
-    *mapped = range && range->kind == SG_RESERVED ? sg_map_mapped(address) : NULL;
-    return range && range->kind == SG_RESERVED && *mapped ? *mapped : range;
+    struct sg_range *range = sg_ranges_find(address);
+    *mapped = range && range->kind == SG_RANGE_RESERVED ? sg_ranges_find_mapped(address) : NULL;
+    return range && range->kind == SG_RANGE_RESERVED && *mapped ? *mapped : range;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
@@ -137,10 +139,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (!data) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    sg_map_lock();
+    sg_ranges_lock();
     range = look_up(address, &mapped);
     CUresult result = describe(&answer, attribute, address, range, mapped);
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (!result) {
         memcpy(data, &answer, answer.bytes);
     }
@@ -157,10 +159,10 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     for (unsigned i = 0; i < count; i++) {
         struct answer answer;
         const struct sg_range *mapped, *range;
-        sg_map_lock();
+        sg_ranges_lock();
         range = look_up(address, &mapped);
         CUresult result = describe(&answer, attributes[i], address, range, mapped);
-        sg_map_unlock();
+        sg_ranges_unlock();
         if (result) { /* this form answers for unknown addresses as well, with nothing */
             memset(&answer.word, 0, sizeof answer.word);
             if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {

@@ -79,16 +79,16 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
     if (!data) {
         return result;
     }
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    if (range && range->kind == SG_POOLED && range->piece && range->base == address &&
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    if (range && range->kind == SG_RANGE_POOLED && range->piece && range->base == address &&
         range->pool->props.handleTypes) {
         result = sg_chunk_share(range->chunk, &token.token);
         token.token.delta = (uint32_t)(range->offset / 512);
         token.bytes = range->size;
         token.pool = (uint32_t)range->pool->number;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (!result) {
         memset(data, 0, sizeof *data);
         memcpy(data, &token, sizeof token);
@@ -120,12 +120,12 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPool
     }
     uint64_t offset = (uint64_t)token.token.delta * 512;
     uint64_t start = offset & ~(uint64_t)4095, end = (offset + token.bytes + 4095) & ~4095ull;
-    uint64_t base = sg_addresses_take(end - start, 0, 0);
+    uint64_t base = sg_addresses_alloc(end - start, 0, 0);
     result = base ? sg_chunk_map(chunk, base, end - start, start, PROT_READ | PROT_WRITE)
                   : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
         if (base) {
-            sg_addresses_give(base, end - start);
+            sg_addresses_free(base, end - start);
         }
         sg_chunk_unref(chunk);
         free(range);
@@ -134,14 +134,14 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle, CUmemPool
     *range = (struct sg_range){.base = base + (offset - start),
                                .size = token.bytes,
                                .span = end - start,
-                               .kind = SG_POOLED,
+                               .kind = SG_RANGE_POOLED,
                                .gpu = pool->gpu,
                                .chunk = chunk,
                                .offset = start,
                                .pool = pool};
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *out = range->base;
     return CUDA_SUCCESS;
 }

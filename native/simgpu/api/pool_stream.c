@@ -48,13 +48,13 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         SG_TRY(sg_graph_free_op(&op, address));
         return sg_submit(stream, op);
     }
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    int pooled = range && range->base == address && range->kind == SG_POOLED && range->piece;
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    int pooled = range && range->base == address && range->kind == SG_RANGE_POOLED && range->piece;
     int other = range && range->base == address && !pooled &&
-                (range->kind == SG_ALLOCATED || range->kind == SG_POOLED);
-    int of_graph = range && range->base == address && range->kind == SG_GRAPH_MEMORY;
-    sg_map_unlock();
+                (range->kind == SG_RANGE_ALLOCATED || range->kind == SG_RANGE_POOLED);
+    int of_graph = range && range->base == address && range->kind == SG_RANGE_GRAPH_MEMORY;
+    sg_ranges_unlock();
     if (of_graph) {
         SG_TRY(sg_submit(stream, sg_op_new(&sg_kind_nothing)));
         return sg_graph_memory_free(address, stream);
@@ -69,7 +69,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     if (!pooled) {
         return CUDA_SUCCESS;
     }
-    range = sg_pooled_take_out(address);
+    range = sg_pool_range_remove(address);
     if (!range) { /* two threads freed it */
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -70,7 +70,7 @@ CUresult cuStreamSynchronize(CUstream handle)
     pthread_mutex_unlock(&stream->context->lock);
     sg_stream_ref(stream);
     sg_stream_wait(stream, number);
-    CUresult result = stream->context->broken;
+    CUresult result = stream->context->sticky_error;
     sg_stream_unref(stream);
     sg_pools_synchronised();
     return result;
@@ -92,9 +92,9 @@ CUresult cuStreamQuery(CUstream handle)
         }
     }
     pthread_mutex_unlock(&stream->context->lock);
-    return stream->context->broken ? stream->context->broken
-           : done                  ? CUDA_SUCCESS
-                                   : CUDA_ERROR_NOT_READY;
+    return stream->context->sticky_error ? stream->context->sticky_error
+           : done                        ? CUDA_SUCCESS
+                                         : CUDA_ERROR_NOT_READY;
 }
 
 /* The stream that something is asked of, if there is a place for the answer. */

@@ -22,16 +22,16 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CU
     if (!range) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    range->base = sg_addresses_take(size, alignment, hint);
+    range->base = sg_addresses_alloc(size, alignment, hint);
     if (!range->base) {
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     range->size = range->span = size;
-    range->kind = SG_RESERVED;
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    range->kind = SG_RANGE_RESERVED;
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *out = range->base;
     sg_pay(sg_profile_of(0)->reserve_ns);
     return CUDA_SUCCESS;
@@ -41,20 +41,20 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
     SG_ENTER();
     CUresult result = CUDA_SUCCESS;
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    struct sg_range *inside = sg_map_mapped_after(address);
-    if (!range || range->kind != SG_RESERVED || range->base != address || range->size != size ||
-        (inside && inside->base < address + size)) {
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    struct sg_range *inside = sg_ranges_mapped_after(address);
+    if (!range || range->kind != SG_RANGE_RESERVED || range->base != address ||
+        range->size != size || (inside && inside->base < address + size)) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
-        sg_map_remove(range);
+        sg_ranges_remove(range);
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (result) {
         return result;
     }
-    sg_addresses_give(address, size);
+    sg_addresses_free(address, size);
     free(range);
     return CUDA_SUCCESS;
 }
@@ -75,9 +75,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     sg_allocations_lock();
     struct sg_chunk *chunk = sg_allocation(handle);
-    sg_map_lock();
-    struct sg_range *reserved = sg_map_find(address), *inside = sg_map_mapped_after(address);
-    if (chunk && size <= chunk->bytes && reserved && reserved->kind == SG_RESERVED &&
+    sg_ranges_lock();
+    struct sg_range *reserved = sg_ranges_find(address), *inside = sg_ranges_mapped_after(address);
+    if (chunk && size <= chunk->bytes && reserved && reserved->kind == SG_RANGE_RESERVED &&
         size <= reserved->size - (address - reserved->base) &&
         !(inside && inside->base < address + size)) {
         result = sg_chunk_map(chunk, address, size, offset, PROT_NONE);
@@ -86,14 +86,14 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
             *range = (struct sg_range){.base = address,
                                        .size = size,
                                        .span = size,
-                                       .kind = SG_MAPPED,
+                                       .kind = SG_RANGE_MAPPED,
                                        .gpu = chunk->gpu,
                                        .chunk = chunk,
                                        .offset = offset};
-            sg_map_add(range);
+            sg_ranges_add(range);
         }
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     sg_allocations_unlock();
     if (result) {
         free(range);
@@ -109,7 +109,7 @@ static unsigned whole_mappings(uint64_t address, uint64_t size)
     unsigned count = 0;
     uint64_t at = address;
     while (at < address + size) {
-        struct sg_range *range = sg_map_mapped(at);
+        struct sg_range *range = sg_ranges_find_mapped(at);
         if (!range || range->base != at || range->size > address + size - at) {
             return 0;
         }
@@ -125,22 +125,22 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     if (!sg_is_granular(size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    sg_map_lock();
+    sg_ranges_lock();
     unsigned count = whole_mappings(address, size), gpu = 0;
     struct sg_range *gone = NULL; /* linked by managed, which mappings do not use */
     for (uint64_t at = address; count && at < address + size;) {
-        struct sg_range *range = sg_map_mapped(at);
+        struct sg_range *range = sg_ranges_find_mapped(at);
         at += range->size;
         gpu = range->gpu;
         sg_chunk_unmap(range->chunk, range->base, range->size, range->offset);
-        sg_map_remove(range);
+        sg_ranges_remove(range);
         range->managed = (struct sg_managed *)(void *)gone;
         gone = range;
     }
     if (count) {
         sg_address_clear(address, size);
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (!count) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -174,10 +174,10 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    sg_map_lock();
+    sg_ranges_lock();
     unsigned chunks = whole_mappings(address, size), gpu = 0;
     for (uint64_t at = address; chunks && at < address + size;) {
-        struct sg_range *range = sg_map_mapped(at);
+        struct sg_range *range = sg_ranges_find_mapped(at);
         gpu = range->gpu;
         /* One process has one page table here: what any device may do, all may. */
         for (size_t i = 0; i < count; i++) {
@@ -194,7 +194,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
         mprotect((void *)(uintptr_t)range->base, range->size, protection);
         at += range->size;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     if (!chunks) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -210,11 +210,11 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
         !sg_device_is(location->id)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    sg_map_lock();
-    struct sg_range *range = sg_map_mapped(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find_mapped(address);
     if (range) {
         *flags = range->access_of[sg_device_of(location->id)];
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

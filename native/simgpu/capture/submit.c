@@ -33,5 +33,5 @@ CUresult sg_submit_and_wait(CUstream stream, struct sg_op *op)
     }
     SG_TRY(sg_stream_enqueue(stream, op, &number));
     sg_stream_wait(stream, number);
-    return stream->context->broken;
+    return stream->context->sticky_error;
 }

@@ -1,9 +1,9 @@
 #include "simgpu/context/context.h"
 
-void sg_context_break(CUcontext context, CUresult why)
+void sg_context_set_error(CUcontext context, CUresult why)
 {
     CUresult none = CUDA_SUCCESS;
-    __atomic_compare_exchange_n(&context->broken, &none, why, 0, __ATOMIC_ACQ_REL,
+    __atomic_compare_exchange_n(&context->sticky_error, &none, why, 0, __ATOMIC_ACQ_REL,
                                 __ATOMIC_ACQUIRE);
 }
 

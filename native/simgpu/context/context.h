@@ -15,8 +15,8 @@ struct CUctx_st {
     unsigned version; /* of the API it was created with */
     int primary, retained;
     int destroyed;
-    uint32_t faults_seen; /* errors of GPUs that were looked at */
-    CUresult broken;      /* sticky: an error that ends everything in this context */
+    uint32_t faults_seen;  /* errors of GPUs that were looked at */
+    CUresult sticky_error; /* sticky: an error that ends everything in this context */
     uint64_t id;
     size_t limit[SG_LIMITS];
     CUfunc_cache cache;
@@ -30,6 +30,6 @@ struct CUctx_st {
 
 /* Until something in it changed; called with its lock. Nobody is cancelled in it: the lock would stay taken. */
 void sg_context_wait(CUcontext context);
-void sg_context_break(CUcontext context, CUresult why);
+void sg_context_set_error(CUcontext context, CUresult why);
 
 #endif

@@ -25,7 +25,7 @@ CUresult sg_enter_context(CUcontext *out)
     if (context->destroyed) {
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
-    sg_fault_look(context);
+    sg_fault_check(context);
     *out = context;
-    return context->broken;
+    return context->sticky_error;
 }

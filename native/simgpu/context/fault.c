@@ -41,15 +41,12 @@ CUDA_EXPORT int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)
     return 0;
 }
 
-uint32_t sg_faults_so_far(void)
-{
-    return __atomic_load_n(&sg_state->faults.count, __ATOMIC_ACQUIRE);
-}
+uint32_t sg_fault_count(void) { return __atomic_load_n(&sg_state->faults.count, __ATOMIC_ACQUIRE); }
 
 /* Called at each entry: in a program that nothing happened to, one load. */
-void sg_fault_look(CUcontext context)
+void sg_fault_check(CUcontext context)
 {
-    uint32_t now = sg_faults_so_far();
+    uint32_t now = sg_fault_count();
     if (now == context->faults_seen) {
         return;
     }
@@ -58,7 +55,7 @@ void sg_fault_look(CUcontext context)
     for (uint32_t i = first; i != now; i++) {
         const struct sg_fault *fault = &sg_state->faults.log[i % SG_FAULTS_KEPT];
         if (fault->gpu == context->gpu && (!fault->pid || fault->pid == (uint32_t)getpid())) {
-            sg_context_break(context, result_of(fault->xid));
+            sg_context_set_error(context, result_of(fault->xid));
         }
     }
     context->faults_seen = now;

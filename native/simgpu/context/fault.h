@@ -4,8 +4,8 @@
 
 #include "simgpu/context/context.h"
 
-uint32_t sg_faults_so_far(void);
+uint32_t sg_fault_count(void);
 /* Breaks a context that one of the errors since it last looked is about. */
-void sg_fault_look(CUcontext context);
+void sg_fault_check(CUcontext context);
 
 #endif

@@ -88,7 +88,7 @@ int sg_conditionals_are_used(CUgraph graph)
 
 /* A launchable copy may outlive the graph, so its handles go on to mean something: only the graph is
  * forgotten, lest another at the same address be taken for it. */
-void sg_conditionals_forget(CUgraph graph)
+void sg_conditionals_release(CUgraph graph)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < value_count; i++) {

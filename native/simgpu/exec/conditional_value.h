@@ -18,6 +18,6 @@ int sg_conditional_value_use(uint64_t handle);
 /* Whether every handle of the graph is some node's. */
 int sg_conditionals_are_used(CUgraph graph);
 /* The graph is gone, and its handles with it. */
-void sg_conditionals_forget(CUgraph graph);
+void sg_conditionals_release(CUgraph graph);
 
 #endif

@@ -42,8 +42,8 @@ CUresult sg_copy_resolve(struct sg_copy *copy, struct sg_copy_sides sides, unsig
     }
     SG_TRY(locate(copy->dst, dst_extent, sides.dst, &dst_gpu));
     SG_TRY(locate(copy->src, src_extent, sides.src, &src_gpu));
-    if ((dst_gpu >= 0 && !sg_is_open_to(copy->dst, dst_extent, users.dst, 1)) ||
-        (src_gpu >= 0 && !sg_is_open_to(copy->src, src_extent, users.src, 0))) {
+    if ((dst_gpu >= 0 && !sg_has_access(copy->dst, dst_extent, users.dst, 1)) ||
+        (src_gpu >= 0 && !sg_has_access(copy->src, src_extent, users.src, 0))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     copy->gpu = gpu;
@@ -99,40 +99,44 @@ static CUresult in_array(CUarray array, size_t x, size_t y, size_t z, const stru
     return CUDA_SUCCESS;
 }
 
-CUresult sg_copy_describe(const CUDA_MEMCPY3D *c, struct sg_copy *out, struct sg_copy_sides *sides)
+CUresult sg_copy_describe(const CUDA_MEMCPY3D *params, struct sg_copy *out,
+                          struct sg_copy_sides *sides)
 {
-    struct sg_copy copy = {.width = c->WidthInBytes,
-                           .height = c->Height,
-                           .depth = c->Depth,
-                           .dst_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes,
-                           .src_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes};
-    SG_TRY(side_of(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst, &sides->dst));
-    SG_TRY(side_of(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src, &sides->src));
-    copy.dst_slice = copy.dst_pitch * (c->dstHeight ? c->dstHeight : c->Height);
-    copy.src_slice = copy.src_pitch * (c->srcHeight ? c->srcHeight : c->Height);
-    if (c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
-        SG_TRY(in_array(c->dstArray, c->dstXInBytes, c->dstY, c->dstZ, &copy, &copy.dst,
-                        &copy.dst_pitch, &copy.dst_slice));
+    struct sg_copy copy = {.width = params->WidthInBytes,
+                           .height = params->Height,
+                           .depth = params->Depth,
+                           .dst_pitch = params->dstPitch ? params->dstPitch : params->WidthInBytes,
+                           .src_pitch = params->srcPitch ? params->srcPitch : params->WidthInBytes};
+    SG_TRY(
+        side_of(params->dstMemoryType, params->dstHost, params->dstDevice, &copy.dst, &sides->dst));
+    SG_TRY(
+        side_of(params->srcMemoryType, params->srcHost, params->srcDevice, &copy.src, &sides->src));
+    copy.dst_slice = copy.dst_pitch * (params->dstHeight ? params->dstHeight : params->Height);
+    copy.src_slice = copy.src_pitch * (params->srcHeight ? params->srcHeight : params->Height);
+    if (params->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(params->dstArray, params->dstXInBytes, params->dstY, params->dstZ, &copy,
+                        &copy.dst, &copy.dst_pitch, &copy.dst_slice));
     }
-    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
-        SG_TRY(in_array(c->srcArray, c->srcXInBytes, c->srcY, c->srcZ, &copy, &copy.src,
-                        &copy.src_pitch, &copy.src_slice));
+    if (params->srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        SG_TRY(in_array(params->srcArray, params->srcXInBytes, params->srcY, params->srcZ, &copy,
+                        &copy.src, &copy.src_pitch, &copy.src_slice));
     }
-    if ((c->Height > 1 || c->Depth > 1) && (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes ||
-                                            copy.src_pitch < c->WidthInBytes + c->srcXInBytes)) {
+    if ((params->Height > 1 || params->Depth > 1) &&
+        (copy.dst_pitch < params->WidthInBytes + params->dstXInBytes ||
+         copy.src_pitch < params->WidthInBytes + params->srcXInBytes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    copy.dst += c->dstZ * copy.dst_slice + c->dstY * copy.dst_pitch + c->dstXInBytes;
-    copy.src += c->srcZ * copy.src_slice + c->srcY * copy.src_pitch + c->srcXInBytes;
+    copy.dst += params->dstZ * copy.dst_slice + params->dstY * copy.dst_pitch + params->dstXInBytes;
+    copy.src += params->srcZ * copy.src_slice + params->srcY * copy.src_pitch + params->srcXInBytes;
     *out = copy;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *c, unsigned gpu)
+CUresult sg_copy_op(struct sg_op **out, const CUDA_MEMCPY3D *params, unsigned gpu)
 {
     struct sg_copy copy;
     struct sg_copy_sides sides;
-    SG_TRY(sg_copy_describe(c, &copy, &sides));
+    SG_TRY(sg_copy_describe(params, &copy, &sides));
     if (copy.width == 0 || copy.height == 0 || copy.depth == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }

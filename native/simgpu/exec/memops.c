@@ -70,7 +70,7 @@ static void execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     (void)ready_ns;
     for (unsigned i = 0; i < values->count; i++) {
         struct word word = {&values->items[i], 0};
-        while (!word.done && !context->broken && !context->destroyed) {
+        while (!word.done && !context->sticky_error && !context->destroyed) {
             sg_run_guarded(stream, use_word, &word);
             if (!word.done) {
                 sg_sleep_until(sg_now_ns() + POLL_NS);

@@ -259,16 +259,16 @@ CUresult sg_module_global(CUdeviceptr *address, size_t *bytes, CUmodule module, 
         if (!at) {
             break;
         }
-        sg_map_lock();
-        if (!sg_map_find(at)) { /* from now on an address of the device */
+        sg_ranges_lock();
+        if (!sg_ranges_find(at)) { /* from now on an address of the device */
             struct sg_range *range = calloc(1, sizeof *range);
             *range = (struct sg_range){.base = at,
                                        .size = module->symbols[i].size,
-                                       .kind = SG_GLOBAL,
+                                       .kind = SG_RANGE_GLOBAL,
                                        .gpu = module->context ? module->context->gpu : 0};
-            sg_map_add(range);
+            sg_ranges_add(range);
         }
-        sg_map_unlock();
+        sg_ranges_unlock();
         if (address) {
             *address = at;
         }
@@ -287,14 +287,14 @@ void sg_module_unload(CUmodule module)
             continue;
         }
         uint64_t at = (uint64_t)(uintptr_t)dlsym(module->object, module->symbols[i].name);
-        sg_map_lock();
-        struct sg_range *range = at ? sg_map_find(at) : NULL;
-        if (range && range->kind == SG_GLOBAL && range->base == at) {
-            sg_map_remove(range);
+        sg_ranges_lock();
+        struct sg_range *range = at ? sg_ranges_find(at) : NULL;
+        if (range && range->kind == SG_RANGE_GLOBAL && range->base == at) {
+            sg_ranges_remove(range);
         } else {
             range = NULL;
         }
-        sg_map_unlock();
+        sg_ranges_unlock();
         free(range);
     }
     for (CUfunction function = module->functions, next; function; function = next) {

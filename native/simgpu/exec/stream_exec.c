@@ -44,7 +44,7 @@ void sg_run_guarded(CUstream stream, void (*work)(void *), void *argument)
 {
     uint64_t address;
     if (sg_guarded(work, argument, &address) != 0) {
-        sg_context_break(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+        sg_context_set_error(stream->context, CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
 
@@ -88,7 +88,7 @@ static void execute_spinning(const struct simgpu_kernel *kernel, const struct si
     stream->end_ns = take_compute(context->gpu, ready_ns, least);
     for (;;) {
         sg_run_guarded(stream, poll_once, &spin);
-        if (spin.ended || context->broken || context->destroyed) {
+        if (spin.ended || context->sticky_error || context->destroyed) {
             return;
         }
         uint64_t slice = spin.spun_ns / 8;
@@ -231,7 +231,7 @@ static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     struct piece piece = {.copy = copy};
     uint64_t total = (uint64_t)copy->width * copy->height * copy->depth, done = 0, end = ready_ns;
     sg_managed_arm(stream->context->gpu);
-    while (done < total && !stream->context->broken) {
+    while (done < total && !stream->context->sticky_error) {
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
         sg_run_guarded(stream, copy_piece, &piece);
@@ -338,7 +338,7 @@ static void execute_callback(struct sg_op *op, CUstream stream, uint64_t ready_n
 {
     (void)ready_ns;
     enter_host_function();
-    op->callback.call(op->callback.stream, stream->context->broken, op->callback.data);
+    op->callback.call(op->callback.stream, stream->context->sticky_error, op->callback.data);
     leave_host_function(stream);
 }
 

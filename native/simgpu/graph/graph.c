@@ -69,7 +69,7 @@ static void free_node(CUgraphNode node)
 void sg_graph_free(CUgraph graph)
 {
     sg_handle_remove(graph, SG_GRAPH);
-    sg_conditionals_forget(graph);
+    sg_conditionals_release(graph);
     sg_held_objects_release(&graph->held);
     for (CUgraphNode node = graph->first, next; node; node = next) {
         next = node->next;
@@ -170,7 +170,8 @@ CUgraph sg_graph_copy(CUgraph graph)
     return copy;
 }
 
-CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count)
+CUresult sg_graph_check_dependencies(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                     size_t count)
 {
     SG_ENTER();
     if (!out || !sg_handle_is(graph, SG_GRAPH) || (count && !depends)) {

@@ -43,7 +43,8 @@ CUgraph sg_graph_copy(CUgraph graph);
 CUgraphNode sg_graph_copy_of(CUgraph copy, CUgraphNode node);
 
 /* CUDA_SUCCESS where a node may be added to the graph behind these. */
-CUresult sg_graph_takes(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends, size_t count);
+CUresult sg_graph_check_dependencies(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
+                                     size_t count);
 
 /* Nodes that record and wait for events: op->event. The former are done where a graph is carried out, the
  * latter where it is launched. */

@@ -27,7 +27,7 @@ static int is_size_right(const CUDA_CONDITIONAL_NODE_PARAMS *params)
 CUresult sg_conditional_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *depends,
                             size_t count, CUDA_CONDITIONAL_NODE_PARAMS *params)
 {
-    SG_TRY(sg_graph_takes(out, graph, depends, count));
+    SG_TRY(sg_graph_check_dependencies(out, graph, depends, count));
     if (!is_size_right(params) || !sg_conditional_value_use(params->handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -135,7 +135,7 @@ static void execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         }
         return;
     case CU_GRAPH_COND_TYPE_WHILE:
-        while (sg_conditional_value_get(condition->handle) && !stream->context->broken &&
+        while (sg_conditional_value_get(condition->handle) && !stream->context->sticky_error &&
                !stream->context->destroyed) {
             run_body(condition, 0, stream);
         }

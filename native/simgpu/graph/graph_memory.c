@@ -41,7 +41,7 @@ static void count(unsigned gpu, int64_t used, int64_t reserved)
 
 /* ---- memory; the lock is held ---- */
 
-static CUresult back(struct sg_graph_memory *memory)
+static CUresult map_memory(struct sg_graph_memory *memory)
 {
     if (memory->chunk) {
         return CUDA_SUCCESS;
@@ -54,14 +54,14 @@ static CUresult back(struct sg_graph_memory *memory)
         memory->chunk = NULL;
         return result;
     }
-    sg_map_lock();
+    sg_ranges_lock();
     memory->range->chunk = memory->chunk;
-    sg_map_unlock();
+    sg_ranges_unlock();
     count(memory->gpu, 0, (int64_t)memory->span);
     return CUDA_SUCCESS;
 }
 
-static void unback(struct sg_graph_memory *memory)
+static void unmap_memory(struct sg_graph_memory *memory)
 {
     if (!memory->chunk) {
         return;
@@ -106,11 +106,11 @@ static void remove_if_unused(struct sg_graph_memory *memory)
         at = &(*at)->next;
     }
     *at = memory->next;
-    sg_map_lock();
-    sg_map_remove(memory->range);
-    sg_map_unlock();
-    unback(memory);
-    sg_addresses_give(memory->base, memory->span);
+    sg_ranges_lock();
+    sg_ranges_remove(memory->range);
+    sg_ranges_unlock();
+    unmap_memory(memory);
+    sg_addresses_free(memory->base, memory->span);
     if (memory->stream) {
         sg_stream_unref(memory->stream);
     }
@@ -167,14 +167,14 @@ CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdevi
     struct sg_graph_memory *made = calloc(1, sizeof *made);
     struct sg_range *range = calloc(1, sizeof *range);
     uint64_t span = (bytes + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
-    uint64_t base = made && range ? sg_addresses_take(span, 0, 0) : 0;
+    uint64_t base = made && range ? sg_addresses_alloc(span, 0, 0) : 0;
     if (!base) {
         free(made);
         free(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *range = (struct sg_range){
-        .base = base, .size = bytes, .span = span, .kind = SG_GRAPH_MEMORY, .gpu = gpu};
+        .base = base, .size = bytes, .span = span, .kind = SG_RANGE_GRAPH_MEMORY, .gpu = gpu};
     *made = (struct sg_graph_memory){
         .refs = 1, .gpu = gpu, .bytes = bytes, .base = base, .span = span, .range = range};
     pthread_mutex_lock(&lock);
@@ -185,9 +185,9 @@ CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdevi
     made->next = all;
     all = made;
     pthread_mutex_unlock(&lock);
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *op = sg_op_new(&sg_kind_graph_alloc);
     (*op)->memory = made;
     *address = base;
@@ -274,7 +274,7 @@ void sg_graph_memory_disclaim(CUgraphNode *order, size_t size)
     pthread_mutex_unlock(&lock);
 }
 
-CUresult sg_graph_memory_back(CUgraphNode *order, size_t size, int frees_first)
+CUresult sg_graph_memory_map(CUgraphNode *order, size_t size, int frees_first)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
@@ -283,7 +283,7 @@ CUresult sg_graph_memory_back(CUgraphNode *order, size_t size, int frees_first)
         if (memory && memory->allocated && !frees_first) {
             result = CUDA_ERROR_INVALID_VALUE; /* its last launch's was not freed */
         } else if (memory) {
-            result = back(memory);
+            result = map_memory(memory);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -311,7 +311,7 @@ void sg_graph_memory_trim(unsigned gpu)
     for (struct sg_graph_memory *memory = all; memory; memory = memory->next) {
         if (memory->gpu == gpu && !memory->allocated &&
             (!memory->stream || sg_stream_done(memory->stream, memory->number))) {
-            unback(memory);
+            unmap_memory(memory);
         }
     }
     pthread_mutex_unlock(&lock);

@@ -25,7 +25,7 @@ int sg_graph_has_memory(CUgraph graph);
 CUresult sg_graph_memory_claim(CUgraphNode *order, size_t size);
 void sg_graph_memory_disclaim(CUgraphNode *order, size_t size);
 /* Before a launch: memory behind everything it allocates. After it: what is allocated now. */
-CUresult sg_graph_memory_back(CUgraphNode *order, size_t size, int frees_first);
+CUresult sg_graph_memory_map(CUgraphNode *order, size_t size, int frees_first);
 void sg_graph_memory_launched(CUgraphNode *order, size_t size, CUstream stream);
 
 /* What is behind addresses that nothing is allocated at goes back to the GPU. */

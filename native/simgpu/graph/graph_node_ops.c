@@ -49,7 +49,7 @@ CUresult sg_memset_node_op(struct sg_op **out, const CUDA_MEMSET_NODE_PARAMS *p,
     if (!p || !sg_handle_is(context, SG_CONTEXT_TYPE) || !p->width || !p->height ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
         !sg_is_device_range(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize) ||
-        !sg_is_open_to(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize, context->gpu,
+        !sg_has_access(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize, context->gpu,
                        1)) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -81,7 +81,7 @@ void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
                         struct sg_record **records, size_t count)
 {
     size_t recorded = 0;
-    for (size_t i = 0; i < order->count && !stream->context->broken; i++) {
+    for (size_t i = 0; i < order->count && !stream->context->sticky_error; i++) {
         struct sg_op *op = order->nodes[i]->op;
         struct sg_record *record = NULL;
         if (op && op->kind == &sg_kind_event_record) {

@@ -32,7 +32,7 @@ static void reserve_region(void)
     }
 }
 
-uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
+uint64_t sg_addresses_alloc(uint64_t size, uint64_t alignment, uint64_t hint)
 {
     uint64_t taken;
     size = (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
@@ -52,7 +52,7 @@ uint64_t sg_addresses_take(uint64_t size, uint64_t alignment, uint64_t hint)
     return taken == SG_NO_INTERVAL ? 0 : taken;
 }
 
-void sg_addresses_give(uint64_t base, uint64_t size)
+void sg_addresses_free(uint64_t base, uint64_t size)
 {
     pthread_mutex_lock(&free_lock);
     sg_interval_set_add(&gaps, base, (size + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1));
@@ -107,16 +107,16 @@ static struct sg_range *find_in(const struct map *map, uint64_t address)
 
 static struct map *map_of(const struct sg_range *range)
 {
-    return range->kind == SG_MAPPED       ? &mapped
-           : range->kind == SG_REGISTERED ? &registered
-                                          : &ranges;
+    return range->kind == SG_RANGE_MAPPED       ? &mapped
+           : range->kind == SG_RANGE_REGISTERED ? &registered
+                                                : &ranges;
 }
 
-void sg_map_lock(void) { pthread_mutex_lock(&map_lock); }
+void sg_ranges_lock(void) { pthread_mutex_lock(&map_lock); }
 
-void sg_map_unlock(void) { pthread_mutex_unlock(&map_lock); }
+void sg_ranges_unlock(void) { pthread_mutex_unlock(&map_lock); }
 
-void sg_map_add(struct sg_range *range)
+void sg_ranges_add(struct sg_range *range)
 {
     struct map *map = map_of(range);
     size_t i = below(map, range->base);
@@ -130,22 +130,22 @@ void sg_map_add(struct sg_range *range)
     range->id = next_id++;
 }
 
-void sg_map_remove(struct sg_range *range)
+void sg_ranges_remove(struct sg_range *range)
 {
     struct map *map = map_of(range);
     size_t i = below(map, range->base) - 1;
     memmove(&map->at[i], &map->at[i + 1], (--map->count - i) * sizeof *map->at);
 }
 
-struct sg_range *sg_map_find(uint64_t address)
+struct sg_range *sg_ranges_find(uint64_t address)
 {
     struct sg_range *range = find_in(&ranges, address);
     return range ? range : find_in(&registered, address);
 }
 
-struct sg_range *sg_map_mapped(uint64_t address) { return find_in(&mapped, address); }
+struct sg_range *sg_ranges_find_mapped(uint64_t address) { return find_in(&mapped, address); }
 
-struct sg_range *sg_map_mapped_after(uint64_t address)
+struct sg_range *sg_ranges_mapped_after(uint64_t address)
 {
     size_t i = below(&mapped, address);
     if (i > 0 && address - mapped.at[i - 1]->base < mapped.at[i - 1]->size) {
@@ -154,20 +154,20 @@ struct sg_range *sg_map_mapped_after(uint64_t address)
     return i < mapped.count ? mapped.at[i] : NULL;
 }
 
-struct sg_range *sg_map_next_of(CUcontext context)
+struct sg_range *sg_ranges_next_of_context(CUcontext context)
 {
     for (size_t i = 0; i < ranges.count; i++) {
-        if (ranges.at[i]->context == context && ranges.at[i]->kind != SG_RESERVED) {
+        if (ranges.at[i]->context == context && ranges.at[i]->kind != SG_RANGE_RESERVED) {
             return ranges.at[i];
         }
     }
     return NULL;
 }
 
-struct sg_range *sg_map_next_pooled(CUmemoryPool pool)
+struct sg_range *sg_ranges_next_of_pool(CUmemoryPool pool)
 {
     for (size_t i = 0; i < ranges.count; i++) {
-        if (ranges.at[i]->kind == SG_POOLED && ranges.at[i]->pool == pool) {
+        if (ranges.at[i]->kind == SG_RANGE_POOLED && ranges.at[i]->pool == pool) {
             return ranges.at[i];
         }
     }
@@ -178,38 +178,40 @@ struct sg_range *sg_map_next_pooled(CUmemoryPool pool)
 
 int sg_is_device_range(uint64_t address, uint64_t bytes)
 {
-    sg_map_lock();
+    sg_ranges_lock();
     struct sg_range *range = find_in(&ranges, address);
     /* Whoever maps neighbouring allocations may copy across them. */
-    int is = range && range->kind != SG_HOST && bytes <= range->size - (address - range->base);
-    sg_map_unlock();
+    int is =
+        range && range->kind != SG_RANGE_HOST && bytes <= range->size - (address - range->base);
+    sg_ranges_unlock();
     return is;
 }
 
 int sg_is_pinned(uint64_t address, uint64_t bytes)
 {
-    sg_map_lock();
+    sg_ranges_lock();
     struct sg_range *range = find_in(&registered, address);
     if (!range) {
         range = find_in(&ranges, address);
-        if (range && range->kind != SG_HOST) {
+        if (range && range->kind != SG_RANGE_HOST) {
             range = NULL;
         }
     }
     int is = range && bytes <= range->size - (address - range->base);
-    sg_map_unlock();
+    sg_ranges_unlock();
     return is;
 }
 
 int sg_gpu_of_address(uint64_t address)
 {
-    sg_map_lock();
+    sg_ranges_lock();
     struct sg_range *range = find_in(&mapped, address);
     if (!range) {
         range = find_in(&ranges, address);
     }
-    int gpu =
-        range && range->kind != SG_HOST && range->kind != SG_REGISTERED ? (int)range->gpu : -1;
-    sg_map_unlock();
+    int gpu = range && range->kind != SG_RANGE_HOST && range->kind != SG_RANGE_REGISTERED
+                  ? (int)range->gpu
+                  : -1;
+    sg_ranges_unlock();
     return gpu;
 }

@@ -135,7 +135,7 @@ CUresult sg_managed_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
     size_t count = (bytes + SG_GRANULE_BYTES - 1) / SG_GRANULE_BYTES;
     struct sg_range *range = calloc(1, sizeof *range);
     struct sg_managed *managed = calloc(1, sizeof *managed + count * sizeof *managed->granule);
-    uint64_t base = range && managed ? sg_addresses_take(count * SG_GRANULE_BYTES, 0, 0) : 0;
+    uint64_t base = range && managed ? sg_addresses_alloc(count * SG_GRANULE_BYTES, 0, 0) : 0;
     if (!base ||
         mmap((void *)(uintptr_t)base, count * SG_GRANULE_BYTES, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
@@ -149,7 +149,7 @@ CUresult sg_managed_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
     *range = (struct sg_range){.base = base,
                                .size = bytes,
                                .span = count * SG_GRANULE_BYTES,
-                               .kind = SG_MANAGED,
+                               .kind = SG_RANGE_MANAGED,
                                .gpu = context->gpu,
                                .context = context,
                                .managed = managed};
@@ -157,9 +157,9 @@ CUresult sg_managed_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
     managed->next = all;
     all = managed;
     pthread_mutex_unlock(&lock);
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *out = base;
     return CUDA_SUCCESS;
 }
@@ -255,6 +255,6 @@ void sg_managed_free(struct sg_range *range)
     sg_unlock();
     pthread_mutex_unlock(&lock);
     sg_address_clear(range->base, range->span);
-    sg_addresses_give(range->base, range->span);
+    sg_addresses_free(range->base, range->span);
     free(gone);
 }

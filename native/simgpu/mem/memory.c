@@ -29,29 +29,29 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_block *blocks;
 
 /* Addresses with memory behind them. */
-static CUresult back(unsigned gpu, uint64_t bytes, uint64_t *address, struct sg_chunk **chunk)
+static CUresult map_memory(unsigned gpu, uint64_t bytes, uint64_t *address, struct sg_chunk **chunk)
 {
     CUresult result = sg_chunk_create(chunk, gpu, bytes, NULL);
     if (result) {
         return result;
     }
-    *address = sg_addresses_take(bytes, 0, 0);
+    *address = sg_addresses_alloc(bytes, 0, 0);
     result = *address ? sg_chunk_map(*chunk, *address, bytes, 0, PROT_READ | PROT_WRITE)
                       : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
         if (*address) {
-            sg_addresses_give(*address, bytes);
+            sg_addresses_free(*address, bytes);
         }
         sg_chunk_unref(*chunk);
     }
     return result;
 }
 
-static void unback(uint64_t address, uint64_t bytes, struct sg_chunk *chunk)
+static void unmap_memory(uint64_t address, uint64_t bytes, struct sg_chunk *chunk)
 {
     sg_chunk_unmap(chunk, address, bytes, 0);
     sg_address_clear(address, bytes);
-    sg_addresses_give(address, bytes);
+    sg_addresses_free(address, bytes);
     sg_chunk_unref(chunk);
 }
 
@@ -84,7 +84,7 @@ static CUresult alloc_small(CUcontext context, struct sg_range *range)
     }
     if (!range->base) {
         struct sg_block *block = calloc(1, sizeof *block);
-        result = block ? back(context->gpu, SG_BLOCK_BYTES, &block->base, &block->chunk)
+        result = block ? map_memory(context->gpu, SG_BLOCK_BYTES, &block->base, &block->chunk)
                        : CUDA_ERROR_OUT_OF_MEMORY;
         if (result) {
             free(block);
@@ -117,7 +117,7 @@ static void free_small(struct sg_range *range)
             at = &(*at)->next;
         }
         *at = block->next;
-        unback(block->base, SG_BLOCK_BYTES, block->chunk);
+        unmap_memory(block->base, SG_BLOCK_BYTES, block->chunk);
         free(block);
     }
     pthread_mutex_unlock(&lock);
@@ -140,20 +140,20 @@ CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *range = (struct sg_range){
-        .size = bytes, .kind = SG_ALLOCATED, .gpu = context->gpu, .context = context};
+        .size = bytes, .kind = SG_RANGE_ALLOCATED, .gpu = context->gpu, .context = context};
     if (bytes <= SMALL_BYTES) {
         result = alloc_small(context, range);
     } else {
         range->span = (bytes + SG_BLOCK_BYTES - 1) & ~(SG_BLOCK_BYTES - 1);
-        result = back(context->gpu, range->span, &range->base, &range->chunk);
+        result = map_memory(context->gpu, range->span, &range->base, &range->chunk);
     }
     if (result) {
         free(range);
         return result;
     }
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *out = range->base;
     sg_pay(sg_profile_of(context->gpu)->alloc_ns);
     return CUDA_SUCCESS;
@@ -161,18 +161,18 @@ CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes)
 
 static void release(struct sg_range *range)
 {
-    if (range->kind == SG_POOLED) {
+    if (range->kind == SG_RANGE_POOLED) {
         sg_pool_free(range, NULL);
         return;
     }
-    if (range->kind == SG_MANAGED) {
+    if (range->kind == SG_RANGE_MANAGED) {
         sg_managed_free(range);
-    } else if (range->kind == SG_HOST) {
+    } else if (range->kind == SG_RANGE_HOST) {
         munmap((void *)(uintptr_t)range->base, range->span);
     } else if (range->block) {
         free_small(range);
     } else if (range->chunk) {
-        unback(range->base, range->span, range->chunk);
+        unmap_memory(range->base, range->span, range->chunk);
     }
     free(range);
 }
@@ -180,15 +180,16 @@ static void release(struct sg_range *range)
 /* Takes the range that begins there out of the map, if it is of the kinds that cuMemFree frees. */
 static struct sg_range *take_out(CUdeviceptr address)
 {
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
     if (range && range->base == address &&
-        (range->kind == SG_ALLOCATED || range->kind == SG_MANAGED || range->kind == SG_POOLED)) {
-        sg_map_remove(range);
+        (range->kind == SG_RANGE_ALLOCATED || range->kind == SG_RANGE_MANAGED ||
+         range->kind == SG_RANGE_POOLED)) {
+        sg_ranges_remove(range);
     } else {
         range = NULL;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return range;
 }
 
@@ -206,12 +207,12 @@ CUresult sg_memory_free(CUdeviceptr address)
 void sg_memory_free_all(CUcontext context)
 {
     for (;;) {
-        sg_map_lock();
-        struct sg_range *range = sg_map_next_of(context);
+        sg_ranges_lock();
+        struct sg_range *range = sg_ranges_next_of_context(context);
         if (range) {
-            sg_map_remove(range);
+            sg_ranges_remove(range);
         }
-        sg_map_unlock();
+        sg_ranges_unlock();
         if (!range) {
             return;
         }

@@ -6,7 +6,7 @@
 static int mappings_are_open(uint64_t address, uint64_t end, unsigned gpu, int least)
 {
     for (uint64_t at = address; at < end;) {
-        struct sg_range *range = sg_map_mapped_after(at);
+        struct sg_range *range = sg_ranges_mapped_after(at);
         if (!range || range->base >= end) {
             return 1; /* what has no memory is nobody's to refuse: it is found out when it is touched */
         }
@@ -18,17 +18,17 @@ static int mappings_are_open(uint64_t address, uint64_t end, unsigned gpu, int l
     return 1;
 }
 
-int sg_is_open_to(uint64_t address, uint64_t bytes, unsigned gpu, int write)
+int sg_has_access(uint64_t address, uint64_t bytes, unsigned gpu, int write)
 {
     int least = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
     int is = 1;
-    if (range && range->kind == SG_RESERVED) {
+    if (range && range->kind == SG_RANGE_RESERVED) {
         is = mappings_are_open(address, address + bytes, gpu, least);
-    } else if (range && range->kind == SG_POOLED && range->gpu != gpu && range->pool) {
+    } else if (range && range->kind == SG_RANGE_POOLED && range->gpu != gpu && range->pool) {
         is = (int)range->pool->access[gpu] >= least;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return is;
 }

@@ -41,12 +41,12 @@ static CUresult grow(CUmemoryPool pool, uint64_t size)
     CUresult result = segment && piece ? sg_chunk_create(&segment->chunk, pool->gpu, size, NULL)
                                        : CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
-        segment->base = sg_addresses_take(size, 0, 0);
+        segment->base = sg_addresses_alloc(size, 0, 0);
         result = segment->base
                      ? sg_chunk_map(segment->chunk, segment->base, size, 0, PROT_READ | PROT_WRITE)
                      : CUDA_ERROR_OUT_OF_MEMORY;
         if (result && segment->base) {
-            sg_addresses_give(segment->base, size);
+            sg_addresses_free(segment->base, size);
         }
         if (result) {
             sg_chunk_unref(segment->chunk);
@@ -80,12 +80,12 @@ static void drop(CUmemoryPool pool, struct sg_segment **at)
     *at = gone->next;
     for (struct sg_piece *piece = gone->first, *next; piece; piece = next) {
         next = piece->next;
-        sg_piece_forget_stream(piece);
+        sg_piece_release_stream(piece);
         free(piece);
     }
     sg_chunk_unmap(gone->chunk, gone->base, gone->size, 0);
     sg_address_clear(gone->base, gone->size);
-    sg_addresses_give(gone->base, gone->size);
+    sg_addresses_free(gone->base, gone->size);
     sg_chunk_unref(gone->chunk);
     pool->reserved_bytes -= gone->size;
     free(gone);
@@ -195,7 +195,7 @@ static CUresult take(CUmemoryPool pool, size_t bytes, CUstream stream, struct sg
         sg_op_wait_for(wait, piece->stream, piece->number);
         SG_TRY(sg_stream_enqueue(stream, wait, &number));
     }
-    sg_piece_forget_stream(piece);
+    sg_piece_release_stream(piece);
     piece->used = 1;
     pool->used_bytes += size;
     if (pool->used_bytes > pool->used_high) {
@@ -204,7 +204,7 @@ static CUresult take(CUmemoryPool pool, size_t bytes, CUstream stream, struct sg
     *range = (struct sg_range){.base = piece->base,
                                .size = bytes,
                                .span = size,
-                               .kind = SG_POOLED,
+                               .kind = SG_RANGE_POOLED,
                                .gpu = pool->gpu,
                                .chunk = piece->segment->chunk,
                                .offset = piece->base - piece->segment->base,
@@ -239,23 +239,23 @@ CUresult sg_pool_alloc(CUmemoryPool pool, CUdeviceptr *out, size_t bytes, CUstre
         free(range);
         return result;
     }
-    sg_map_lock();
-    sg_map_add(range);
-    sg_map_unlock();
+    sg_ranges_lock();
+    sg_ranges_add(range);
+    sg_ranges_unlock();
     *out = range->base;
     return CUDA_SUCCESS;
 }
 
-struct sg_range *sg_pooled_take_out(CUdeviceptr address)
+struct sg_range *sg_pool_range_remove(CUdeviceptr address)
 {
-    sg_map_lock();
-    struct sg_range *range = sg_map_find(address);
-    if (range && range->kind == SG_POOLED && range->base == address) {
-        sg_map_remove(range);
+    sg_ranges_lock();
+    struct sg_range *range = sg_ranges_find(address);
+    if (range && range->kind == SG_RANGE_POOLED && range->base == address) {
+        sg_ranges_remove(range);
     } else {
         range = NULL;
     }
-    sg_map_unlock();
+    sg_ranges_unlock();
     return range;
 }
 
@@ -264,7 +264,7 @@ static void unmap_imported(struct sg_range *range)
     uint64_t base = range->base & ~(uint64_t)4095;
     sg_chunk_unmap(range->chunk, base, range->span, range->offset);
     sg_address_clear(base, range->span);
-    sg_addresses_give(base, range->span);
+    sg_addresses_free(base, range->span);
     sg_chunk_unref(range->chunk);
     free(range);
 }
@@ -294,7 +294,7 @@ void sg_pool_free(struct sg_range *range, CUstream stream)
     free(range);
 }
 
-void sg_pools_forget(unsigned gpu)
+void sg_pools_release_all(unsigned gpu)
 {
     for (CUmemoryPool pool = sg_pool_next(NULL); pool; pool = sg_pool_next(pool)) {
         if (pool->gpu != gpu) {
@@ -302,12 +302,12 @@ void sg_pools_forget(unsigned gpu)
         }
         struct sg_range *range;
         do {
-            sg_map_lock();
-            range = sg_map_next_pooled(pool);
+            sg_ranges_lock();
+            range = sg_ranges_next_of_pool(pool);
             if (range) {
-                sg_map_remove(range);
+                sg_ranges_remove(range);
             }
-            sg_map_unlock();
+            sg_ranges_unlock();
             if (range) {
                 sg_pool_free(range, NULL);
             }

@@ -15,9 +15,9 @@ void sg_pool_trim(CUmemoryPool pool, uint64_t keep_bytes);
 /* After the program waited for the GPU: pools give back what is above their threshold. */
 void sg_pools_synchronised(void);
 /* The last context on the GPU is gone, and the pools' memory with it. */
-void sg_pools_forget(unsigned gpu);
+void sg_pools_release_all(unsigned gpu);
 
 /* Takes a pooled range that begins at the address out of the map; NULL: there is none. */
-struct sg_range *sg_pooled_take_out(CUdeviceptr address);
+struct sg_range *sg_pool_range_remove(CUdeviceptr address);
 
 #endif

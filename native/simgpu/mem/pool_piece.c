@@ -4,7 +4,7 @@
 
 #include "simgpu/stream/stream.h"
 
-void sg_piece_forget_stream(struct sg_piece *piece)
+void sg_piece_release_stream(struct sg_piece *piece)
 {
     if (piece->stream) {
         sg_stream_unref(piece->stream);
@@ -15,7 +15,7 @@ void sg_piece_forget_stream(struct sg_piece *piece)
 int sg_piece_is_ready(struct sg_piece *piece)
 {
     if (piece->stream && sg_stream_done(piece->stream, piece->number)) {
-        sg_piece_forget_stream(piece);
+        sg_piece_release_stream(piece);
     }
     return !piece->stream;
 }
@@ -26,7 +26,7 @@ static void absorb_next(struct sg_piece *piece)
     if (next->stream && next->number > piece->number) {
         piece->number = next->number;
     }
-    sg_piece_forget_stream(next);
+    sg_piece_release_stream(next);
     piece->size += next->size;
     piece->next = next->next;
     if (piece->next) {

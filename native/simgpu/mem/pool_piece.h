@@ -5,7 +5,7 @@
 #include "simgpu/mem/pool.h"
 
 /* It has not to wait for its stream any more. */
-void sg_piece_forget_stream(struct sg_piece *piece);
+void sg_piece_release_stream(struct sg_piece *piece);
 /* Whether a free piece is free for everybody: its stream got there. */
 int sg_piece_is_ready(struct sg_piece *piece);
 /* Free neighbours become one where the same has to be waited for. */

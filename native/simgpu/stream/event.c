@@ -83,7 +83,7 @@ static void release(struct sg_op *op) { sg_record_unref(op->record); }
 static void submitted(struct sg_op *op) { op->record->number = op->number; }
 
 const struct sg_op_kind sg_kind_record = {.name = "record",
-                                          .runs_when_broken = 1,
+                                          .runs_after_error = 1,
                                           .execute = execute,
                                           .copy = copy,
                                           .release = release,

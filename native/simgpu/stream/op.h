@@ -16,7 +16,7 @@ struct sg_op_kind {
     const char *name;
     int is_capturable;         /* a capture takes it down as a node */
     CUgraphNodeType node_type; /* of this type */
-    int runs_when_broken;      /* also in a context that an error ended */
+    int runs_after_error;      /* also in a context that an error ended */
     void (*execute)(struct sg_op *op, CUstream stream, uint64_t ready_ns);
     void (*copy)(struct sg_op *op);    /* gives a copy its own of what the original owns */
     void (*release)(struct sg_op *op); /* gives back what it owns */

@@ -110,7 +110,7 @@ CUresult sg_context_drain(CUcontext context)
         sg_stream_unref(busy[i].stream);
     }
     free(busy);
-    return context->broken;
+    return context->sticky_error;
 }
 
 /* ---- default streams ---- */
@@ -180,5 +180,5 @@ CUresult sg_stream_of(CUstream handle, CUstream *out)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     *out = handle;
-    return handle->context->broken;
+    return handle->context->sticky_error;
 }

@@ -53,7 +53,7 @@ static void *carry_out(void *argument)
         if (!sg_work_begin()) {
             return NULL;
         }
-        if (!context->broken || op->kind->runs_when_broken) {
+        if (!context->sticky_error || op->kind->runs_after_error) {
             sg_op_execute(op, stream, ready_ns);
         }
         sg_op_free(op);
@@ -113,9 +113,9 @@ static void wait_as_default_streams_do(CUstream stream, struct sg_op *op)
 CUresult sg_stream_enqueue(CUstream stream, struct sg_op *op, uint64_t *number)
 {
     CUcontext context = stream->context;
-    if (context->broken) {
+    if (context->sticky_error) {
         sg_op_free(op);
-        return context->broken;
+        return context->sticky_error;
     }
     sg_op_count(op);
     op->submitted_ns = sg_now_ns();
