@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish
 
 MakeNode = Callable[[str], Node]
@@ -117,7 +118,7 @@ def test_without_an_agent_it_has_the_rest_and_says_what_is_missing(
     assert "status.json: no agent" in found["missing.txt"].replace("there is ", "")
     assert "not in it: status.json" in done.stderr
     again = node.cli("doctor", "--bundle", str(file))
-    assert again.returncode == 100
+    assert again.returncode == errors.FileExists.exit_code
     assert "--force" in again.stderr
     assert node.cli("doctor", "--bundle", str(file), "--force").returncode == 0
 

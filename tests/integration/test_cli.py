@@ -145,45 +145,93 @@ def test_a_broken_pipe_ends_the_program_as_without_us(cli: Cli) -> None:
     assert not ignored & 1 << signal.SIGPIPE - 1
 
 
-BAD_RUNS: list[tuple[str, list[str], int, str]] = [
-    ("a size that is none", ["--memory-limit", "banana", "true"], 66, "'banana'"),
-    ("a limit of nothing", ["--memory-limit", "0", "true"], 66, "no memory at all"),
-    ("a negative limit", ["--memory-limit", "-1GiB", "true"], 66, "negative"),
-    ("a unit that is none", ["--capacity", "3 apples", "true"], 66, "apples"),
-    ("no program", [], 2, "PROGRAM"),
-    ("an option that is none", ["--banana", "true"], 2, "--banana"),
-    ("a program that is not there", ["no-such-program"], 127, "not found"),
-    ("a path that is not there", ["./no/such/program"], 127, "not found"),
-    ("an empty name", [""], 127, "not found"),
-    ("a directory", ["/tmp"], 126, "directory"),
-    ("a device", ["/dev/null"], 126, "neither a program"),
-    ("a file that is no program", ["/etc/passwd"], 126, "executed"),
-    ("more than a whole GPU", ["--gpu", "1.7", "true"], 68, "more than a whole GPU"),
-    ("nothing of a GPU", ["--gpu", "0", "true"], 68, "is nothing"),
-    ("a part that is none", ["--gpu", "half", "true"], 68, "'half'"),
-    ("a limit of nothing at all", ["--gpu-limit", "0", "true"], 68, "is nothing"),
-    ("less than asked for", ["--gpu", "0.5", "--gpu-limit", "0.3", "true"], 84, "at most 30 %"),
-    ("less memory", ["--memory", "2GiB", "--memory-limit", "1GiB", "true"], 75, "at most 1 GiB"),
-    ("more kept than any GPU has", ["--memory", "15GiB", "true"], 77, "--memory 14080MiB or less"),
-    ("a class that is none", ["--priority", "urgent", "true"], 69, "low, normal, high"),
-    ("more than any GPU has", ["--memory-limit", "900GiB", "true"], 71, "13.75 GiB"),
-    ("more than there is to share", ["--capacity", "900GiB", "true"], 72, "16 GiB"),
-    ("more than can be shared", ["--capacity", "15GiB", "true"], 72, "13.75 GiB"),
-    ("less than can be used", ["--capacity", "1MiB", "true"], 64, "2 MiB"),
+BAD_RUNS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [
+    ("a size that is none", ["--memory-limit", "banana", "true"], errors.InvalidSize, "'banana'"),
+    ("a limit of nothing", ["--memory-limit", "0", "true"], errors.InvalidSize, "no memory at all"),
+    ("a negative limit", ["--memory-limit", "-1GiB", "true"], errors.InvalidSize, "negative"),
+    ("a unit that is none", ["--capacity", "3 apples", "true"], errors.InvalidSize, "apples"),
+    ("no program", [], errors.BadArgument, "PROGRAM"),
+    ("an option that is none", ["--banana", "true"], errors.BadArgument, "--banana"),
+    ("a program that is not there", ["no-such-program"], errors.ProgramNotFound, "not found"),
+    ("a path that is not there", ["./no/such/program"], errors.ProgramNotFound, "not found"),
+    ("an empty name", [""], errors.ProgramNotFound, "not found"),
+    ("a directory", ["/tmp"], errors.ProgramNotExecutable, "directory"),
+    ("a device", ["/dev/null"], errors.ProgramNotExecutable, "neither a program"),
+    ("a file that is no program", ["/etc/passwd"], errors.ProgramNotExecutable, "executed"),
+    (
+        "more than a whole GPU",
+        ["--gpu", "1.7", "true"],
+        errors.InvalidFraction,
+        "more than a whole GPU",
+    ),
+    ("nothing of a GPU", ["--gpu", "0", "true"], errors.InvalidFraction, "is nothing"),
+    ("a part that is none", ["--gpu", "half", "true"], errors.InvalidFraction, "'half'"),
+    (
+        "a limit of nothing at all",
+        ["--gpu-limit", "0", "true"],
+        errors.InvalidFraction,
+        "is nothing",
+    ),
+    (
+        "less than asked for",
+        ["--gpu", "0.5", "--gpu-limit", "0.3", "true"],
+        errors.RequestAboveLimit,
+        "at most 30 %",
+    ),
+    (
+        "less memory",
+        ["--memory", "2GiB", "--memory-limit", "1GiB", "true"],
+        errors.MemoryAboveLimit,
+        "at most 1 GiB",
+    ),
+    (
+        "more kept than any GPU has",
+        ["--memory", "15GiB", "true"],
+        errors.ShareTaken,
+        "--memory 14080MiB or less",
+    ),
+    (
+        "a class that is none",
+        ["--priority", "urgent", "true"],
+        errors.InvalidPriority,
+        "low, normal, high",
+    ),
+    (
+        "more than any GPU has",
+        ["--memory-limit", "900GiB", "true"],
+        errors.LimitAboveCapacity,
+        "13.75 GiB",
+    ),
+    (
+        "more than there is to share",
+        ["--capacity", "900GiB", "true"],
+        errors.CapacityAboveGpu,
+        "16 GiB",
+    ),
+    (
+        "more than can be shared",
+        ["--capacity", "15GiB", "true"],
+        errors.CapacityAboveGpu,
+        "13.75 GiB",
+    ),
+    ("less than can be used", ["--capacity", "1MiB", "true"], errors.BadArgument, "2 MiB"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("what", "arguments", "code", "says"), BAD_RUNS, ids=[b[0] for b in BAD_RUNS]
+    ("what", "arguments", "error", "says"), BAD_RUNS, ids=[b[0] for b in BAD_RUNS]
 )
 def test_bad_input_is_refused_with_a_sentence(
-    cli: Cli, what: str, arguments: list[str], code: int, says: str
+    cli: Cli, what: str, arguments: list[str], error: type[errors.MoietyError], says: str
 ) -> None:
     found = cli("run", *arguments)
-    assert found.returncode == code, what
+    assert found.returncode == error.exit_code, what
     assert says in found.stderr
     assert "Traceback" not in found.stderr
     assert found.stdout == ""
+    told = json.loads(cli("run", *arguments, MOIETY_ERRORS="json").stderr)
+    assert (told["error"], told["exit_code"]) == (error.__name__, error.exit_code)
+    assert says in told["what"] + told["try"]
 
 
 def test_programs_that_cannot_be_shared_are_refused_before_anything_starts(
@@ -474,7 +522,7 @@ def test_programs_are_run_and_events_told_where_streams_are_closed(cli: Cli, whe
 
 def test_a_mistyped_command_is_told_which_is_meant(cli: Cli) -> None:
     found = cli("statsu")
-    assert found.returncode == 2
+    assert found.returncode == errors.BadArgument.exit_code
     assert "Did you mean status?" in found.stderr
     assert "Did you mean" not in cli("frobnicate").stderr
 

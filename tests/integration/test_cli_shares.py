@@ -227,30 +227,80 @@ def test_a_limit_below_what_is_there_holds_for_what_comes(agent: AgentProcess, c
     shim.close()
 
 
-BAD_SETS: list[tuple[str, list[str], int, str]] = [
-    ("a program that is not there", ["nobody", "--gpu", "0.5"], 99, "moiety ps"),
-    ("a number that is not there", ["987654", "--gpu", "0.5"], 99, "'987654'"),
-    ("too much", ["train", "--gpu", "1.7"], 68, "more than a whole GPU"),
-    ("nothing", ["train", "--gpu", "0"], 68, "is nothing"),
-    ("a limit below the request", ["train", "--gpu-limit", "0.2"], 84, "at most 20 %"),
-    ("memory above the limit", ["train", "--memory-limit", "1GiB"], 75, "at most 1 GiB"),
-    ("a limit below anything", ["train", "--memory-limit", "1"], 75, "at most 1 B"),
-    ("a turn that is too short", ["train", "--quantum", "1us"], 67, "1 ms to 1 h"),
-    ("a turn that is no time", ["train", "--quantum", "0"], 67, "no time at all"),
-    ("turns that are too long", ["--agent", "--quantum", "2h"], 64, "1 ms to 1 h"),
-    ("a limit above any GPU", ["train", "--memory-limit", "1TiB"], 71, "13.75 GiB"),
-    ("what others were promised", ["train", "--gpu", "0.8"], 77, "--gpu 0.7 or less"),
-    ("memory that is not there", ["train", "--memory", "14GiB"], 77, "it has 13.75 GiB"),
-    ("a class that is none", ["train", "--priority", "urgent"], 69, "low, normal, high"),
-    ("several of a name", ["train.py", "--gpu", "0.1"], 102, "3 programs"),
-    ("no change", ["train"], 64, "--gpu"),
-    ("nobody", ["--gpu", "0.1"], 64, "--agent"),
-    ("forgetting for one", ["train", "--defaults"], 64, "--gpu"),
-    ("both", ["train", "--agent", "--turn-min", "1s"], 64, "--agent"),
-    ("a setting of the agent", ["train", "--turn-min", "1s"], 64, "--gpu"),
-    ("a share of the agent", ["--agent", "--gpu", "0.1"], 64, "--agent takes"),
-    ("no setting", ["--agent"], 64, "--turn-min"),
-    ("a time that is none", ["--agent", "--turn-min", "soon"], 64, "'soon'"),
+BAD_SETS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [
+    (
+        "a program that is not there",
+        ["nobody", "--gpu", "0.5"],
+        errors.WorkloadUnknown,
+        "moiety ps",
+    ),
+    ("a number that is not there", ["987654", "--gpu", "0.5"], errors.WorkloadUnknown, "'987654'"),
+    ("too much", ["train", "--gpu", "1.7"], errors.InvalidFraction, "more than a whole GPU"),
+    ("nothing", ["train", "--gpu", "0"], errors.InvalidFraction, "is nothing"),
+    (
+        "a limit below the request",
+        ["train", "--gpu-limit", "0.2"],
+        errors.RequestAboveLimit,
+        "at most 20 %",
+    ),
+    (
+        "memory above the limit",
+        ["train", "--memory-limit", "1GiB"],
+        errors.MemoryAboveLimit,
+        "at most 1 GiB",
+    ),
+    (
+        "a limit below anything",
+        ["train", "--memory-limit", "1"],
+        errors.MemoryAboveLimit,
+        "at most 1 B",
+    ),
+    (
+        "a turn that is too short",
+        ["train", "--quantum", "1us"],
+        errors.InvalidDuration,
+        "1 ms to 1 h",
+    ),
+    (
+        "a turn that is no time",
+        ["train", "--quantum", "0"],
+        errors.InvalidDuration,
+        "no time at all",
+    ),
+    ("turns that are too long", ["--agent", "--quantum", "2h"], errors.BadArgument, "1 ms to 1 h"),
+    (
+        "a limit above any GPU",
+        ["train", "--memory-limit", "1TiB"],
+        errors.LimitAboveCapacity,
+        "13.75 GiB",
+    ),
+    (
+        "what others were promised",
+        ["train", "--gpu", "0.8"],
+        errors.ShareTaken,
+        "--gpu 0.7 or less",
+    ),
+    (
+        "memory that is not there",
+        ["train", "--memory", "14GiB"],
+        errors.ShareTaken,
+        "it has 13.75 GiB",
+    ),
+    (
+        "a class that is none",
+        ["train", "--priority", "urgent"],
+        errors.InvalidPriority,
+        "low, normal, high",
+    ),
+    ("several of a name", ["train.py", "--gpu", "0.1"], errors.WorkloadAmbiguous, "3 programs"),
+    ("no change", ["train"], errors.BadArgument, "--gpu"),
+    ("nobody", ["--gpu", "0.1"], errors.BadArgument, "--agent"),
+    ("forgetting for one", ["train", "--defaults"], errors.BadArgument, "--gpu"),
+    ("both", ["train", "--agent", "--turn-min", "1s"], errors.BadArgument, "--agent"),
+    ("a setting of the agent", ["train", "--turn-min", "1s"], errors.BadArgument, "--gpu"),
+    ("a share of the agent", ["--agent", "--gpu", "0.1"], errors.BadArgument, "--agent takes"),
+    ("no setting", ["--agent"], errors.BadArgument, "--turn-min"),
+    ("a time that is none", ["--agent", "--turn-min", "soon"], errors.BadArgument, "'soon'"),
 ]
 
 
@@ -259,9 +309,11 @@ def test_bad_changes_are_refused_and_disturb_nobody(cli: Cli, start: Start) -> N
     for options in (["--gpu", "0.2"], ["--gpu", "0.1"], []):
         start(*options, size=0)
     before = {row["pid"]: (row["share"], row["limit_bytes"]) for row in rows(cli)}
-    for what, arguments, code, says in BAD_SETS:
+    for what, arguments, error, says in BAD_SETS:
+        told = json.loads(cli("set", *arguments, MOIETY_ERRORS="json").stderr)
+        assert told["error"] == error.__name__, (what, told)
         found = cli("set", *arguments)
-        assert found.returncode == code, (what, found.stderr)
+        assert found.returncode == error.exit_code, (what, found.stderr)
         assert says in found.stderr, what
         assert "  try: " in found.stderr, what
         assert "Traceback" not in found.stderr

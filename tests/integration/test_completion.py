@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node
 
 MakeNode = Callable[[str], Node]
@@ -157,7 +158,7 @@ def test_help_by_name_is_help_by_flag(node: Node) -> None:
     assert "Commands:" in node.cli("help").stdout
     for wrong in (["hlep"], ["help", "rnu"], ["help", "run", "more"], ["config", "shwo"]):
         refused = node.cli(*wrong)
-        assert refused.returncode == 2
+        assert refused.returncode == errors.BadArgument.exit_code
     assert "Did you mean run?" in node.cli("help", "rnu").stderr
 
 

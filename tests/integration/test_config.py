@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node
 
 MakeNode = Callable[[str], Node]
@@ -52,7 +53,7 @@ def test_check_tells_all_that_is_wrong_and_its_exit_code(node: Node, tmp_path: P
     other = tmp_path / "other.toml"
     other.write_text('[agent]\nturn-mni = 1\noverdue = "shout"\n')
     bad = node.cli("config", "check", str(other))
-    assert (bad.returncode, bad.stdout) == (116, f"{other}: 2 wrong\n")
+    assert (bad.returncode, bad.stdout) == (78, f"{other}: 2 wrong\n")
     assert f"{other}:2: agent.turn-mni: there is no such setting\n  try: turn-min" in bad.stderr
     assert f"{other}:3: agent.overdue: 'shout' is none of" in bad.stderr
     other.write_text('[users.root]\ngpu = 0.5\n[users.nobody-at-all]\ngpu = 0.5\n[users."4711"]\n')
@@ -64,7 +65,7 @@ def test_check_tells_all_that_is_wrong_and_its_exit_code(node: Node, tmp_path: P
     )
     other.write_text("[agent")
     broken = node.cli("config", "check", str(other))
-    assert broken.returncode == 115
+    assert broken.returncode == errors.BadConfigFile.exit_code
 
 
 def test_what_a_file_says_reaches_programs_and_the_agent(node: Node) -> None:
@@ -75,9 +76,11 @@ def test_what_a_file_says_reaches_programs_and_the_agent(node: Node) -> None:
         status = json.loads(node.cli("status", "-o", "json").stdout)
         assert status["gpus"][0]["capacity_bytes"] == 128 << 20
         too_much = node.cli("run", "--memory-limit", "200MiB", "--", "true")
-        assert (too_much.returncode, "128 MiB" in too_much.stderr) == (71, True)
+        assert (too_much.returncode, "128 MiB" in too_much.stderr) == (64, True)
         contradiction = node.cli("run", "--memory", "100MiB", "--", "true")
-        assert contradiction.returncode == 75  # above the limit that the file sets
+        assert (
+            contradiction.returncode == errors.MemoryAboveLimit.exit_code
+        )  # above the limit that the file sets
         node.cli("stop")
 
 
@@ -85,7 +88,7 @@ def test_a_damaged_file_starts_nothing_and_says_why(node: Node) -> None:
     write(node, '[agent]\nturn-min = "soon"\n')
     for command in (["agent", "start"], ["run", "--", "true"], ["agent", "start", "--foreground"]):
         refused = node.cli(*command)
-        assert refused.returncode == 116, command
+        assert refused.returncode == errors.BadSetting.exit_code, command
         assert "config.toml:2: agent.turn-min: 'soon' is not a duration" in refused.stderr
     write(node, "[run]\nmode = 7\n")
-    assert node.cli("run", "--", "true").returncode == 116
+    assert node.cli("run", "--", "true").returncode == errors.BadSetting.exit_code

@@ -18,6 +18,7 @@ import pytest
 from moiety.cli.doctor import talk
 from moiety.cli.doctor.container_shares import shares
 from moiety.devices.interface import uuid_bytes
+from moiety.model import errors
 from moiety.testing.node import Node, kill
 from moiety.testing.shim import Shim
 from moiety.testing.waiting import DEADLINE_S
@@ -107,7 +108,7 @@ def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:
     row = make(node)
     shim = connect(row)
     refused = node.cli("container", "rm", "train")
-    assert refused.returncode == 119
+    assert refused.returncode == errors.ContainerShareInUse.exit_code
     assert f"pid {os.getpid()}" in refused.stderr
     assert node.cli("container", "rm", "train", "--force").returncode == 0
     assert node.json("container", "ls") == []
@@ -117,7 +118,7 @@ def test_a_share_that_is_used_is_removed_by_force_only(node: Node) -> None:
     assert [r["gpu"] for r in node.json("ps")] == [0]
     shim.close()
     gone = node.cli("container", "rm", "train")
-    assert gone.returncode == 120
+    assert gone.returncode == errors.ContainerShareUnknown.exit_code
     assert "moiety container ls" in gone.stderr
 
 
@@ -133,7 +134,7 @@ def test_what_shares_of_containers_promise_is_promised_to_nobody_else(node: Node
     make(node, "--gpu", "0.8")
     folder = str(node.directory / "cdi")
     done = node.cli("container", "spec", "--name", "other", "--gpu", "0.8", "--output", folder)
-    assert done.returncode == 77
+    assert done.returncode == errors.ShareTaken.exit_code
     assert "--gpu 0.2 or less" in done.stderr
     assert not Path(folder, "moiety-other.json").exists()
 
@@ -155,14 +156,14 @@ def test_a_file_of_somebody_else_is_not_written_over(node: Node) -> None:
     folder.mkdir()
     (folder / "moiety-train.json").write_text('{"kind": "nvidia.com/gpu"}')
     done = node.cli("container", "spec", "--name", "train", "--output", str(folder))
-    assert done.returncode == 100
+    assert done.returncode == errors.FileExists.exit_code
     assert node.json("container", "ls") == []
 
 
 def test_where_nothing_can_be_written_no_share_is_made(node: Node) -> None:
     folder = "/proc/nowhere"
     done = node.cli("container", "spec", "--name", "train", "--output", folder)
-    assert done.returncode == 101
+    assert done.returncode == errors.FileNotWritable.exit_code
     assert node.json("container", "ls") == []
 
 
@@ -170,7 +171,7 @@ def test_a_file_is_no_folder_for_specifications(node: Node) -> None:
     file = node.directory / "notes"
     file.touch()
     done = node.cli("container", "spec", "--name", "train", "--output", str(file))
-    assert done.returncode == 101
+    assert done.returncode == errors.FileNotWritable.exit_code
     assert f"{file}/moiety-train.json cannot be written" in done.stderr
     assert node.json("container", "ls") == []
 
@@ -225,7 +226,7 @@ def test_the_hook_says_why_an_image_cannot_be_shared(node: Node, tmp_path: Path)
     (tmp_path / "root" / "lib").mkdir(parents=True)
     (tmp_path / "root" / "lib" / "ld-musl-x86_64.so.1").touch()
     done = run_hook(node, tmp_path / "root", "train", tmp_path)
-    assert done.returncode == 118
+    assert done.returncode == errors.ImageUnfit.exit_code
     assert done.stderr.startswith("moiety: this image: its C library is musl")
 
 
@@ -240,7 +241,7 @@ def test_the_hook_says_what_to_do_where_the_agent_is_gone(node: Node, tmp_path: 
     done = subprocess.run(
         hook, env=node.env, input=state, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 90
+    assert done.returncode == errors.NoAgent.exit_code
     assert "moiety agent start" in done.stderr
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish, kill
 
 MIB = 1 << 20
@@ -86,7 +87,7 @@ def test_who_is_refused_before_it_starts_is_told(make_node: MakeNode) -> None:
     node = make_node(SMALL)
     node.start_agent()
     started = node.cli("run", "--memory-limit", "1TiB", "--name", "greedy", "--", "true")
-    assert started.returncode == 71
+    assert started.returncode == errors.LimitAboveCapacity.exit_code
     for _ in range(2):
         node.cli("set", "nobody", "--memory-limit", "1TiB")
     (refused,) = told(node, "--warnings")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish
 
 MIB = 1 << 20
@@ -39,7 +40,7 @@ def test_nobody_is_let_in_beside_it_and_it_is_never_interrupted(
     assert (row()["share"]["gpu"], row()["share"]["memory_bytes"]) == (1.0, capacity)
 
     promised = node.cli("run", "--gpu", "0.1", "--", "true")
-    assert promised.returncode == 77
+    assert promised.returncode == errors.ShareTaken.exit_code
     assert "100 % of it are promised to others" in promised.stderr
     code, _, err = finish(node.run(work(1)))  # it asks for no part, and gets none
     assert (code, "all of GPU 0 is promised to others" in err) == (1, True)

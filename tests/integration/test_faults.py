@@ -19,6 +19,7 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.model import errors
 from moiety.model.errors import MoietyError
 from moiety.testing.chaos import lie
 from moiety.testing.fault_injection import ENDLESS, Ordeal, cases, kill_agent
@@ -118,7 +119,7 @@ def test_programs_outlive_the_whole_directory_of_their_agent(ordeal: Ordeal) -> 
         if each.name != "gpu":  # that is the simulated GPU itself
             shutil.rmtree(each) if each.is_dir() else each.unlink()
     late = ordeal.second_agent()
-    assert late.returncode == 83
+    assert late.returncode == errors.GpuOwned.exit_code
     assert f"belongs to another agent: pid {ordeal.agent.pid}" in late.stderr
     for worker in workers:
         worker.send_signal(signal.SIGUSR1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 
@@ -149,7 +150,7 @@ def test_a_gang_of_another_size_is_refused(
         (("--gang", "ring", "--gang-size", "0"), "0 is no size of a gang"),
     ):
         done = finish(node.run([programs / "dependent", "plain", SMALL, 0], *options))
-        assert done[0] == 103
+        assert done[0] == errors.InvalidGang.exit_code
         assert text in done[2]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish
 from moiety.testing.waiting import DEADLINE_S
 
@@ -195,17 +196,20 @@ def test_a_kernel_is_written_where_jupyter_looks(node: Node, tmp_path: Path) -> 
     assert (spec["display_name"], spec["language"]) == ("R (shared GPU)", "R")
 
     again = node.cli("jupyter", "install", "--like", "ir", "--name", "IR-gpu")
-    assert (again.returncode, "--force" in again.stderr) == (100, True)
+    assert (again.returncode, "--force" in again.stderr) == (errors.FileExists.exit_code, True)
     assert node.cli("jupyter", "install", "--like", "ir", "--name", "ir", "--force").returncode == 0
-    for wrong, code in (
-        (["--like", "julia"], 64),
-        (["--like", "ir-gpu"], 64),
-        (["--like", "ir", "--name", "a/b"], 64),
-        (["--python", "/nowhere/python"], 64),
-        (["--like", "ir", "--name", "x", "--", "--gpu", "2"], 68),
-        (["--like", "ir", "--name", "x", "--", "--gup", "2"], 2),
+    node.env["MOIETY_ERRORS"] = "json"
+    for wrong, error in (
+        (["--like", "julia"], errors.BadArgument),
+        (["--like", "ir-gpu"], errors.BadArgument),
+        (["--like", "ir", "--name", "a/b"], errors.BadArgument),
+        (["--python", "/nowhere/python"], errors.BadArgument),
+        (["--like", "ir", "--name", "x", "--", "--gpu", "2"], errors.InvalidFraction),
+        (["--like", "ir", "--name", "x", "--", "--gup", "2"], errors.BadArgument),
     ):
-        assert node.cli("jupyter", "install", *wrong).returncode == code, wrong
+        refused = node.cli("jupyter", "install", *wrong)
+        told = json.loads(refused.stderr)
+        assert (refused.returncode, told["error"]) == (error.exit_code, error.__name__), wrong
 
 
 def test_a_python_without_ipykernel_is_named(node: Node, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish
 
 MIB = 1 << 20
@@ -85,7 +86,7 @@ def test_a_path_where_something_lies_costs_nobody_a_file(make_node: MakeNode) ->
     precious = node.directory / "thesis.txt"
     precious.write_text("years of work")
     done = node.cli("agent", "start", "--metrics", str(precious))
-    assert done.returncode == 108
+    assert done.returncode == errors.MetricsRefused.exit_code
     assert "no socket" in done.stderr
     assert precious.read_text() == "years of work"
     path = node.directory / "metrics.sock"
@@ -93,7 +94,7 @@ def test_a_path_where_something_lies_costs_nobody_a_file(make_node: MakeNode) ->
         other.bind(str(path))
         other.listen()
         done = node.cli("agent", "start", "--metrics", str(path))
-        assert done.returncode == 108
+        assert done.returncode == errors.MetricsRefused.exit_code
         assert "another process listens" in done.stderr
     node.start_agent("--metrics", str(path))  # nobody serves it any more: it is taken over
     assert scrape(str(path))[0] == 200
@@ -106,10 +107,10 @@ def test_an_address_that_cannot_be_had_is_said(make_node: MakeNode) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         done = node.cli("agent", "start", "--metrics", str(port))
-    assert done.returncode == 108
+    assert done.returncode == errors.MetricsRefused.exit_code
     assert f"127.0.0.1:{port}" in done.stderr
     done = node.cli("agent", "start", "--metrics", "0.0.0.0:9402")
-    assert done.returncode == 64
+    assert done.returncode == errors.BadArgument.exit_code
     assert "can be reached from elsewhere" in done.stderr
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.node import Node, finish, kill
 from tests.integration.verified import assert_right, assert_right_once_stopped
 
@@ -185,17 +186,17 @@ def test_a_mode_that_does_not_exist_or_cannot_be_is_refused(
     node = make_node(GPU)
     node.start_agent()
     done = node.cli("run", "--mode", "paged", "--", "true")
-    assert done.returncode == 88
+    assert done.returncode == errors.InvalidMode.exit_code
     assert "there is no mode 'paged'\n  try: one of swap, managed" in done.stderr
     done = node.cli("run", "--mode", "managed", "--memory", "10MiB", "--", "true")
-    assert done.returncode == 89
+    assert done.returncode == errors.KeptManaged.exit_code
     assert "10 MiB cannot be kept" in done.stderr
     process = node.run(
         [programs / "worker", kernels, 20 << 20, FOREVER, "20", "10", "1"], "--memory", "10MiB"
     )
     node.until(lambda: row_of(node, process).get("allocated_bytes", 0) > 0, "it runs")
     done = node.cli("set", str(process.pid), "--mode", "managed")
-    assert done.returncode == 89
+    assert done.returncode == errors.KeptManaged.exit_code
     assert "--memory none" in done.stderr
     assert row_of(node, process)["share"]["mode"] == "swap"
     done = node.cli("set", str(process.pid), "--mode", "managed", "--memory", "none")

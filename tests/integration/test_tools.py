@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from moiety.cli.debugger_check import REFUSED, preloaded
+from moiety.model import errors
 from moiety.testing.node import Node, finish
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +114,7 @@ def test_a_tool_that_cannot_share_is_refused_with_what_to_do(
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
     refused = node.cli("run", "--", str(program), "--args", "true")
-    assert refused.returncode == 117
+    assert refused.returncode == errors.ToolRefused.exit_code
     assert REFUSED.get(tool, REFUSED["compute-sanitizer"]).why in refused.stderr
     assert "MOIETY_DISABLE=1" in refused.stderr
     assert node.cli("run", "--no-check", "--", str(program)).stdout == "ran\n"
@@ -135,7 +136,7 @@ def test_it_is_refused_from_inside_as_well(
     """Whether it started `moiety run`, or is started by what runs under it."""
     inside = {variable: UNDER[variable]}
     command = [programs / "worker", *work]
-    assert finish(node.run(command, env=inside))[0] == 117
+    assert finish(node.run(command, env=inside))[0] == errors.ToolRefused.exit_code
     later = node.run(["env", f"{variable}={UNDER[variable]}", *command])
     code, _, err = finish(later)
     assert code == 1

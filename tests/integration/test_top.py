@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
 
@@ -67,4 +68,4 @@ def test_it_needs_textual_only_for_the_screen(agent: AgentProcess) -> None:
 
 
 def test_an_interval_nobody_can_read_is_refused(agent: AgentProcess) -> None:
-    assert top(agent, "--interval", "1ms").returncode == 64
+    assert top(agent, "--interval", "1ms").returncode == errors.BadArgument.exit_code

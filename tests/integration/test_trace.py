@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.control.protocol import Recorded, Span, Timeline
+from moiety.model import errors
 from moiety.testing.chrome_trace import check, load
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node
@@ -208,7 +209,7 @@ def test_a_file_is_replaced_only_when_told_to(agent: AgentProcess, tmp_path: Pat
     file = tmp_path / "trace.json"
     file.write_text("mine")
     done = moiety(agent, "trace", "-o", str(file))
-    assert done.returncode == 100
+    assert done.returncode == errors.FileExists.exit_code
     assert file.read_text() == "mine"
     assert moiety(agent, "trace", "-o", str(file), "--force").returncode == 0
     assert json.loads(file.read_text())
@@ -217,7 +218,7 @@ def test_a_file_is_replaced_only_when_told_to(agent: AgentProcess, tmp_path: Pat
 @pytest.mark.parametrize("place", ["/dev/full", "/proc/nowhere/trace.json", "/tmp"])
 def test_what_cannot_be_written_is_said(agent: AgentProcess, place: str) -> None:
     done = moiety(agent, "trace", "-o", place)
-    assert done.returncode == 101
+    assert done.returncode == errors.FileNotWritable.exit_code
     assert done.stderr.startswith(f"moiety: {place} cannot be written: ")
 
 
@@ -226,14 +227,14 @@ def test_without_an_agent_it_says_so(agent: AgentProcess, tmp_path: Path) -> Non
     agent.wait()
     file = tmp_path / "trace.json"
     done = moiety(agent, "trace", "-o", str(file))
-    assert done.returncode == 90
+    assert done.returncode == errors.NoAgent.exit_code
     assert "no agent runs in" in done.stderr
     assert not file.exists()
 
 
 def test_what_is_no_time_is_refused(agent: AgentProcess) -> None:
-    assert moiety(agent, "trace", "--since", "soon").returncode == 67
-    assert moiety(agent, "trace", "--follow", "0s").returncode == 67
+    assert moiety(agent, "trace", "--since", "soon").returncode == errors.InvalidDuration.exit_code
+    assert moiety(agent, "trace", "--follow", "0s").returncode == errors.InvalidDuration.exit_code
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
+from moiety.model import errors
 from moiety.testing.node import Lines, Node, finish, kill
 from moiety.testing.waiting import DEADLINE_S
 
@@ -138,9 +139,9 @@ def test_a_policy_can_be_tried_before_it_is_set(make_node: MakeNode, watched: Co
     assert node.json(*tried, "--exempt", "command:watch*")["planned"] == []
     assert seen(node).policy["unregistered"] == "warn,event"
     refused = node.cli("watch", "--dry-run", "--unregistered", "shoot")
-    assert refused.returncode == 64
+    assert refused.returncode == errors.BadArgument.exit_code
     assert "'shoot' is no step" in refused.stderr
-    assert node.cli("watch", "--unregistered", "warn").returncode == 64
+    assert node.cli("watch", "--unregistered", "warn").returncode == errors.BadArgument.exit_code
 
 
 @pytest.mark.parametrize("exempt", ["command:watch*", "gpu:0"])

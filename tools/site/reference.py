@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -12,7 +15,7 @@ import click
 
 from moiety.cli.examples import EXAMPLES
 from moiety.cli.main import COMMANDS, module_of
-from moiety.model.errors import MoietyError
+from moiety.model.errors import ExitCode
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -79,20 +82,26 @@ def _escaped(text: str) -> str:
 
 
 def exit_codes() -> str:
-    """Every number with which commands end, and what it means."""
-    found = sorted((error.exit_code, error) for error in _numbered(MoietyError))
+    """Every number with which commands end that fail, and what it means."""
+    meanings = attribute_docs(ExitCode)
     rows = [
-        (str(code), f"`{error.__name__}`", _escaped(inspect.cleandoc(error.__doc__ or "")))
-        for code, error in found
+        (str(code.value), f"`{code.name}`", _escaped(meanings[code.name]))
+        for code in sorted(ExitCode)
     ]
     return table(["code", "name", "meaning"], rows)
 
 
-def _numbered(base: type[MoietyError]) -> Iterator[type[MoietyError]]:
-    for below in base.__subclasses__():
-        if "exit_code" in vars(below):
-            yield below
-        yield from _numbered(below)
+def attribute_docs(owner: type) -> dict[str, str]:
+    """The sentence that stands below each attribute of a class, by the attribute's name."""
+    (found,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(found, ast.ClassDef)
+    told = {}
+    for before, after in itertools.pairwise(found.body):
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            target = before.targets[0] if isinstance(before, ast.Assign) else None
+            if isinstance(target, ast.Name):
+                told[target.id] = str(after.value.value)
+    return told
 
 
 PARTS: Final[dict[str, Callable[[], str]]] = {

@@ -61,7 +61,7 @@ def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> No
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @output_option
 def check(file: Path | None, output: str) -> None:
-    """Check FILE, or the files that count here; exit code 116 if something is wrong."""
+    """Check FILE, or the files that count here; exit code 78 if something is wrong."""
     if file is not None:
         read = files.read(file.absolute(), files.Kind.NAMED)
         found = [] if read is None else [read]

@@ -80,7 +80,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety config show --origin --changed", "what is not the default, and who says so"),
         ("moiety config show run agent.turn-min", "a section, or a setting by its name"),
     ),
-    "config check": (("moiety config check ./config.toml", "exit code 116 if something is wrong"),),
+    "config check": (("moiety config check ./config.toml", "exit code 78 if something is wrong"),),
     "config": (
         ("moiety config show --origin", "everything, and where it stands"),
         ("moiety config show -o json run", "one section, for a script"),

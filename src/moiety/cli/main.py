@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from moiety.cli.examples import EXAMPLES, text
-from moiety.model.errors import InvalidValue, MoietyError, SystemRefusal
+from moiety.model.errors import (
+    BadArgument,
+    ExitCode,
+    InvalidValue,
+    MoietyError,
+    SystemRefusal,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -146,8 +152,7 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
     except click.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        refuse(error)
     except MoietyError as error:
         if isinstance(error, InvalidValue) and not error.hint:
             error.hint = f"{typed(words, command, name)} --help"
@@ -185,5 +190,33 @@ def end(error: MoietyError) -> NoReturn:
     """Say what happened and what to try, and exit with its code; with MOIETY_DEBUG=1 raise it."""
     if os.environ.get("MOIETY_DEBUG") == "1":
         raise error
-    click.echo(error.render(), err=True)
+    click.echo(as_json(error) if is_for_a_script() else error.render(), err=True)
     sys.exit(error.exit_code)
+
+
+def refuse(error: click.ClickException) -> NoReturn:
+    """Say why click cannot read a command line, as click says it, and exit with our code."""
+    if not is_for_a_script():
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "moiety"
+    end(BadArgument(error.format_message(), f"{command} --help"))
+
+
+def is_for_a_script() -> bool:
+    """Whether errors are one line of JSON."""
+    return os.environ.get("MOIETY_ERRORS") == "json"
+
+
+def as_json(error: MoietyError) -> str:
+    """The error as one line: its class, its exit code, what happened and what to try."""
+    import json
+
+    parts = {
+        "error": type(error).__name__,
+        "exit_code": int(error.exit_code),
+        "what": error.what,
+        "try": error.hint,
+    }
+    return json.dumps(parts)

@@ -557,6 +557,7 @@ _ENVIRONMENT: Final = (
     _environment("MOIETY_LOCK_DIR", "where agents of all users see their locks", "/run/lock"),
     _environment("MOIETY_NATIVE", "the folder with libmoiety.so", "the package's own"),
     _environment("MOIETY_RECORD", "the folder where a recorder writes", "no recording"),
+    _environment("MOIETY_ERRORS", "json: an error is one line of JSON on stderr", "sentences"),
     _environment("MOIETY_DEBUG", "1: errors with where they come from", "sentences"),
 )
 

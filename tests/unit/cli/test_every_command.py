@@ -143,43 +143,59 @@ def test_no_argument_is_answered_with_a_traceback(
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
-    ("typed", "code", "hint"),
+    ("typed", "error", "hint"),
     [
-        ("run", 2, "Try 'moiety run --help'"),
-        ("run --memory x -- sh", 66, "--memory: 'x' is not a size"),
-        ("run --gpu 0.5 --gpu-limit 0.3 -- sh", 84, "--gpu 0.3 or less"),
-        ("run --exclusive --gpu 0.5 -- sh", 64, "try: --exclusive, or --gpu"),
-        ("run --gang-size 3 -- sh", 103, "try: --gang NAME"),
-        ("set", 64, "try: moiety set --help"),
-        ("set --agent", 64, "try: --turn-min 200ms"),
-        ("set 1 --turn-min 3s", 64, "try: moiety set --help"),
-        ("set 1 --priority urgent", 69, "--priority: there is no priority 'urgent'"),
-        ("top --interval 1ms", 64, "try: --interval 100ms"),
-        ("events --since x", 67, "--since: 'x' is not a duration"),
-        ("watch --limit x", 64, "try: --dry-run --limit x"),
-        ("container spec", 2, "Missing option '--name'"),
-        ("container spec --name A", 64, "try: --name half, say"),
-        ("container spec --name a --memory 3 --memory-limit 2", 75, "--memory 2 or less"),
-        ("container frob", 2, "Try 'moiety container --help'"),
-        ("agent start --turn-min x", 64, "--turn-min: 'x' is not a duration"),
-        ("agent start --overdue x", 64, "try: moiety agent start --help"),
-        ("agent unit --gpus x", 64, "try: moiety agent unit --help"),
-        ("config show turn-min", 64, "try: agent.turn-min"),
-        ("config check /proc/nowhere", 115, "/proc/nowhere"),
-        ("sim run trace --faster 2", 64, "try: --live --faster 10"),
-        ("sim run trace --plot x.txt", 64, "try: one that ends in"),
-        ("jupyter install --name ../x", 64, "try: --name with letters"),
-        ("jupyter install --like nosuch", 64, "try: jupyter kernelspec list"),
-        ("completion tcsh", 2, "Try 'moiety completion --help'"),
-        ("help frob", 2, "No such command 'frob'"),
-        ("stauts", 2, "Did you mean status"),
+        ("run", errors.BadArgument, "Try 'moiety run --help'"),
+        ("run --memory x -- sh", errors.InvalidSize, "--memory: 'x' is not a size"),
+        ("run --gpu 0.5 --gpu-limit 0.3 -- sh", errors.RequestAboveLimit, "--gpu 0.3 or less"),
+        ("run --exclusive --gpu 0.5 -- sh", errors.BadArgument, "try: --exclusive, or --gpu"),
+        ("run --gang-size 3 -- sh", errors.InvalidGang, "try: --gang NAME"),
+        ("set", errors.BadArgument, "try: moiety set --help"),
+        ("set --agent", errors.BadArgument, "try: --turn-min 200ms"),
+        ("set 1 --turn-min 3s", errors.BadArgument, "try: moiety set --help"),
+        (
+            "set 1 --priority urgent",
+            errors.InvalidPriority,
+            "--priority: there is no priority 'urgent'",
+        ),
+        ("top --interval 1ms", errors.BadArgument, "try: --interval 100ms"),
+        ("events --since x", errors.InvalidDuration, "--since: 'x' is not a duration"),
+        ("watch --limit x", errors.BadArgument, "try: --dry-run --limit x"),
+        ("container spec", errors.BadArgument, "Missing option '--name'"),
+        ("container spec --name A", errors.BadArgument, "try: --name half, say"),
+        (
+            "container spec --name a --memory 3 --memory-limit 2",
+            errors.MemoryAboveLimit,
+            "--memory 2 or less",
+        ),
+        ("container frob", errors.BadArgument, "Try 'moiety container --help'"),
+        ("agent start --turn-min x", errors.BadArgument, "--turn-min: 'x' is not a duration"),
+        ("agent start --overdue x", errors.BadArgument, "try: moiety agent start --help"),
+        ("agent unit --gpus x", errors.BadArgument, "try: moiety agent unit --help"),
+        ("config show turn-min", errors.BadArgument, "try: agent.turn-min"),
+        ("config check /proc/nowhere", errors.BadConfigFile, "/proc/nowhere"),
+        ("sim run trace --faster 2", errors.BadArgument, "try: --live --faster 10"),
+        ("sim run trace --plot x.txt", errors.BadArgument, "try: one that ends in"),
+        ("jupyter install --name ../x", errors.BadArgument, "try: --name with letters"),
+        ("jupyter install --like nosuch", errors.BadArgument, "try: jupyter kernelspec list"),
+        ("completion tcsh", errors.BadArgument, "Try 'moiety completion --help'"),
+        ("help frob", errors.BadArgument, "No such command 'frob'"),
+        ("stauts", errors.BadArgument, "Did you mean status"),
     ],
 )
 def test_an_error_of_usage_names_what_there_is(
-    capsys: pytest.CaptureFixture[str], typed: str, code: int, hint: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    error: type[errors.MoietyError],
+    hint: str,
 ) -> None:
     found, said = outcome(typed.split(), capsys)
-    assert (found, hint in said) == (code, True), said
+    assert (found, hint in said) == (error.exit_code, True), said
+    monkeypatch.setenv("MOIETY_ERRORS", "json")
+    told = json.loads(outcome(typed.split(), capsys)[1])
+    assert (told["error"], told["exit_code"]) == (error.__name__, found)
+    assert told["try"]
     for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*", said.partition("try: ")[2]):
         assert name in KNOWN, name
 
@@ -193,4 +209,4 @@ def test_what_refuses_itself_without_a_hint_names_the_help_of_its_command(
 
     monkeypatch.setattr(container, "check", refuse)
     found = outcome(["--color", "never", "container", "check", "/"], capsys)
-    assert found == (65, "moiety: it makes no sense\n  try: moiety container check --help\n")
+    assert found == (64, "moiety: it makes no sense\n  try: moiety container check --help\n")

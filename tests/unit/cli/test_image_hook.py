@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.agent.system import cdi
+from moiety.model import errors
 
 
 def run(bundle: Path, root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +33,7 @@ def test_an_image_that_cannot_be_shared_is_refused_with_the_reason(tmp_path: Pat
     (tmp_path / "root" / "lib").mkdir(parents=True)
     (tmp_path / "root" / "lib" / "ld-musl-x86_64.so.1").touch()
     done = run(tmp_path, tmp_path / "root", "/bin/true")
-    assert done.returncode == 118
+    assert done.returncode == errors.ImageUnfit.exit_code
     assert done.stderr.startswith("moiety: this image: its C library is musl")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from moiety.cli.main import main
 from moiety.cli.sim import command
+from moiety.model import errors
 from moiety.policy.model.cluster import Choosing, Placing
 
 
@@ -64,7 +65,7 @@ def test_lines_that_make_no_sense_are_refused_or_told(
     bad = "".join(f"bad{at},-1\n" for at in range(7))
     (tmp_path / "jobs.csv").write_text(f"name,gpus\n{bad}ok,1\n")
     code, _, err = moiety(capsys, "run", str(tmp_path))
-    assert code == 121
+    assert code == errors.TraceInvalid.exit_code
     assert err.startswith("moiety: jobs.csv, line 2: gpus is negative: -1\n  try: --bad report")
     code, out, _ = moiety(capsys, "run", str(tmp_path), "--bad", "report")
     assert code == 0
@@ -74,11 +75,11 @@ def test_lines_that_make_no_sense_are_refused_or_told(
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
-        (["/proc/nowhere"], 122, "it does not exist"),
+        (["/proc/nowhere"], 66, "it does not exist"),
         (["--faster", "2"], 64, "--faster is about recorded times"),
         (["--plot", "x.txt"], 64, "x.txt is no name of a plot"),
-        (["--placing", "best"], 2, "'best' is not one of"),
-        (["--seed", "-1"], 2, "-1 is not in the range"),
+        (["--placing", "best"], 64, "'best' is not one of"),
+        (["--seed", "-1"], 64, "-1 is not in the range"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moiety.cli.main import main
+from moiety.model import errors
 
 
 def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -125,5 +126,5 @@ def test_run_times_come_from_jobs_that_ran_where_nobody_declares_any(
     assert code == 0
     assert out.startswith("theirs-99 begins now")
     code, _, err = moiety(capsys, "explain", str(case), "new", "--history", "/dev/null")
-    assert code == 122
+    assert code == errors.TraceMissing.exit_code
     assert "there is no history of jobs in /dev/null: it is no file\n  try: the columns in" in err

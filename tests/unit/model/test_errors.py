@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ import pytest
 
 from moiety.cli.main import COMMANDS
 from moiety.model import errors
-from moiety.model.errors import MoietyError, from_parts
+from moiety.model.errors import ExitCode, MoietyError, from_parts
 
 EXAMPLES = [
     errors.InvalidValue("'x' makes no sense", "y"),
@@ -77,29 +78,53 @@ EXAMPLES = [
 
 def below(base: type[MoietyError]) -> Iterator[type[MoietyError]]:
     for error in base.__subclasses__():
-        if error.__module__ != errors.__name__:
+        if not error.__module__.startswith(f"{errors.__name__}."):
             continue  # of somebody who builds on moiety, or of another test
         yield error
         yield from below(error)
 
 
 def numbered() -> list[type[MoietyError]]:
-    return [error for error in below(MoietyError) if "exit_code" in vars(error)]
+    groups = MoietyError.exit_code
+    return [
+        error
+        for error in below(MoietyError)
+        if error.exit_code != groups or error is errors.InternalError
+    ]
 
 
 def test_every_error_with_a_number_is_shown_here() -> None:
     assert {type(error) for error in EXAMPLES} == set(numbered())
 
 
-def test_exit_codes_are_distinct_and_leave_those_of_shells_and_signals_alone() -> None:
-    codes = [error.exit_code for error in numbered()]
-    assert len(codes) == len(set(codes))
-    assert all(64 <= code <= 124 or code in (126, 127) for code in codes)
+def test_exit_codes_are_those_of_sysexits_and_env() -> None:
+    names = {
+        "USAGE": os.EX_USAGE,
+        "BAD_DATA": os.EX_DATAERR,
+        "NO_INPUT": os.EX_NOINPUT,
+        "UNAVAILABLE": os.EX_UNAVAILABLE,
+        "INTERNAL": os.EX_SOFTWARE,
+        "CANNOT_CREATE": os.EX_CANTCREAT,
+        "IO_ERROR": os.EX_IOERR,
+        "TEMPORARY": os.EX_TEMPFAIL,
+        "PROTOCOL": os.EX_PROTOCOL,
+        "NO_PERMISSION": os.EX_NOPERM,
+        "CONFIGURATION": os.EX_CONFIG,
+        "NOT_EXECUTABLE": 126,
+        "NOT_FOUND": 127,
+    }
+    assert {code.name: code.value for code in ExitCode} == names
+    assert {error.exit_code for error in numbered()} == set(ExitCode)
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    assert {error.__name__ for error in below(MoietyError)} <= set(errors.__all__)
+    assert all(hasattr(errors, name) for name in errors.__all__)
 
 
 def test_the_picture_of_the_tree_is_the_tree() -> None:
     drawn = dict(re.findall(r"[├└]── (\w+).*?\s{2,}(\d+)", errors.__doc__ or ""))
-    assert drawn == {error.__name__: str(error.exit_code) for error in numbered()}
+    assert drawn == {error.__name__: str(int(error.exit_code)) for error in numbered()}
     named = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or ""))
     assert named == {error.__name__ for error in below(MoietyError)}
 
@@ -127,6 +152,17 @@ def test_an_error_of_a_newer_version_keeps_its_words_and_its_number() -> None:
     error = from_parts("GpuOnFire", "GPU 0 burns", "water", 112)
     assert type(error) is MoietyError
     assert (error.render(), error.exit_code) == ("moiety: GPU 0 burns\n  try: water", 112)
+
+
+def test_an_error_of_an_older_version_has_the_number_that_its_class_has_now() -> None:
+    error = from_parts("NoAgent", "no agent runs in /run/moiety", "moiety agent start", 90)
+    assert type(error) is errors.NoAgent
+    assert (error.what, error.exit_code) == ("no agent runs in /run/moiety", ExitCode.UNAVAILABLE)
+
+
+@pytest.mark.parametrize("number", [0, -1, 256])
+def test_a_number_that_no_process_can_fail_with_is_not_taken_over(number: int) -> None:
+    assert from_parts("GpuOnFire", "GPU 0 burns", "water", number).exit_code == ExitCode.INTERNAL
 
 
 def test_a_limit_above_capacity_names_both_sizes_and_one_that_can_be_typed() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.cli.main import main
+from moiety.model import errors
 from moiety.model.errors import ScenarioInvalid
 from moiety.sim.scenario import run_all
 from moiety.sim.scenario_file import Refused, read_scenarios
@@ -67,7 +68,7 @@ def test_a_file_of_jobs_that_makes_no_sense_is_refused_with_its_line(
 ) -> None:
     (tmp_path / "jobs.csv").write_bytes(text)
     code, err = sim(capsys, command, str(tmp_path / "jobs.csv"), "--cluster", "8")
-    assert code == 121
+    assert code == errors.TraceInvalid.exit_code
     assert words in err
 
 
@@ -77,10 +78,16 @@ def test_jobs_as_jsonl_are_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert sim(capsys, "run", str(file))[0] == 0
     file.write_text('{"name": "a", "gpus": 1}\n')
     code, err = sim(capsys, "run", str(file))
-    assert (code, "jobs.jsonl, line 1: it has no column duration_s" in err) == (121, True)
+    assert (code, "jobs.jsonl, line 1: it has no column duration_s" in err) == (
+        errors.TraceInvalid.exit_code,
+        True,
+    )
     file.write_text("[1]\n")
     code, err = sim(capsys, "run", str(file))
-    assert (code, "jobs.jsonl, line 1: it is not an object of JSON" in err) == (121, True)
+    assert (code, "jobs.jsonl, line 1: it is not an object of JSON" in err) == (
+        errors.TraceInvalid.exit_code,
+        True,
+    )
 
 
 def test_what_is_no_file_of_jobs_says_what_would_be_one(
@@ -90,7 +97,7 @@ def test_what_is_no_file_of_jobs_says_what_would_be_one(
     for name in ("/dev/null", str(tmp_path), str(tmp_path / "jobs.txt"), "/proc/nowhere.csv"):
         for command in ("run", "compare"):
             code, err = sim(capsys, command, name)
-            assert code == 122
+            assert code == errors.TraceMissing.exit_code
             assert f"there is no trace in {name}" in err
             assert "a file of jobs that ran, .csv or .jsonl" in err
 
@@ -103,14 +110,15 @@ def test_a_list_that_is_not_there_is_called_what_it_would_be(
     jobs.write_text(JOBS + "a,1,0,5\n")
     for name in ("/dev/null", str(tmp_path), "/proc/nowhere"):
         code, err = sim(capsys, "run", str(jobs), option, name)
-        assert code == 122
+        assert code == errors.TraceMissing.exit_code
         assert f"there is no list of {what} in {name}: it " in err
     empty = tmp_path / "empty.csv"
     empty.write_bytes(b"")
-    assert sim(capsys, "run", str(jobs), option, str(empty))[0] == 121
+    assert sim(capsys, "run", str(jobs), option, str(empty))[0] == errors.TraceInvalid.exit_code
     empty.write_bytes(b"\xff")
     code, err = sim(capsys, "run", str(jobs), option, str(empty))
-    assert (code, "empty.csv: byte 0 is no text in UTF-8" in err) == (121, True)
+    assert code == errors.TraceInvalid.exit_code
+    assert "empty.csv: byte 0 is no text in UTF-8" in err
 
 
 @pytest.mark.parametrize("command", [["scenario"], ["explain"], ["what-if", "--queue", "q"]])
@@ -122,10 +130,10 @@ def test_a_file_of_cases_that_is_none_is_refused(
     for text in (b"", b"\xff", b"[", b"7", b'{"nodes": 1' + b"0" * 5000 + b"}", b"[" * 10**5):
         file.write_bytes(text)
         code, err = sim(capsys, *command, str(file), *job)
-        assert code == 124
+        assert code == errors.ScenarioInvalid.exit_code
         assert str(file) in err
     for name in ("/dev/null", str(tmp_path), "/proc/nowhere"):
-        assert sim(capsys, *command, name, *job)[0] == 124
+        assert sim(capsys, *command, name, *job)[0] == errors.ScenarioInvalid.exit_code
 
 
 def test_any_value_anywhere_in_a_case_is_done_or_refused(tmp_path: Path) -> None:
@@ -149,7 +157,7 @@ def test_any_value_anywhere_in_a_case_is_done_or_refused(tmp_path: Path) -> None
         assert isinstance(each.error, ScenarioInvalid)
         assert f"{file}, cases[" in each.error.what
     for outcome in run_all(read, str(file)):
-        assert outcome.error is None or outcome.error.exit_code == 124
+        assert outcome.error is None or outcome.error.exit_code == errors.ScenarioInvalid.exit_code
 
 
 def test_a_job_says_which_models_will_do(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from moiety.cli.sim.scenario import scenario
+from moiety.model import errors
 from moiety.model.errors import ScenarioInvalid
 from moiety.sim.scenario import run_all
 from moiety.sim.scenario_file import Refused, read_scenarios
@@ -132,7 +133,7 @@ def test_a_case_that_makes_no_sense_says_where(
     file = write(tmp_path, broken(path, value), CASE)
     result = CliRunner().invoke(scenario, [str(file), "-o", "json"])
     assert isinstance(result.exception, ScenarioInvalid)
-    assert result.exception.exit_code == 124
+    assert result.exception.exit_code == errors.ScenarioInvalid.exit_code
     assert f"{file}, " in result.exception.what
     assert words in result.exception.what
     bad, good = json.loads(result.stdout)["cases"]
