@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.system.systemd_unit import unit
+from moiety.model.errors import ExitCode
 
 
 def parsed(text: str) -> configparser.ConfigParser:
@@ -27,6 +28,12 @@ def test_it_starts_an_agent_for_all_users_that_says_when_it_is_ready() -> None:
     assert command[1:7] == ["-m", "moiety", "agent", "start", "--foreground", "--system"]
     assert command[-2:] == ["--metrics", "9402"]
     assert "User" not in service
+
+
+def test_it_is_not_started_again_for_what_only_people_can_put_right() -> None:
+    service = parsed(unit())["Service"]
+    codes = {int(code) for code in service["RestartPreventExitStatus"].split()}
+    assert codes == {ExitCode.USAGE, ExitCode.CONFIGURATION}
 
 
 def test_an_agent_with_a_user_of_its_own_has_no_other_rights() -> None:

@@ -24,6 +24,8 @@ ExecReload=/bin/kill -HUP $MAINPID
 {environment}\
 # A new agent takes over from a killed one: programs that hold a GPU run on meanwhile.
 Restart=on-failure
+# Bad options and bad settings stay bad until somebody changes them.
+RestartPreventExitStatus=64 78
 RestartSec=100ms
 WatchdogSec=30
 TimeoutStartSec=60
