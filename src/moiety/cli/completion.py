@@ -5,30 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from moiety.arbiter.settings import Overdue
-from moiety.config import values
 from moiety.config.table import SECTIONS, SETTINGS, Setting
 from moiety.model.errors import MoietyError
-from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 
 SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_MOIETY_COMPLETE"
 PATIENCE_S: Final = 1.0
 PLAIN: Final = re.compile(r"[\w.+-]+")
 """names that no shell takes apart"""
-CHOICES: Final[dict[Callable[[str], Any], Iterable[str]]] = {
-    parse_mode: tuple(Mode),
-    parse_priority: tuple(str(each) for each in Priority),
-    values.parse_overdue: tuple(Overdue),
-    values.parse_when: values.WHENS,
-    values.parse_log_format: tuple(values.LogFormat),
-}
-"""by how a setting is read, all that it can be"""
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -61,8 +50,7 @@ def one_of(words: Iterable[str]) -> Complete:
 
 def of_setting(setting: Setting) -> Complete | None:
     """Completes the value of a setting; None if it can be anything."""
-    words = CHOICES.get(setting.parse)
-    return None if words is None else one_of(words)
+    return one_of(setting.words) if setting.words else None
 
 
 names_of_settings = one_of([*SECTIONS, *(setting.name for setting in SETTINGS)])

@@ -135,9 +135,10 @@ def _check_options(options: tuple[str, ...]) -> None:
     """Raise what `moiety run` would, now and not in the log of a server."""
     from moiety.cli.run import run
     from moiety.cli.setting_options import settled
+    from moiety.config.table import RunSettings
 
     made = run.make_context("moiety run", [*options, "--", "true"])
-    settled("run", {key: made.params.get(key) for key in made.params})
+    settled(RunSettings, {key: made.params.get(key) for key in made.params})
 
 
 def _require_ipykernel(python: str) -> None:

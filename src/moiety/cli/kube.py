@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from moiety.cli.setting_options import setting_options, settled
+from moiety.config.table import KubeSettings
 from moiety.model.errors import ClusterRefusal
 
 NEEDED: Final = ("aiohttp", "google.protobuf", "grpc")
@@ -19,7 +20,7 @@ def kube() -> None:
 
 
 @kube.command()
-@setting_options("kube")
+@setting_options(KubeSettings)
 def node(**given: Any) -> None:
     """Serve this node: claims (DRA), units (device plugin), and the health of the GPUs.
 
@@ -31,9 +32,9 @@ def node(**given: Any) -> None:
     from moiety.kube.node import main
     from moiety.kube.options import Options
 
-    values = settled("kube", given)
-    values["mode"] = Mode(values["mode"])
-    main(Options(**{field: value for field, value in values.items() if value is not None}))
+    told = settled(KubeSettings, given)
+    values = {field: value for field, value in vars(told).items() if value is not None}
+    main(Options(**values | {"mode": Mode(told.mode)}))
 
 
 def must_have(modules: tuple[str, ...]) -> None:

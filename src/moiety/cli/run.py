@@ -19,6 +19,7 @@ from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Size
 from moiety.cli.setting_options import setting_options, settled
+from moiety.config.table import RunSettings
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
 from moiety.model import errors
@@ -27,7 +28,7 @@ from moiety.model.share import Share
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@setting_options("run")
+@setting_options(RunSettings)
 @click.option("--exclusive", is_flag=True, help="Have GPUs that nobody else gets any of meanwhile.")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
 @click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
@@ -58,22 +59,22 @@ def run(
 
     It takes over this process: signals and the exit code are the program's own.
     """
-    told = settled("run", given)
+    told = settled(RunSettings, given)
     if exclusive and (typed := [name for name in ("gpu", "gpu_limit", "memory") if given[name]]):
         named = ", ".join("--" + name.replace("_", "-") for name in typed)
         raise errors.BadArgument(
             f"--exclusive is all of a GPU, whatever {named} says", f"--exclusive, or {named}"
         )
-    quiet = told["quiet"]
+    quiet = told.quiet
     share = Share(
-        told["gpu"],
-        told["gpu_limit"],
-        told["memory"] or 0,
-        told["memory_limit"],
-        told["priority"],
-        told["latency"],
-        told["quantum"],
-        told["mode"],
+        told.gpu,
+        told.gpu_limit,
+        told.memory or 0,
+        told.memory_limit,
+        told.priority,
+        told.latency,
+        told.quantum,
+        told.mode,
     )
     together = of_options(gang, gang_size)
     argv = [program, *arguments]
@@ -118,7 +119,7 @@ def run(
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
     environment = shared(environment, shim, driver, created.socket, what)
-    say = "never" if quiet else told["say"]
+    say = "never" if quiet else told.say
     if say != "auto":
         environment["MOIETY_SAY"] = say
     become(path, argv, environment)

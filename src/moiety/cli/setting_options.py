@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from moiety.cli.lazy_completion import completed_as
 from moiety.config.load import Config, load
-from moiety.config.table import Setting, of_section
+from moiety.config.table import Setting, name_of, of_section
 
+S = TypeVar("S")
 SHORT: Final = {"run.quiet": "-q"}
 
 
-def setting_options(section: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def setting_options(section: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command's options for every setting of a section that has a flag.
 
     Each arrives as the text that was typed (a switch as a bool), None if it was not.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for setting in reversed(of_section(section)):
+        for setting in reversed(of_section(name_of(section))):
             if setting.flag:
                 command = _option(setting)(command)
         return command
@@ -30,20 +31,19 @@ def setting_options(section: str) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def settled(
-    section: str, given: Mapping[str, str | bool | None], config: Config | None = None
-) -> dict[str, Any]:
-    """What holds in a section, by field, with what was typed counting for most.
+    section: type[S], given: Mapping[str, str | bool | None], config: Config | None = None
+) -> S:
+    """What holds in a section, as an object of its class; what was typed counts for most.
 
     Raises BadConfigFile, BadSetting, and what the parser of a setting raises for what was typed.
     """
     config = config or load()
     typed = {
         setting.name: _text(value)
-        for setting in of_section(section)
+        for setting in of_section(name_of(section))
         if (value := given.get(setting.field)) is not None
     }
-    whole = Config(config.environment, typed, config.files)
-    return {field: found.value for field, found in whole.section(section).items()}
+    return Config(config.environment, typed, config.files).all_of(section)
 
 
 def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moiety.config.files import File, Kind, read_all
-from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, of_section
+from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, name_of, of_section
 from moiety.model.errors import BadSetting, InvalidValue
+
+S = TypeVar("S")
 
 
 class Source(StrEnum):
@@ -77,6 +79,11 @@ class Config:
         """What holds in a section, by field. Raises BadSetting."""
         return {setting.field: self.value(setting) for setting in of_section(section)}
 
+    def all_of(self, section: type[S]) -> S:
+        """What holds in a section, as an object of its class. Raises BadSetting."""
+        found = self.section(name_of(section))
+        return section(**{field: value.value for field, value in found.items()})
+
     def named(self, group: str) -> dict[str, dict[str, Value]]:
         """What files say under `[GROUP.NAME]`: by name, then by field; only what is said.
 
@@ -112,13 +119,11 @@ def load(
 def problems(file: File) -> list[BadSetting]:
     """All that is wrong with one file."""
     found = list(unknown_names(file))
-    for section, table in _tables(file):
-        pattern = _pattern(section)
-        known = {setting.key: setting for setting in of_section(pattern)} if pattern else {}
-        for key, raw in table.items():
-            if key in known:
+    for name, section, table in _sections(file):
+        for setting in of_section(section):
+            if isinstance(table, dict) and setting.key in table:
                 try:
-                    _of_file(file, section, known[key], raw)
+                    _of_file(file, name, setting, table[setting.key])
                 except BadSetting as problem:
                     found.append(problem)
     return found
@@ -126,36 +131,42 @@ def problems(file: File) -> list[BadSetting]:
 
 def unknown_names(file: File) -> Iterator[BadSetting]:
     """What stands in a file under a name that is none, or where it does not belong."""
+    for name, section, table in _sections(file):
+        where = file.where(name)
+        if not section:
+            yield _no_section(where, name, table)
+        elif not isinstance(table, dict):
+            hint = f"[{name}]" if "." not in name else f"[{section.replace('*', 'NAME')}]"
+            yield BadSetting(where, name, "is a section", hint)
+        else:
+            if section in OF_THE_SYSTEM and file.kind is Kind.USER:
+                hint = "an administrator, who can write it there"
+                yield BadSetting(where, f"[{name}]", "counts in the system's file only", hint)
+            known = [setting.key for setting in of_section(section)]
+            for key in table:
+                if key not in known:
+                    full = f"{name}.{key}"
+                    yield BadSetting(file.where(full), full, *_no_such("setting", key, known))
+
+
+def _no_section(where: str, name: str, content: Any) -> BadSetting:
+    """What is wrong with a name that is no section: it may be a setting that stands in none."""
+    sections = [f"[{s.section}]" for s in SETTINGS if s.section and s.key == name]
+    if sections and not isinstance(content, dict):
+        return BadSetting(where, name, "stands in no section", f"under {' or '.join(sections)}")
     heads = sorted({section.partition(".")[0] for section in SECTIONS})
+    return BadSetting(where, f"[{name}]", *_no_such("section", name, heads))
+
+
+def _sections(file: File) -> Iterator[tuple[str, str, Any]]:
+    """What stands at the top of a file: its full name, its name in SECTIONS, and its content."""
     for head, content in file.tables.items():
-        if head not in heads:
-            keys = [s.key for s in SETTINGS if s.section]
-            if not isinstance(content, dict) and head in keys:
-                sections = [f"[{s.section}]" for s in SETTINGS if s.section and s.key == head]
-                yield BadSetting(
-                    file.where(head), head, "stands in no section", f"under {' or '.join(sections)}"
-                )
-            else:
-                yield BadSetting(file.where(head), f"[{head}]", *_no_such("section", head, heads))
-        elif not isinstance(content, dict):
-            yield BadSetting(file.where(head), head, "is a section", f"[{head}]")
-    for section, table in _tables(file):
-        pattern = _pattern(section)
-        if pattern is None:
-            continue
-        if pattern in OF_THE_SYSTEM and file.kind is Kind.USER:
-            yield BadSetting(
-                file.where(section),
-                f"[{section}]",
-                "counts in the system's file only",
-                "an administrator, who can write it there",
-            )
-        known = [setting.key for setting in of_section(pattern)]
-        for key in table:
-            if known and key not in known:
-                where = file.where(f"{section}.{key}")
-                yield BadSetting(where, f"{section}.{key}", *_no_such("setting", key, known))
-    yield from _not_tables(file)
+        several = f"{head}.*"
+        if several in SECTIONS and isinstance(content, dict):
+            for name, table in content.items():
+                yield f"{head}.{name}", several, table
+        else:
+            yield head, next((s for s in (head, several) if s in SECTIONS), ""), content
 
 
 def closest(word: str, known: Sequence[str]) -> str:
@@ -183,35 +194,6 @@ def text_of(raw: Any) -> str | None:
 def _no_such(what: str, word: str, known: Sequence[str]) -> tuple[str, str]:
     near = closest(word, known)
     return f"there is no such {what}", near or ", ".join(known)
-
-
-def _tables(file: File) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every section of a file by its full name: agent, users.alice."""
-    for head, content in file.tables.items():
-        if not isinstance(content, dict):
-            continue
-        if f"{head}.*" in SECTIONS:
-            for name, table in content.items():
-                if isinstance(table, dict):
-                    yield f"{head}.{name}", table
-        elif head in SECTIONS:
-            yield head, content
-
-
-def _not_tables(file: File) -> Iterator[BadSetting]:
-    for head, content in file.tables.items():
-        if f"{head}.*" in SECTIONS and isinstance(content, dict):
-            for name, table in content.items():
-                if not isinstance(table, dict):
-                    where = file.where(f"{head}.{name}")
-                    yield BadSetting(where, f"{head}.{name}", "is a section", f"[{head}.NAME]")
-
-
-def _pattern(section: str) -> str | None:
-    if section in SECTIONS:
-        return section
-    pattern = f"{section.partition('.')[0]}.*"
-    return pattern if pattern in SECTIONS else None
 
 
 def _of_file(file: File, section: str, setting: Setting, raw: Any) -> Value:

@@ -1,30 +1,53 @@
-"""How settings are read from text; each raises a ValueError with a sentence."""
+"""How settings are read from text: a ValueKind for each sort of value."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
 from moiety.arbiter.settings import Overdue
 from moiety.devices.budget import GRANULE_BYTES
+from moiety.enforcement.policy import Exemption, Ladder, parse_exemptions, parse_ladder
 from moiety.model.errors import InvalidDuration, InvalidSize
-from moiety.model.share import check_quantum
-from moiety.model.units import format_bytes, parse_bytes, parse_duration
+from moiety.model.share import Mode, Priority, check_quantum, parse_mode, parse_priority
+from moiety.model.units import format_bytes, parse_bytes, parse_duration, parse_fraction
 
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
-AGENTS: Final = ("auto", "own", "system")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
-KUBE_MODES: Final = ("dra", "plugin", "both")
 UNITS_MOST: Final = 1000
 """of one GPU: the kubelet is told each by name"""
 _RESOURCE: Final = re.compile(
     r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
-WHENS: Final = ("auto", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A sort of value: how it is read from text, and what help calls it."""
+
+    parse: Callable[[str], Any]
+    """raises a ValueError with a sentence"""
+    metavar: str
+    words: tuple[str, ...] = ()
+    """all that it can be, if that is a few words"""
+
+
+def one_of(words: Iterable[str], metavar: str) -> ValueKind:
+    """A value that is one of these words, or one of the members of an enum."""
+    known = tuple(str(word) for word in words)
+    make = words if isinstance(words, type) and issubclass(words, Enum) else str
+
+    def parse(text: str) -> Any:
+        if text in known:
+            return make(text)
+        raise ValueError(f"{text!r} is none of {', '.join(known)}")
+
+    return ValueKind(parse, metavar, known)
 
 
 class LogFormat(StrEnum):
@@ -136,30 +159,6 @@ def parse_quantum(text: str) -> float:
     return check_quantum(value) if (value := parse_duration(text)) else value
 
 
-def parse_overdue(text: str) -> Overdue:
-    """What is done about who does not give a GPU back in time."""
-    try:
-        return Overdue(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Overdue)}") from None
-
-
-def parse_log_format(text: str) -> LogFormat:
-    """A form of log by its name."""
-    try:
-        return LogFormat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(LogFormat)}") from None
-
-
-def parse_visible(text: str) -> Visible:
-    """What users see of each other, by its name."""
-    try:
-        return Visible(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is none of {', '.join(Visible)}") from None
-
-
 def parse_socket_mode(text: str) -> int:
     """Who may come to a socket, as its permissions in octal."""
     try:
@@ -193,13 +192,6 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_kube_mode(text: str) -> str:
-    """By what pods get shares."""
-    if text in KUBE_MODES:
-        return text
-    raise ValueError(f"{text!r} is none of {', '.join(KUBE_MODES)}")
-
-
 def parse_units(text: str) -> int:
     """How many units a GPU has."""
     if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= UNITS_MOST:
@@ -218,13 +210,6 @@ def parse_resources(text: str) -> dict[str, str]:
     return found
 
 
-def parse_which_agent(text: str) -> str:
-    """Which agent is meant."""
-    if text in AGENTS:
-        return text
-    raise ValueError(f"{text!r} is none of {', '.join(AGENTS)}")
-
-
 def parse_switch(text: str) -> bool:
     """Whether something is on."""
     word = text.strip().lower()
@@ -235,8 +220,32 @@ def parse_switch(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-def parse_when(text: str) -> str:
-    """When something is done that people want and programs do not."""
-    if text in WHENS:
-        return text
-    raise ValueError(f"{text!r} is none of {', '.join(WHENS)}")
+Size = Annotated[int, ValueKind(parse_bytes, "SIZE")]
+Memory = Annotated[int, ValueKind(parse_some_bytes, "SIZE")]
+Capacity = Annotated[int, ValueKind(parse_capacity, "SIZE")]
+Speed = Annotated[int, ValueKind(parse_speed, "SIZE")]
+Time = Annotated[float, ValueKind(parse_duration, "TIME")]
+SomeTime = Annotated[float, ValueKind(parse_some_time, "TIME")]
+Quantum = Annotated[float, ValueKind(parse_quantum, "TIME")]
+Part = Annotated[float, ValueKind(parse_fraction, "PART")]
+Factor = Annotated[float, ValueKind(parse_factor, "N")]
+Count = Annotated[int, ValueKind(parse_count, "N")]
+Units = Annotated[int, ValueKind(parse_units, "N")]
+Switch = Annotated[bool, ValueKind(parse_switch, "BOOL")]
+Text = Annotated[str, ValueKind(str, "TEXT")]
+Folder = Annotated[Path, ValueKind(Path, "DIR")]
+Gpus = Annotated[tuple[int, ...], ValueKind(parse_gpus, "LIST")]
+At = Annotated[Address, ValueKind(parse_address, "ADDRESS")]
+SocketMode = Annotated[int, ValueKind(parse_socket_mode, "MODE")]
+Group = Annotated[int, ValueKind(parse_group, "GROUP")]
+Resources = Annotated[dict[str, str], ValueKind(parse_resources, "NAME=MODEL,...")]
+Steps = Annotated[Ladder, ValueKind(parse_ladder, "STEPS")]
+Exempt = Annotated[tuple[Exemption, ...], ValueKind(parse_exemptions, "LIST")]
+PriorityClass = Annotated[Priority, ValueKind(parse_priority, "CLASS", tuple(map(str, Priority)))]
+MemoryMode = Annotated[Mode, ValueKind(parse_mode, "MODE", tuple(Mode))]
+WhatIsSeen = Annotated[Visible, one_of(Visible, "WHAT")]
+WhenOverdue = Annotated[Overdue, one_of(Overdue, "WHAT")]
+Log = Annotated[LogFormat, one_of(LogFormat, "FORM")]
+When = Annotated[str, one_of(("auto", "always", "never"), "WHEN")]
+WhichAgent = Annotated[str, one_of(("auto", "own", "system"), "WHICH")]
+KubeMode = Annotated[str, one_of(("dra", "plugin", "both"), "MODE")]

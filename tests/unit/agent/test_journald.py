@@ -10,7 +10,7 @@ import pytest
 
 from moiety.agent.system.journald import fields
 from moiety.agent.system.logs import open_log
-from moiety.config.values import LogFormat, parse_log_format
+from moiety.config.values import LogFormat, one_of
 
 
 def entry(raw: bytes) -> dict[str, str]:
@@ -69,4 +69,4 @@ def test_without_a_journal_the_level_stands_in_front(
 
 def test_a_format_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="'xml' is none of text, json, journal"):
-        parse_log_format("xml")
+        one_of(LogFormat, "FORM").parse("xml")

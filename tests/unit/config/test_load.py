@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from moiety.config.files import File, Kind, places, read, read_all
 from moiety.config.load import Config, Source, load, problems
-from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, of_section
+from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, RunSettings, Setting, of_section
 from moiety.config.values import parse_factor
 from moiety.model.errors import BadConfigFile, BadSetting, InvalidDuration
+from moiety.model.share import Mode
 
 TURN_MIN = next(s for s in SETTINGS if s.name == "agent.turn-min")
 
@@ -124,6 +125,13 @@ def test_a_check_finds_all_that_is_wrong(written: Callable[..., File]) -> None:
     file = written('[agent]\nturn-min = "soon"\nwhat = 1\n[rnu]\n[run]\nmode = "?"')
     lines = sorted(problem.what.split(":")[1] for problem in problems(file))
     assert lines == ["2", "3", "4", "6"]
+
+
+def test_a_section_is_an_object_of_its_class(written: Callable[..., File]) -> None:
+    file = written('[run]\ngpu = "50%"\nmemory = "1GiB"\n')
+    told = load({"MOIETY_RUN_LATENCY": "yes"}, files=[file]).all_of(RunSettings)
+    assert (told.gpu, told.memory, told.latency) == (0.5, 1 << 30, True)
+    assert (told.quantum, told.mode, told.say) == (None, Mode.SWAP, "auto")
 
 
 def test_a_variable_is_named_where_its_value_cannot_be() -> None:
