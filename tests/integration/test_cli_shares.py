@@ -50,10 +50,10 @@ def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
 
 @pytest.fixture
 def cli(agent: AgentProcess) -> Cli:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "moiety", *arguments],
-            env=agent.environment | {"NO_COLOR": "1"},
+            env=agent.environment | {"NO_COLOR": "1"} | environment,
             capture_output=True,
             text=True,
             timeout=30,

@@ -49,7 +49,7 @@ def _command(command: click.Command, path: list[str], level: int) -> Iterator[st
             yield table(["option", "meaning"], options)
         if len(path) == 2 and (examples := EXAMPLES.get(path[1])):
             yield "For example:\n"
-            yield table(["command", ""], [(f"`{line}`", _escaped(why)) for line, why in examples])
+            yield table(["command", ""], [(f"`{line}`", escaped(why)) for line, why in examples])
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
                 below = command.get_command(context, name)
@@ -63,16 +63,16 @@ def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, st
     record = parameter.get_help_record(context)
     if record is None:
         return None
-    return f"`{record[0]}`", _escaped(record[1])
+    return f"`{record[0]}`", escaped(record[1])
 
 
 def _markdown(text: str) -> str:
     """A help text: paragraphs, where click's mark for lines that stay is dropped."""
-    return _escaped(text.replace("\b\n", "")) + "\n"
+    return escaped(text.replace("\b\n", "")) + "\n"
 
 
-def _escaped(text: str) -> str:
-    """Text in which nothing but backquotes means anything."""
+def escaped(text: str) -> str:
+    """Text in Markdown in which nothing but backquotes means anything."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([<>*_\[\]\\])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)
@@ -85,7 +85,7 @@ def exit_codes() -> str:
     """Every number with which commands end that fail, and what it means."""
     meanings = attribute_docs(ExitCode)
     rows = [
-        (str(code.value), f"`{code.name}`", _escaped(meanings[code.name]))
+        (str(code.value), f"`{code.name}`", escaped(meanings[code.name]))
         for code in sorted(ExitCode)
     ]
     return table(["code", "name", "meaning"], rows)

@@ -151,7 +151,10 @@ class NotAllowed(AgentError):
 
 
 class TooMany(AgentError):
-    """A user has as many programs, or connections to the agent, as one user may have."""
+    """A user has as many programs, or connections to the agent, as one user may have.
+
+    The message says how many, and of what.
+    """
 
     exit_code = ExitCode.TEMPORARY
 

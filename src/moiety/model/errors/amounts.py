@@ -50,7 +50,10 @@ class CapacityMismatch(AmountError):
 
 
 class ShareTaken(AmountError):
-    """The share cannot be guaranteed beside what other programs were promised."""
+    """The share cannot be guaranteed beside what other programs were promised.
+
+    The message says what stands in the way: `80 % of it are promised to others`.
+    """
 
     exit_code = ExitCode.TEMPORARY
 
@@ -59,7 +62,10 @@ class ShareTaken(AmountError):
 
 
 class UserLimit(AmountError):
-    """The system's settings let this user have no more."""
+    """The system's settings let this user have no more.
+
+    The message says what this user may have, and in which line of which file that stands.
+    """
 
     exit_code = ExitCode.NO_PERMISSION
 

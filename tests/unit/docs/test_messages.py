@@ -1,0 +1,74 @@
+"""The page about errors has them all, as the code does."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from tools.messages import page, texts
+
+from moiety.model import errors
+from moiety.model.errors import ExitCode, MoietyError
+
+HEADING = re.compile(r"^### (\w+)$", re.MULTILINE)
+
+
+def raised(base: type[MoietyError]) -> set[str]:
+    found = set()
+    for error in base.__subclasses__():
+        if error.__module__.startswith(f"{errors.__name__}."):
+            if error.exit_code != MoietyError.exit_code or error is errors.InternalError:
+                found.add(error.__name__)
+            found |= raised(error)
+    return found
+
+
+def said_by(source: str) -> list[tuple[str, str]]:
+    call = ast.parse(source, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Name)
+    return texts.made(call.func.id, call, {})
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    same = page.PAGE.read_text() == page.page()
+    assert same, "python tools/messages/page.py writes it anew"
+
+
+def test_every_error_has_a_chapter_below_its_exit_code_and_says_something() -> None:
+    chapters = page.page().split("\n## ")[2:]
+    assert [chapter.split("\n")[0] for chapter in chapters] == [
+        f"Exit code {code.value}" for code in sorted(ExitCode)
+    ]
+    told = {name for chapter in chapters for name in HEADING.findall(chapter)}
+    assert told == raised(MoietyError)
+    for chapter in chapters:
+        code = int(chapter.split("\n")[0].rpartition(" ")[2])
+        for part in chapter.split("\n### ")[1:]:
+            assert getattr(errors, part.split("\n")[0]).exit_code == code
+            assert "\n|---|---|\n| `" in part, part
+
+
+@pytest.mark.parametrize(
+    ("source", "what", "hint"),
+    [
+        ("InvalidSize(text)", "'TEXT' is not a size", "a number with a unit"),
+        ("InvalidSize(text, 'is empty')", "'TEXT' is empty", "a number with a unit"),
+        ("AgentSilent(problem=f'{x} is gone')", "the agent did not answer: X is gone", "doctor"),
+        ("TraceInvalid(path, 0, 'it is empty')", "PATH: it is empty", "--bad report"),
+        ("TraceInvalid(path, line, problem, 'x')", "PATH, line LINE: PROBLEM", "x"),
+        ("StaticProgram(self.name)", "NAME: it is statically linked", "--no-check"),
+        ("PodRefusal(pod, 'it has none', '')", "pod POD: it has none", "moiety explain POD"),
+        ("NoAgent(str(at), shared=True)", "no agent of all users runs in AT", "administrator"),
+    ],
+)
+def test_a_call_and_its_constructor_are_read_together(source: str, what: str, hint: str) -> None:
+    ((said, tried),) = said_by(source)
+    assert said.startswith(what)
+    assert hint in tried
+
+
+def test_what_is_decided_when_it_runs_is_told_either_way() -> None:
+    said = [what for what, _ in said_by("NoAgent(folder, shared=is_shared)")]
+    assert said == ["no agent of all users runs in FOLDER", "no agent runs in FOLDER"]

@@ -1,0 +1,1 @@
+"""The page of all that moiety says when something goes wrong, made from the code."""

@@ -1,0 +1,111 @@
+"""Writes docs/reference-errors.md anew: page.py, or page.py --check to compare it only.
+
+The page has every message of a kind in a chapter of its own; CHAPTERS names what makes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+
+from tools.messages.texts import said_by_class
+from tools.site.reference import attribute_docs, escaped, table
+
+from moiety.model import errors
+from moiety.model.errors import ExitCode, MoietyError
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = ROOT / "docs" / "reference-errors.md"
+HEAD: Final = """\
+# Errors
+
+An error is two lines on stderr: what happened, and after `try:` what to do. Its exit code tells a
+script what can be done; the numbers are those of `sysexits.h` and of env(1). With
+`MOIETY_ERRORS=json` it is one line of JSON, which also names the error's class:
+
+<!-- exit: 64 -->
+```console
+$ MOIETY_ERRORS=json moiety run --gpu 2 -- true
+{"error": "InvalidFraction", "exit_code": 64, "what": "--gpu: '2' is more than a whole GPU", ...
+```
+
+Words in CAPITALS stand for what differs from case to case. `python tools/messages/page.py` makes
+this page from the code.
+"""
+
+
+def exit_codes() -> Iterator[str]:
+    """The numbers, each with a link to its errors."""
+    yield "## Exit codes\n"
+    rows = [(f"[{code.value}](#{_anchor(code)})", meaning) for code, meaning in _meanings().items()]
+    yield table(["exit code", "meaning"], rows)
+
+
+def of_commands() -> Iterator[str]:
+    """Every error that a command can end with, by exit code."""
+    said = said_by_class()
+    for code, meaning in _meanings().items():
+        yield f"## {_title(code)}\n"
+        yield f"{meaning[0].upper()}{meaning[1:]}.\n"
+        for error in sorted(_errors(MoietyError, code), key=lambda each: each.__name__):
+            yield f"### {error.__name__}\n"
+            yield f"{escaped(inspect.getdoc(error) or '')}\n"
+            usual = "the command's `--help`" if issubclass(error, errors.InvalidValue) else ""
+            rows = [(_code(what), escaped(hint or usual)) for what, hint in said[error.__name__]]
+            yield table(["message", "try"], rows)
+
+
+CHAPTERS: Final[tuple[Callable[[], Iterator[str]], ...]] = (exit_codes, of_commands)
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(part for chapter in CHAPTERS for part in chapter())])
+
+
+def _meanings() -> dict[ExitCode, str]:
+    told = attribute_docs(ExitCode)
+    return {code: told[code.name] for code in sorted(ExitCode)}
+
+
+def _title(code: ExitCode) -> str:
+    return f"Exit code {code.value}"
+
+
+def _anchor(code: ExitCode) -> str:
+    return _title(code).lower().replace(" ", "-")
+
+
+def _errors(base: type[MoietyError], code: ExitCode) -> Iterator[type[MoietyError]]:
+    """The classes with an exit code; those that only group others have none."""
+    for error in base.__subclasses__():
+        if not error.__module__.startswith(f"{errors.__name__}."):
+            continue
+        if error.exit_code == code and (
+            code != MoietyError.exit_code or not error.__subclasses__()
+        ):
+            yield error
+        yield from _errors(error, code)
+
+
+def _code(text: str) -> str:
+    fence = "``" if "`" in text else "`"
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text() != page())
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
