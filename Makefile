@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test few-failed test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel image clean
+.PHONY: help set-up demo test test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +41,6 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 # Most tests wait for processes: two at a time take little longer than one. ARGS="-n 0" has one.
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 2 --dist worksteal $(ARGS)
-
-# Whether tests failed only because of what ran beside them. More than a few are no coincidence.
-few-failed: $(WORK)/installed  ## name the tests that failed the last time; an error if there are more than five
-	@$(PY) tools/failed.py $(WORK)/pytest 5
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12
@@ -84,6 +80,14 @@ soak: $(WORK)/installed  ## faults for SECONDS (300) from SEED (1), SCHEDULES (1
 	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300) --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
 	  tests/integration/test_faults.py tests/native/test_fuzz.py $(ARGS)
+	@$(MAKE) --no-print-directory test-quarantined
+
+# The tests that depend on time, one after the other. 5: pytest found none, 77: this is not root.
+test-quarantined: $(WORK)/installed  ## the tests that tests/quarantine.toml leaves out of all others
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 0 --quarantined -m "not gpu and not kube" -rs $(ARGS) || [ $$? -eq 5 ]
+	@$(PY) tests/kube/setup.py --if-warm || exit 0; \
+	  $(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest --quarantined -m kube -rs tests/kube $(ARGS) \
+	  || [ $$? -eq 5 ] || [ $$? -eq 77 ]
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)

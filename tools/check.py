@@ -41,6 +41,7 @@ def checks() -> dict[str, list[str]]:
         "native-layers": [python, "tools/layers.py"],
         "charters": [python, "tools/charters.py"],
         "wording": [python, "tools/wording.py"],
+        "quarantine": [python, "tools/quarantine.py"],
         "c-format": ["clang-format", "--dry-run", "-Werror", *c],
         "c-lint": [python, "tools/tidy.py", native],
         "symbols": [python, "tools/symbols.py", native],
