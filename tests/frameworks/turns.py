@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 
 from moiety.testing.node import Node, finish
+from moiety.testing.waiting import until
+
+WAIT_S = 400.0
+"""Frameworks are slow: pytest ends a test before this."""
 
 
 def wait_until_ready(programs: Sequence[subprocess.Popen[str]]) -> None:
@@ -21,13 +24,15 @@ def wait_for_handoffs(
     node: Node, programs: Sequence[subprocess.Popen[str]], least: int
 ) -> list[int]:
     """How many hand-offs each has had, which is `least` or more."""
-    while True:
-        counts = [row["handoffs"] for row in node.json("ps")]
+
+    def are_enough() -> list[int]:
         ended = [program.communicate()[1] for program in programs if program.poll() is not None]
         assert not ended, ended
-        if len(counts) >= len(programs) and min(counts) >= least:
-            return counts
-        time.sleep(1)  # a command is a process, which takes the time of those it asks about
+        counts = [row["handoffs"] for row in node.json("ps")]
+        return counts if len(counts) >= len(programs) and min(counts) >= least else []
+
+    found: list[int] = until(are_enough, f"each had {least} hand-offs", deadline_s=WAIT_S)
+    return found
 
 
 def end_well(programs: Sequence[subprocess.Popen[str]]) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,9 +111,8 @@ def test_a_new_agent_decides_as_soon_as_everybody_is_back(agent: AgentProcess) -
         holder.attach(uuid_of(0), allocated=10 * GIB, resident=10 * GIB)
         assert not agent.status().settled  # the other one is awaited
         end(other)
-        began_s = time.monotonic()
         until(lambda: agent.status().settled, "the new agent to decide")
-        assert time.monotonic() - began_s < 0.9 or "time is up" in agent.log()
+        assert "time is up" not in agent.log()
     finally:
         end(other)
         holder.close()

@@ -275,14 +275,12 @@ def hear_until_answered(agent: FakeAgent, process: subprocess.Popen[str]) -> str
 def said(agent: FakeAgent, process: subprocess.Popen[str], line: str) -> list[Message]:
     """What the agent hears of memory because of this line, which is answered with success."""
     assert process.stdin
-    while agent.hear(0.05):
-        pass
+    agent.settle()
     agent.heard.clear()
     process.stdin.write(line + "\n")
     process.stdin.flush()
     assert hear_until_answered(agent, process) == "0"
-    while agent.hear(0.05):
-        pass
+    agent.settle()
     return [m for m in agent.heard if isinstance(m, AllocMessage | FreeMessage | AmountMessage)]
 
 
@@ -292,7 +290,7 @@ def taken(bytes_: int, spare: int = 0) -> FreeMessage:
 
 def allow(agent: FakeAgent, mib: int, most: int) -> None:
     agent.send(CreditMessage(gpu=0, bytes=mib * MIB, most_bytes=most * MIB))
-    time.sleep(0.05)
+    agent.settle()
 
 
 def test_what_is_allowed_is_not_asked_for(play: tuple[FakeAgent, subprocess.Popen[str]]) -> None:

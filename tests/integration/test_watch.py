@@ -80,7 +80,7 @@ def test_who_uses_a_gpu_without_moiety_is_named_and_by_default_let_live(
     node.start_agent(*OFTEN)
     shared = ready(node.run(watched(4), stdin=True))
     process = stranger(node, watched)
-    node.until(lambda: bool(told(node, "Unregistered")), "it is told")
+    node.until_told("Unregistered")
     (event,) = told(node, "Unregistered")
     assert (event.pid, event.program, event.gpu) == (process.pid, "watched", 0)
     assert "uses GPU 0 without moiety (22 MiB, 0% busy)" in event.message
@@ -95,7 +95,7 @@ def test_who_uses_a_gpu_without_moiety_is_named_and_by_default_let_live(
     assert "uses GPU 0 without moiety" in node.cli("status").stdout
     assert process.poll() is None
     kill(process)
-    node.until(lambda: bool(told(node, "OffenceOver")), "its end is told")
+    node.until_told("OffenceOver")
     assert seen(node).strangers == []
     assert shared.poll() is None
 
@@ -118,7 +118,7 @@ def test_a_dry_run_only_says_so(make_node: MakeNode, watched: Command) -> None:
     node = make_node(SMALL)
     node.start_agent(*OFTEN, "--watch-unregistered", "event,0s,kill", "--watch-dry-run")
     process = stranger(node, watched)
-    node.until(lambda: len(told(node, "WouldAct")) == 2, "it is told")
+    node.until_told("WouldAct", count=2)
     first, second = told(node, "WouldAct")
     assert first.message.startswith("would tell of it: uses GPU 0 without moiety")
     assert second.message.startswith("would end it: uses GPU 0 without moiety")
@@ -167,7 +167,7 @@ def test_memory_above_the_limit_is_found_and_the_program_is_told(
     process = ready(node.run(watched(4), "--memory-limit", "16MiB", stdin=True))
     assert told(node, "OverLimit") == []
     tell(process, "memory")
-    node.until(lambda: bool(told(node, "OverLimit")), "it is found")
+    node.until_told("OverLimit")
     (event,) = told(node, "OverLimit")
     assert event.pid == process.pid
     assert event.tenant is not None
@@ -190,7 +190,7 @@ def test_work_without_a_lease_is_found(make_node: MakeNode, watched: Command) ->
         "the lease was given back",
     )
     tell(process, "busy")
-    node.until(lambda: bool(told(node, "WithoutLease")), "it is found")
+    node.until_told("WithoutLease")
     (event,) = told(node, "WithoutLease")
     assert event.pid == process.pid
     assert "works on GPU 0 without a lease" in event.message
@@ -203,7 +203,7 @@ def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watche
     node = make_node(SMALL)
     node.start_agent(*OFTEN, "--watch-idle", "1s")
     process = ready(node.run(watched(20), "--memory", "10MiB", stdin=True))
-    node.until(lambda: bool(told(node, "Idle")), "it is named")
+    node.until_told("Idle")
     (event,) = told(node, "Idle")
     assert event.pid == process.pid
     assert "it holds 20 MiB of GPU 0" in event.message
@@ -215,7 +215,7 @@ def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watche
     tell(process, "work")
     assert process.stdout is not None
     assert process.stdout.readline() == "worked\n"
-    node.until(lambda: len(told(node, "Idle")) == 2, "it is named again after it worked")
+    node.until_told("Idle", count=2)
 
 
 def test_who_keeps_others_waiting_is_named_with_figures(
@@ -226,7 +226,7 @@ def test_who_keeps_others_waiting_is_named_with_figures(
     holder = ready(node.run(watched(60), stdin=True))
     holder.send_signal(signal.SIGSTOP)
     other = node.run(watched(60), stdin=True)
-    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    node.until_told("SlowNeighbour")
     (event,) = told(node, "SlowNeighbour")
     assert event.pid == holder.pid
     assert event.message.startswith("cost 1 other ")
@@ -252,7 +252,7 @@ def test_a_stranger_that_takes_gpu_time_from_those_who_share_is_named(
     ready(process)
     assert told(node, "SlowNeighbour") == []
     tell(process, "busy")
-    node.until(lambda: bool(told(node, "SlowNeighbour")), "it is named")
+    node.until_told("SlowNeighbour")
     (event,) = told(node, "SlowNeighbour")
     assert (event.pid, event.gpu) == (process.pid, 0)
     assert "of GPU 0's time within the last minute, beside programs that share it" in (

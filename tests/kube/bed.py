@@ -23,9 +23,11 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from moiety.testing.waiting import DEADLINE_S, until
 from tests.kube import images, inside, programs, setup
 
-DEADLINE_S: Final = 120.0
+LOOK_S: Final = 0.1
+"""Between two looks at the cluster: each is a process."""
 NODE_PROGRAMS: Final = ("containerd", "kubelet")
 STARTED: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 READY: Final = "ready"
@@ -154,11 +156,7 @@ class Bed:
         self, condition: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S
     ) -> None:
         """Wait until `condition()` holds; an AssertionError that names `what` if it never does."""
-        end_s = time.monotonic() + deadline_s
-        while not condition():
-            if time.monotonic() > end_s:
-                raise AssertionError(f"waited in vain until {what}")
-            time.sleep(0.1)
+        until(condition, what, deadline_s, step_s=LOOK_S)
 
     # The cluster
 
@@ -280,7 +278,7 @@ def start() -> int:
         if process.poll() is not None or time.monotonic() > end_s:
             print(f"it did not start:\n{Path(log.name).read_text()}", file=sys.stderr)
             return 1
-        time.sleep(0.2)
+        time.sleep(LOOK_S)  # noqa: TID251 (no test: a command of a developer)
     print(f"KUBECONFIG={at[1]}/admin.kubeconfig   (in its own network: bed.py exec kubectl ...)")
     print(f"logs: {at[1]}/logs")
     return 0
@@ -293,7 +291,7 @@ def stop() -> int:
         return 1
     os.kill(at[0], signal.SIGTERM)
     while started() is not None or at[1].exists():
-        time.sleep(0.1)
+        time.sleep(LOOK_S)  # noqa: TID251 (no test: a command of a developer)
     state().unlink(missing_ok=True)
     return 0
 

@@ -127,7 +127,7 @@ class Replay:
             if self.ballast_bytes and not self.ballast and step.name in MEMORY and not step.result:
                 self.threads.do(step.thread, self.take_ballast)
             if pause_s and step.number % every == every - 1:
-                time.sleep(pause_s)
+                time.sleep(pause_s)  # noqa: TID251 (the program that is replayed computes elsewhere)
         if self.ballast:
             self.threads.do(-1, self.check_ballast)
 
@@ -170,7 +170,7 @@ class Replay:
         """The program went on when it heard that the work was done: so do we."""
         until_s = time.monotonic() + WAIT_S
         while step.result == 0 and result == NOT_READY and time.monotonic() < until_s:
-            time.sleep(0.0002)
+            time.sleep(0.0002)  # noqa: TID251 (as the recorded program, which asks the driver again)
             result = self.scene.call(step)
         if step.result == NOT_READY and result == 0:
             self.explained["done earlier"] += 1

@@ -12,7 +12,7 @@ from typing import Self
 
 from moiety.agent.shim.lease_page import LeasePage
 from moiety.wire.codec import decode
-from moiety.wire.layout import Type
+from moiety.wire.layout import ShareFlag, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
@@ -22,6 +22,7 @@ from moiety.wire.messages import (
     HelloMessage,
     LeaseNoteMessage,
     QueueDepthMessage,
+    ShareMessage,
     WelcomeMessage,
 )
 
@@ -113,6 +114,15 @@ class FakeAgent:
             if message is not None and message.type == kind:
                 return message
         raise AssertionError(f"no {kind.name} came; heard {self.heard[-10:]}")
+
+    def settle(self) -> None:
+        """Wait until the program has carried out all that it was told, and hear what it said.
+
+        It answers in order, also the question for memory that it does not share.
+        """
+        question = ShareMessage(Type.EXPORT, 0, flags=ShareFlag.ASKED)
+        self.send(question)
+        self.until(Type.IMPORT)
 
     def grant(self) -> None:
         """Open the word, then say so."""

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from moiety.kube.access import Access
 from moiety.kube.client import Object, Resource
+from moiety.testing.waiting import Changes
 
 HISTORY: Final = 1000
 
@@ -40,7 +41,7 @@ class ApiServer:
         self._history: list[tuple[int, str, str, Object]] = []
         self._forgotten = 0
         """versions up to here cannot be resumed from"""
-        self._news = asyncio.Condition()
+        self.changes = Changes()
         self._server: asyncio.Server | None = None
         self._port = 0
         self._writers: set[asyncio.StreamWriter] = set()
@@ -73,6 +74,7 @@ class ApiServer:
             self._server.close()
         for writer in list(self._writers):
             writer.close()
+        self.changes.tell()
         self._server = None
         await asyncio.sleep(0)
 
@@ -101,6 +103,7 @@ class ApiServer:
         self._history.clear()
         for writer in list(self._writers):
             writer.close()
+        self.changes.tell()
 
     def _write(self, path: str, body: Object) -> Object:
         before = self.objects.get(path)
@@ -124,6 +127,7 @@ class ApiServer:
     def _tell(self, kind: str, path: str, found: Object) -> None:
         self._history.append((self._version, kind, path, copy.deepcopy(found)))
         del self._history[:-HISTORY]
+        self.changes.tell()
 
     def _below(self, path: str) -> list[tuple[str, Object]]:
         """Those of a list's path; of all namespaces, if it names none."""
@@ -242,8 +246,9 @@ class ApiServer:
                     line = json.dumps({"type": kind, "object": found}).encode() + b"\n"
                     writer.write(line)
             version = self._version
+            changed = self.changes.next()
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await changed
 
 
 def _selected(found: Object, query: dict[str, str]) -> bool:

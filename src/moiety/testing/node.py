@@ -22,13 +22,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeVar
 
-from moiety.agent.control.client import Call
+from moiety.agent.control import protocol
+from moiety.agent.control.client import Call, call
 from moiety.agent.system.paths import Directory
+from moiety.cli.output import builtins
 from moiety.devices.native import simgpu_dir
-from moiety.model.errors import AgentError
+from moiety.model.errors import AgentError, NoAgent
 from moiety.testing.waiting import DEADLINE_S, until
+
+LISTEN_S = 5.0
+"""An agent keeps a question for events so long; then it is asked again."""
+A = TypeVar("A", bound=protocol.Answer)
 
 
 class Node:
@@ -156,11 +162,44 @@ class Node:
         )
 
     def json(self, *arguments: str) -> Any:
-        """What a `moiety` command prints with `-o json`."""
+        """What a `moiety` command prints with `-o json`.
+
+        `ps` and `status`, which tests ask for again and again, are asked of the agent from here: a
+        process for each question takes the processors from the programs that are waited for.
+        """
+        if arguments == ("ps",):
+            found = self.ask(protocol.Ps(), protocol.Processes)
+            return builtins(found.rows) if found else []
+        if arguments == ("status",):
+            return builtins(self.ask(protocol.Status(), protocol.NodeStatus))
         done = self.cli(*arguments, "-o", "json")
         if done.returncode != 0:
             raise AssertionError(f"moiety {arguments} ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
+
+    def ask(self, request: protocol.Request, answer: type[A]) -> A | None:
+        """What the agent answers, also one that is just coming back; None if there is none."""
+        try:
+            with call(Directory(self.directory)) as agent:
+                return agent.ask(request, answer)
+        except NoAgent:
+            return None
+
+    def until_told(self, *reasons: str, count: int = 1) -> list[protocol.Event]:
+        """The agent's events with these reasons, once there are `count` of them.
+
+        It waits on the agent's own stream. Raises AssertionError if they never come.
+        """
+        found: list[protocol.Event] = []
+        after = 0
+        end_s = time.monotonic() + DEADLINE_S
+        while len(found) < count:
+            assert time.monotonic() < end_s, f"never told: {', '.join(reasons)}"
+            page = self.ask(protocol.Events(after, wait_s=LISTEN_S), protocol.Happened)
+            assert page is not None, "there is no agent"
+            after = max(after, page.read_to)
+            found += [event for event in page.events if event.reason in reasons]
+        return found
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until `condition()` holds; an AssertionError that names `what` if it never does."""

@@ -14,6 +14,7 @@ from moiety.kube.client import CLAIMS, PODS, ApiError, Change, Client
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kube_node import kubeconfig
+from moiety.testing.waiting import Changes
 
 
 def with_server(
@@ -90,18 +91,20 @@ def test_a_watch_goes_on_over_outages_and_tells_what_went_meanwhile() -> None:
     async def story(server: ApiServer, client: Client) -> None:
         server.put(CLAIMS, {"metadata": {"name": "a"}}, "team")
         seen: list[tuple[str, str]] = []
+        changes = Changes()
 
         async def follow() -> None:
             nonlocal seen
             async for change in client.watch(CLAIMS):
                 seen += [_told(change)]
+                changes.tell()
 
         async def until(*wanted: tuple[str, str]) -> None:
-            while not set(wanted) <= set(seen):
-                assert not task.done(), task.result()
-                await asyncio.sleep(0.01)
+            await changes.until(lambda: task.done() or set(wanted) <= set(seen))
+            assert not task.done(), task.result()
 
         task = asyncio.create_task(follow())
+        task.add_done_callback(lambda _: changes.tell())
         await until(("ADDED", "a"), ("SYNCED", ""))
         server.put(CLAIMS, {"metadata": {"name": "b"}}, "other")
         await until(("ADDED", "b"))

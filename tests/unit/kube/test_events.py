@@ -16,6 +16,7 @@ from moiety.kube.client import EVENTS, Client
 from moiety.kube.events import A_MINUTE, Notices
 from moiety.kube.pods import Pod, Pods
 from moiety.testing.apiserver import ApiServer
+from moiety.testing.waiting import Changes
 
 
 class Journal:
@@ -24,27 +25,29 @@ class Journal:
     def __init__(self) -> None:
         self.events: list[protocol.Event] = []
         self.asked = 0
+        self.changes = Changes()
 
     async def listened_to(self) -> None:
-        while self.asked < 2:  # the first question is where to begin
-            await asyncio.sleep(0.01)
+        """Until the first question, which is where to begin, is answered."""
+        await self.changes.until(lambda: self.asked >= 2)
 
     def note(self, reason: str, message: str, severity: str = "warning", **more: Any) -> None:
         number = len(self.events) + 1
         self.events.append(protocol.Event(number, 0.0, severity, reason, message, **more))
+        self.changes.tell()
 
     async def ask(self, asked: protocol.Events, answer: Any) -> protocol.Happened:
         del answer
         self.asked += 1
+        self.changes.tell()
+        if asked.wait_s > 0:
+            await self.changes.until(lambda: len(self.events) > asked.after)
         found = [event for event in self.events if event.number > asked.after]
-        if not found:
-            await asyncio.sleep(0.01)
         return protocol.Happened(events=found, read_to=found[-1].number if found else 0)
 
 
 async def told(server: ApiServer, count: int) -> list[dict[str, Any]]:
-    while len(server.all(EVENTS)) < count:
-        await asyncio.sleep(0.01)
+    await server.changes.until(lambda: len(server.all(EVENTS)) >= count)
     return sorted(server.all(EVENTS), key=lambda event: event["eventTime"])
 
 
@@ -97,8 +100,8 @@ def test_the_next_process_goes_on_where_the_last_one_ended(tmp_path: Path) -> No
             await journal.listened_to()
             journal.note("Idle", "first", "normal", pod="u-1")
             await told(server, 1)
-            while not (tmp_path / "told").exists():
-                await asyncio.sleep(0.01)
+            # It asks again when it has written down what it told.
+            await journal.changes.until((tmp_path / "told").exists)
             task.cancel()
             journal.note("Idle", "second", "normal", pod="u-1")
             again = asyncio.create_task(notices(client, journal, tmp_path).follow())
@@ -140,8 +143,7 @@ def test_evictions_that_go_on_are_one_event_with_a_count(
 
             for number in range(1, 6):
                 journal.note("Evicted", f"{number} GiB moved out", "normal", pod="u-1", gpu=0)
-            while count() < 5:
-                await asyncio.sleep(0.01)
+            await server.changes.until(lambda: count() >= 5)
             (event,) = server.all(EVENTS)
             assert event["note"] == "1 GiB moved out (GPU 0)"
             # One that Kubernetes has forgotten meanwhile is told anew.

@@ -82,14 +82,15 @@ class Asker:
 
 async def registered(server: ApiServer, hook: Webhook) -> None:
     """Until the API server was told of the certificate that is served now."""
-    while True:
+
+    def is_told() -> bool:
         found = server.get(registration.VALIDATING, registration.NAME)
         assert found is not None
         assert hook.keeper.certificates is not None
         wanted = base64.b64encode(hook.keeper.certificates.trusted).decode()
-        if all(h["clientConfig"].get("caBundle") == wanted for h in found["webhooks"]):
-            return
-        await asyncio.sleep(0.01)
+        return all(h["clientConfig"].get("caBundle") == wanted for h in found["webhooks"])
+
+    await server.changes.until(is_told)
 
 
 def asks(text: str = "0.5") -> dict[str, Any]:
@@ -175,12 +176,13 @@ def test_settings_count_as_soon_as_they_are_written() -> None:
                 {"metadata": {"name": names.SETTINGS}, "data": {"metagpu-resources": "a.b/c"}},
                 names.NAMESPACE,
             )
-            while True:
+
+            def is_told() -> bool:
                 found = server.get(registration.MUTATING, registration.NAME)
                 assert found is not None
-                if "'a.b/c'" in found["webhooks"][0]["matchConditions"][0]["expression"]:
-                    break
-                await asyncio.sleep(0.01)
+                return "'a.b/c'" in found["webhooks"][0]["matchConditions"][0]["expression"]
+
+            await server.changes.until(is_told)
             pod = {"metadata": {}, "spec": {"containers": [
                 {"name": "main", "resources": {"limits": {"a.b/c": "30"}}}]}}  # fmt: skip
             answer = await Asker(server, port)("/mutate", pod)
@@ -302,8 +304,7 @@ def test_a_template_that_is_named_in_the_moment_in_which_it_goes_is_made_again()
         async with cluster() as (server, client):
             server.put(TEMPLATES, template("moiety-a"), "team")
             sweeping = asyncio.create_task(template_gc.sweep(client, LOG, settle_s=0.5))
-            while server.get(TEMPLATES, "moiety-a", "team"):
-                await asyncio.sleep(0.01)
+            await server.changes.until(lambda: not server.get(TEMPLATES, "moiety-a", "team"))
             claims = [{"name": "g", "resourceClaimTemplateName": "moiety-a"}]
             labels = {names.SHARED: "claim"}
             server.put(

@@ -8,6 +8,7 @@ import ctypes
 import pytest
 
 from moiety.testing import memory_probe
+from moiety.testing.waiting import Changes
 
 BLOCKS = 3
 SIZE = 600
@@ -31,18 +32,23 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
 
 def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
     rang: list[float] = []
+    changes = Changes()
+
+    def ring(delay_s: float) -> None:
+        rang.append(delay_s)
+        changes.tell()
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        for timer in [loop.call_later(delay_s, rang.append, delay_s) for delay_s in (300, 0.03)]:
+        for timer in [loop.call_later(delay_s, ring, delay_s) for delay_s in (300, 0.03)]:
             timer.cancel()
-        rings = [loop.call_later(delay_s, rang.append, delay_s) for delay_s in (0.02, 0.01)]
+        rings = [loop.call_later(delay_s, ring, delay_s) for delay_s in (0.02, 0.01)]
         before = memory_probe.objects()["asyncio.events.TimerHandle"]
         memory_probe._forget_cancelled(loop)
         del timer
         assert memory_probe.objects()["asyncio.events.TimerHandle"] == before - 2
         assert len(rings) == 2
-        await asyncio.sleep(0.05)
+        await changes.until(lambda: len(rang) == len(rings))
 
     asyncio.run(run())
     assert rang == [0.01, 0.02]
