@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel image clean
+.PHONY: help set-up demo test test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel release-check image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,10 @@ gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everythin
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+# Some minutes: the sdist is built four times.
+release-check: $(VENV)/bin/python $(WORK)/tools-release  ## what a release consists of: builds, metadata, change log; installs with pip, pipx and uv
+	@$(PY) tools/release.py $(WORK)/release
 
 image: wheel  ## the container image, without docker or a registry, into dist/moiety-image.tar
 	@$(PY) tools/image.py "$$(ls -t dist/moiety-*.whl | head -n 1)" dist/moiety-image.tar

@@ -3,20 +3,28 @@
 The native build in BUILD says how each file is compiled; sources outside it (demo, tests, bench)
 are read with the same flags. The C library's headers are the ones that zig brings along, so this
 finds the same on every machine, also where no compiler is installed.
+
+A file that was found right is not read again by any checkout of this machine, until something that
+went into it changes: the file, any header of ours, its flags, the rules or the tools.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import clang_tidy
 import ziglang
+
+from moiety.testing.native import cache_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADERS = ("x86-linux-gnu", "generic-glibc", "x86-linux-any", "any-linux-any")
@@ -51,8 +59,38 @@ def commands(build: Path) -> dict[Path, list[str]]:
     return found
 
 
+@cache
+def common() -> bytes:
+    """A digest of what goes into every file: our headers, the rules and the tools."""
+    digest = hashlib.sha256()
+    for name in ("clang-tidy", "ziglang"):
+        digest.update(f"{name} {version(name)}\n".encode())
+    headers = [
+        header
+        for folder in ("native", "demo", "tests", "bench")
+        for pattern in ("*.h", "*.def", ".clang-tidy")
+        for header in (ROOT / folder).rglob(pattern)
+    ]
+    for file in [ROOT / ".clang-tidy", *sorted(headers)]:
+        digest.update(f"{file.relative_to(ROOT)}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.digest()
+
+
+def mark(file: Path, flags: list[str]) -> Path:
+    """This file is there if clang-tidy was content with exactly this."""
+    digest = hashlib.sha256(common())
+    digest.update(repr([flag.replace(str(ROOT), ".") for flag in flags]).encode())
+    digest.update(f"{file.relative_to(ROOT)}\n".encode())
+    digest.update(file.read_bytes())
+    return cache_dir() / "tidy" / digest.hexdigest()[:32]
+
+
 def tidy(file: Path, flags: list[str]) -> str:
     """What clang-tidy says about one file; empty if it is content."""
+    content = mark(file, flags)
+    if content.exists():
+        return ""
     program = Path(clang_tidy.__file__).parent / "data" / "bin" / "clang-tidy"
     done = subprocess.run(
         [program, "--quiet", str(file), "--", *flags, *base_flags()],
@@ -61,7 +99,11 @@ def tidy(file: Path, flags: list[str]) -> str:
         check=False,
         cwd=ROOT,
     )
-    return (done.stdout + done.stderr) if done.returncode else ""
+    if done.returncode:
+        return done.stdout + done.stderr
+    content.parent.mkdir(parents=True, exist_ok=True)
+    content.touch()
+    return ""
 
 
 def main() -> int:
