@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.testing.node import Node
+from moiety.testing.waiting import DEADLINE_S
 
-DEADLINE_S: Final = 60
 # What podman asks for by itself is more than a machine in a machine may have.
 SETTINGS: Final = """
 [containers]

@@ -17,7 +17,7 @@ from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Closed, Shim
-from moiety.testing.waiting import until
+from moiety.testing.waiting import DEADLINE_S, until
 from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.message import Message
@@ -394,7 +394,7 @@ def test_an_overdue_process_is_killed_if_the_agent_was_told_so(
         waiter.hello()
         waiter.attach(uuid_of(0))
         waiter.reply(waiter.alloc(0, 12 * GIB), AmountMessage)
-        assert other.process.wait(10) == -signal.SIGKILL
+        assert other.process.wait(DEADLINE_S) == -signal.SIGKILL
 
 
 def test_the_control_socket_survives_nonsense(agent: AgentProcess) -> None:

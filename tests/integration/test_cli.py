@@ -22,7 +22,7 @@ from moiety.agent.system.paths import prepare
 from moiety.devices.native import native_dir
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native
-from moiety.testing.waiting import until
+from moiety.testing.waiting import DEADLINE_S, until
 
 GIB = 1 << 30
 
@@ -48,7 +48,7 @@ class Cli:
             env=self.environment | environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=DEADLINE_S,
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

@@ -16,7 +16,7 @@ from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
-from moiety.testing.waiting import until
+from moiety.testing.waiting import DEADLINE_S, until
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage
 
@@ -56,7 +56,7 @@ def cli(agent: AgentProcess) -> Cli:
             env=agent.environment | {"NO_COLOR": "1"} | environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=DEADLINE_S,
         )
 
     return run

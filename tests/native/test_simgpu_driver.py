@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from moiety.testing.native import compile_c, native_dir
+from moiety.testing.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -57,7 +57,7 @@ def gpu(simgpu: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def run(program: Path, env: dict[str, str], *args: object) -> str:
     done = subprocess.run(
-        [program, *map(str, args)], env=env, capture_output=True, text=True, timeout=60
+        [program, *map(str, args)], env=env, capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -149,7 +149,7 @@ class Holder:
         return int(self.said[0])
 
     def end(self) -> None:
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=DEADLINE_S)
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
@@ -189,13 +189,13 @@ def test_processes_of_other_pid_namespaces_count_too(build: Build, gpu: dict[str
     assert third.free_bytes == (256 - 2 - 100 - 2 - 50 - 2) * MIB, "nor is inside"
     third.end()
     inside.kill()  # and the kernel ends its child, a moment later
-    ends_s = time.monotonic() + 30
-    while True:
+
+    def is_given_back() -> bool:
         last = Holder(hold, gpu, 0)
         last.end()
-        if last.free_bytes == (256 - 2 - 100 - 2) * MIB:
-            break
-        assert time.monotonic() < ends_s, "what was held inside is not given back"
+        return last.free_bytes == (256 - 2 - 100 - 2) * MIB
+
+    until(is_given_back, "what was held inside is given back")
     for one in (outside, inside):
         one.end()
 
@@ -224,7 +224,9 @@ def test_processes_share_one_gpus_time(build: Build, gpu: dict[str, str]) -> Non
         assert one.process.stdin
         one.process.stdin.write("\n")
         one.process.stdin.flush()
-    times = [tuple(map(float, one.process.communicate(timeout=30)[0].split())) for one in both]
+    times = [
+        tuple(map(float, one.process.communicate(timeout=DEADLINE_S)[0].split())) for one in both
+    ]
     starts, ends = zip(*times, strict=True)
     assert max(ends) - min(starts) >= 0.299
 
@@ -233,8 +235,8 @@ def test_a_kernel_that_spins_stops_nobody_else(build: Build, gpu: dict[str, str]
     spinning = Holder(build("simgpu_spinning"), gpu)
     assert spinning.said == ["spinning"]
     other = Holder(build("simgpu_spin"), gpu, 30)
-    assert len(other.process.communicate("\n", timeout=30)[0].split()) == 2
-    assert spinning.process.communicate("\n", timeout=30)[0] == "ok\n"
+    assert len(other.process.communicate("\n", timeout=DEADLINE_S)[0].split()) == 2
+    assert spinning.process.communicate("\n", timeout=DEADLINE_S)[0] == "ok\n"
     assert spinning.process.returncode == 0
 
 
@@ -251,7 +253,7 @@ def test_processes_compute_together(
     ]
     for one in together:
         assert one.said == ["ready"]
-        assert one.process.communicate(timeout=60)[0] == "done\n"
+        assert one.process.communicate(timeout=DEADLINE_S)[0] == "done\n"
 
 
 def test_nothing_is_left_of_processes_killed_in_the_middle(
@@ -420,7 +422,7 @@ def test_a_wrong_description_is_explained(
         env=gpu | {"MOIETY_SIMGPU": text},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE_S,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 1
@@ -447,7 +449,7 @@ def test_other_gpus_in_the_same_state_are_refused_while_it_is_used(
         env=other,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE_S,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 1
