@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from moiety.agent.control import client, protocol
+from moiety.agent.core.runtime import SETTLE_MOST_S
 from moiety.agent.system.file_lock import is_held
 from moiety.agent.system.paths import Directory
 from moiety.model import errors
@@ -103,16 +105,23 @@ def test_a_new_agent_decides_as_soon_as_everybody_is_back(agent: AgentProcess) -
     holder.allocated(0, 10 * GIB)
     holder.expect(Type.GRANT)
     other = other_process(agent.workload())
+
+    def is_late() -> bool:
+        """Whether the agent's time may be up already, because this machine is slow."""
+        return time.monotonic() - began_s > SETTLE_MOST_S / 2
+
     try:
         agent.kill()
+        began_s = time.monotonic()
         agent.start()
         holder.resume(holding=True)
-        assert not agent.status().settled  # it does not know yet what the holder has
+        assert not agent.status().settled or is_late()  # it does not know yet what the holder has
         holder.attach(uuid_of(0), allocated=10 * GIB, resident=10 * GIB)
-        assert not agent.status().settled  # the other one is awaited
+        assert not agent.status().settled or is_late()  # the other one is awaited
         end(other)
+        was_late = is_late()
         until(lambda: agent.status().settled, "the new agent to decide")
-        assert "time is up" not in agent.log()
+        assert "everybody is back" in agent.log() or was_late
     finally:
         end(other)
         holder.close()

@@ -37,7 +37,9 @@ def work(programs: Path, kernels: Path) -> Callable[[int], list[object]]:
 
 
 def holds(node: Node) -> bool:
-    return any(row["state"] == "holding" for row in node.json("ps"))
+    """Whether a program has the GPU, and its memory there: before that another may come first."""
+    rows = node.json("ps")
+    return any(row["state"] == "holding" and row["resident_bytes"] >= 160 * MIB for row in rows)
 
 
 def waits_for_gpu_0(told: Lines) -> str:

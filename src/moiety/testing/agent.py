@@ -12,7 +12,7 @@ from typing import Self
 
 from moiety.agent.shim.lease_page import LeasePage
 from moiety.wire.codec import decode
-from moiety.wire.layout import ShareFlag, Type
+from moiety.wire.layout import HelloFlag, ShareFlag, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import (
     AllocMessage,
@@ -64,7 +64,11 @@ class FakeAgent:
         self.path.unlink(missing_ok=True)
 
     def accept(self, *, granted: bool = True) -> HelloMessage:
-        """The program's hello, answered with a lease page that is open or not."""
+        """The program's hello, answered with a lease page that is open or not.
+
+        As with an agent, the epochs of a program that was there before go on: it may still say that
+        it drained in one of them.
+        """
         self.listener.settimeout(TIMEOUT_S)
         self.sock, _ = self.listener.accept()
         packet, fds, _, _ = socket.recv_fds(self.sock, 4096, 1)
@@ -72,7 +76,8 @@ class FakeAgent:
             os.close(fd)
         hello = decode(packet)
         assert isinstance(hello, HelloMessage)
-        self.epoch = 1 if granted else 0
+        self.epoch = hello.epoch if hello.flags & HelloFlag.RESUMED else 0
+        self.epoch += granted and not hello.flags & HelloFlag.HOLDING
         self.page = LeasePage(self.epoch, is_open=granted)
         welcome = WelcomeMessage(tenant=1, epoch=self.epoch)
         socket.send_fds(self.sock, [welcome.encode()], [self.page.fd])
