@@ -85,9 +85,9 @@ soak: $(WORK)/installed  ## faults for SECONDS (300) from SEED (1), SCHEDULES (1
 # The tests that depend on time, one after the other. 5: pytest found none, 77: this is not root.
 test-quarantined: $(WORK)/installed  ## the tests that tests/quarantine.toml leaves out of all others
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 0 --quarantined -m "not gpu and not kube" -rs $(ARGS) || [ $$? -eq 5 ]
-	@$(PY) tests/kube/setup.py --if-warm || exit 0; \
+	@$(PY) tests/kube/setup.py --if-warm || exit 0; status=0; \
 	  $(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest --quarantined -m kube -rs tests/kube $(ARGS) \
-	  || [ $$? -eq 5 ] || [ $$? -eq 77 ]
+	  || status=$$?; [[ $$status == @(0|5|77) ]]
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
