@@ -13,7 +13,7 @@
 
 #include "shim/base/lock.h"
 
-static struct lock lock;
+static struct lock lock = LOCK_INIT(LOCK_SOCKET);
 static int fd = -1;
 static uint32_t last_serial;
 static struct agent_request *queue;
@@ -414,5 +414,5 @@ void agent_after_fork(void)
     late = NULL;
     close_fds();
     receives = false;
-    atomic_store(&lock.word, 0);
+    lock_after_fork(&lock);
 }

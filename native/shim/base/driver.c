@@ -80,7 +80,7 @@ struct driver {
 
 static struct driver driver;
 static bool loaded;
-static struct lock load_lock;
+static struct lock load_lock = LOCK_INIT(LOCK_LOAD);
 
 /* ---- libc ---- */
 

@@ -10,14 +10,49 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The order in which a thread takes locks: each has a lower rank than those that it holds already. A debug
+ * build (MOIETY_DEBUG) ends at a lock that is taken out of order. */
+enum lock_rank {
+    LOCK_UNRANKED, /* not checked */
+    LOCK_LOAD,     /* the driver's library */
+    LOCK_SOCKET,   /* the connection to the agent */
+    LOCK_UNKNOWN_CALLS,
+    LOCK_SLOTS, /* of threads, at the gate */
+    LOCK_QUEUE_MARKERS,
+    LOCK_HOST_ARENA,
+    LOCK_HOST_SEGMENTS,
+    LOCK_IMPORTS, /* the lists of imports */
+    LOCK_DEVICES,
+    LOCK_EXTENTS, /* extents, chunks and the balances of devices */
+    LOCK_POOLS,
+    LOCK_UNEVICTABLE,
+    LOCK_ATTACH, /* one thread asks for a device */
+    LOCK_STREAMS,
+    LOCK_CONTEXTS,    /* contexts stay */
+    LOCK_IMPORT_OPEN, /* one thread opens or closes an import */
+    LOCK_HEARING,     /* one thread hears the agent */
+    LOCK_BEGIN,       /* the connection is being made */
+};
+
 struct lock {
     _Atomic uint32_t word; /* 0 free, 1 taken, 2 taken with somebody waiting */
+#ifdef MOIETY_DEBUG
+    enum lock_rank rank;
+#endif
 };
+
+#ifdef MOIETY_DEBUG
+#    define LOCK_INIT(its_rank) {.rank = (its_rank)}
+#else
+#    define LOCK_INIT(its_rank) {0}
+#endif
 
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
 /* Takes it if nobody has it. */
 bool lock_try(struct lock *lock);
+/* In a forked child: free, whichever thread of the parent had it. */
+void lock_after_fork(struct lock *lock);
 /* Whether somebody waits for a lock that the caller holds. */
 static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock->word) == 2; }
 

@@ -43,7 +43,7 @@
 #define WATCH_LOOKS 8
 
 static struct session session = {.welcomed = resume_welcomed, .tell_state = resume_tell_state};
-static struct lock begin_lock;
+static struct lock begin_lock = LOCK_INIT(LOCK_BEGIN);
 static uint64_t watch_us; /* 0: nobody wants to know */
 static uint64_t watch_passes;
 static uint64_t watch_since_ns;
@@ -364,7 +364,7 @@ static void in_forked_child(void)
 {
     wiring_after_fork();
     handshake_after_fork(&session);
-    atomic_store(&begin_lock.word, 0);
+    lock_after_fork(&begin_lock);
 }
 
 /* What pthread_atfork is made of: that one is not in libc before glibc 2.34. */

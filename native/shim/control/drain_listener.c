@@ -19,7 +19,7 @@
 #define LISTEN_MS 20
 #define PAUSE_NS 5000000L
 
-static struct lock hearing;
+static struct lock hearing = LOCK_INIT(LOCK_HEARING);
 static _Atomic bool waiting; /* the control thread is; it becomes false before it hears again */
 static drain_listener_hear *hear;
 static drain_listener_lost *lost;
@@ -123,5 +123,5 @@ void drain_listener_after_fork(void)
     timer = -1;
     started = false;
     atomic_store(&waiting, false);
-    atomic_store(&hearing.word, 0);
+    lock_after_fork(&hearing);
 }

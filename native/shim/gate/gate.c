@@ -22,7 +22,7 @@ __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec")));
 
 static struct mw_counters *counters = &unread;
 static _Atomic uint32_t slots_used;
-static struct lock slots_lock;
+static struct lock slots_lock = LOCK_INIT(LOCK_SLOTS);
 static _Atomic uint32_t sequence;
 static bool waits_on_word; /* the agent wakes threads there itself; else the control thread does */
 static _Atomic uint32_t wanted;
@@ -302,7 +302,7 @@ void gate_after_fork(void)
     atomic_store(&slots_used, 0);
     atomic_store(&captures, 0);
     atomic_store(&let_through, 0);
-    atomic_store(&slots_lock.word, 0);
+    lock_after_fork(&slots_lock);
     atomic_store(&alone, true);
     key_made = 0;
 }

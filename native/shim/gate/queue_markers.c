@@ -7,7 +7,8 @@
 #include "shim/base/lock.h"
 
 static struct queue_markers *all;
-static struct lock lock; /* of `all`, and of each track's stream, context and is_free */
+static struct lock lock =
+    LOCK_INIT(LOCK_QUEUE_MARKERS); /* of `all`, and of each track's stream, context and is_free */
 static __thread struct queue_markers *mine __attribute__((tls_model("initial-exec")));
 static bool key_made;
 static unsigned key;
@@ -181,5 +182,5 @@ void queue_markers_after_fork(void)
     all = NULL;
     mine = NULL;
     key_made = false;
-    atomic_store(&lock.word, 0);
+    lock_after_fork(&lock);
 }

@@ -25,7 +25,7 @@ struct mark {
     bool pending;
 };
 
-struct lock streams_lock;
+struct lock streams_lock = LOCK_INIT(LOCK_STREAMS);
 static struct known *streams;
 static size_t stream_count, stream_room;
 static struct mark *marks;
@@ -278,5 +278,5 @@ void streams_after_fork(void)
     stream_count = 0;
     mark_count = 0;
     synchronising = 0;
-    atomic_store(&streams_lock.word, 0);
+    lock_after_fork(&streams_lock);
 }

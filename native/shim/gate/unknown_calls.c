@@ -27,7 +27,7 @@ struct unknown unknown_calls[STUBS_MAX];
 extern const char unknown_call_stubs[];
 
 static uint32_t count;
-static struct lock lock;
+static struct lock lock = LOCK_INIT(LOCK_UNKNOWN_CALLS);
 static _Atomic uint64_t calls_in_all;
 static _Atomic uint32_t names_told;
 
@@ -131,4 +131,4 @@ void unknown_calls_tell(void)
 
 uint64_t unknown_calls_count(void) { return atomic_load(&calls_in_all); }
 
-void unknown_calls_after_fork(void) { atomic_store(&lock.word, 0); }
+void unknown_calls_after_fork(void) { lock_after_fork(&lock); }

@@ -34,8 +34,9 @@ struct arrival {
     uint32_t count;
 };
 
-static struct lock open_lock; /* one thread opens or closes at a time; outside the gate */
-static struct lock lock;      /* of the two lists; a leaf */
+static struct lock open_lock =
+    LOCK_INIT(LOCK_IMPORT_OPEN); /* one thread opens or closes at a time; outside the gate */
+static struct lock lock = LOCK_INIT(LOCK_IMPORTS); /* of the two lists; a leaf */
 static struct ipc_import *imports;
 static struct arrival *arrivals;
 
@@ -289,6 +290,6 @@ void ipc_import_after_fork(void)
 {
     imports = NULL;
     arrivals = NULL;
-    atomic_store(&lock.word, 0);
-    atomic_store(&open_lock.word, 0);
+    lock_after_fork(&lock);
+    lock_after_fork(&open_lock);
 }

@@ -12,9 +12,9 @@
 
 static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
-static struct lock lock;
-static struct lock attach_lock;
-struct lock contexts_lock;
+static struct lock lock = LOCK_INIT(LOCK_DEVICES);
+static struct lock attach_lock = LOCK_INIT(LOCK_ATTACH);
+struct lock contexts_lock = LOCK_INIT(LOCK_CONTEXTS);
 
 bool devices_several;
 
@@ -323,7 +323,7 @@ void device_tell(const struct device *device, struct mw_attach *state)
 void device_after_fork(void)
 {
     device_count = 0;
-    atomic_store(&lock.word, 0);
-    atomic_store(&attach_lock.word, 0);
-    atomic_store(&contexts_lock.word, 0);
+    lock_after_fork(&lock);
+    lock_after_fork(&attach_lock);
+    lock_after_fork(&contexts_lock);
 }

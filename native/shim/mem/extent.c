@@ -12,7 +12,7 @@
 #define ALONE_PART 2      /* of the largest piece: an allocation up to this has one */
 #define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
 
-struct lock extent_lock;
+struct lock extent_lock = LOCK_INIT(LOCK_EXTENTS);
 static struct extent **table;
 static size_t table_count;
 static size_t table_room;
@@ -365,5 +365,5 @@ struct extent *extent_get(size_t index) { return table[index]; }
 void extent_after_fork(void)
 {
     table_count = 0;
-    atomic_store(&extent_lock.word, 0);
+    lock_after_fork(&extent_lock);
 }

@@ -22,7 +22,8 @@ struct meter {
     uint64_t charged;
 };
 
-static struct lock kept_lock; /* taken before extent_lock, and never while the agent is asked */
+static struct lock kept_lock =
+    LOCK_INIT(LOCK_UNEVICTABLE); /* taken before extent_lock, and never while the agent is asked */
 static struct kept *kept;
 static struct meter *meters;
 
@@ -217,5 +218,5 @@ void unevictable_after_fork(void)
 {
     kept = NULL;
     meters = NULL;
-    atomic_store(&kept_lock.word, 0);
+    lock_after_fork(&kept_lock);
 }

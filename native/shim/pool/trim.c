@@ -5,7 +5,7 @@
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 
-struct lock pools_lock;
+struct lock pools_lock = LOCK_INIT(LOCK_POOLS);
 struct pool *pools;
 _Atomic bool trim_is_due;
 
@@ -201,6 +201,6 @@ void trim_after_fork(void)
     pools = NULL;
     began = 0;
     atomic_store(&ended, 0);
-    atomic_store(&pools_lock.word, 0);
+    lock_after_fork(&pools_lock);
     atomic_store(&trim_is_due, false);
 }

@@ -18,7 +18,7 @@ struct piece {
     unsigned char taken[]; /* one for each unit */
 };
 
-static struct lock lock; /* a leaf: nothing is called with it held */
+static struct lock lock = LOCK_INIT(LOCK_HOST_ARENA); /* a leaf: nothing is called with it held */
 static struct piece *pieces;
 static uint64_t total;
 
@@ -125,5 +125,5 @@ void host_arena_after_fork(void)
 {
     pieces = NULL; /* MADV_DONTFORK: nothing of it is mapped here */
     total = 0;
-    atomic_store(&lock.word, 0);
+    lock_after_fork(&lock);
 }

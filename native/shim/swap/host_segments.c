@@ -38,7 +38,8 @@ struct segment {
     unsigned char *base;
 };
 
-static struct lock lock; /* before the arena's and the link's, after all others */
+static struct lock lock =
+    LOCK_INIT(LOCK_HOST_SEGMENTS); /* before the arena's and the link's, after all others */
 static struct segment *segments;
 static struct segment *unmapping; /* empty, and being unmapped: of the one thread */
 static uint64_t wanted_back;
@@ -322,5 +323,5 @@ void host_segments_after_fork(void)
     started = false;
     back_asked = false;
     atomic_store(&work, 0);
-    atomic_store(&lock.word, 0);
+    lock_after_fork(&lock);
 }
