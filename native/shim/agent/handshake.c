@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shim/agent/client_report.h"
+#include "shim/agent/connect.h"
 #include "shim/agent/socket.h"
 #include "shim/agent/terminal_notice.h"
 #include "shim/base/message.h"
@@ -109,7 +110,7 @@ static int open_first(const struct session *session, const struct mw_hello *hell
     bool was_there = false;
     bool complained = false;
     for (;;) {
-        int socket = agent_open(session->path, hello, session->memfd, reply, lease);
+        int socket = connect_agent(session->path, hello, session->memfd, reply, lease);
         bool is_gone = socket == -ENOENT;
         bool is_dead = socket == -ECONNREFUSED || socket == -ECONNRESET || socket == -EPIPE;
         if (!(is_dead || (is_gone && was_there)) || now_ns() - began > RESTART_NS) {
@@ -167,7 +168,7 @@ void handshake_reopen(struct session *session, bool holding)
         flags |= holding ? MW_HELLO_HOLDING : 0;
         flags |= client_is_pinned() ? MW_HELLO_PINNED : 0;
         struct mw_hello hello = greeting(session, flags);
-        int socket = agent_open(session->path, &hello, session->memfd, &reply, &lease);
+        int socket = connect_agent(session->path, &hello, session->memfd, &reply, &lease);
         if (socket >= 0) {
             session->epoch = reply.welcome.epoch;
             session->welcomed(session, &reply.welcome, lease);

@@ -42,11 +42,6 @@ struct agent_request {
     _Atomic uint32_t answered;
 };
 
-/* Connects to the socket at `path`; says hello with `hello` and `memfd`. The socket, and the
- * welcome in *answer with its descriptor in *lease_fd, or a negative errno (-EPROTO: refused, in
- * *answer). Nobody else uses the socket before agent_begin. */
-int agent_open(const char *path, const struct mw_hello *hello, int memfd,
-               union agent_message *answer, int *lease_fd);
 /* From now on everybody sends through this socket. Before anything else the agent gets `states`,
  * and once more the questions whose answers were lost with the last agent. */
 void agent_begin(int socket, struct mw_attach *states, uint32_t count);

@@ -21,33 +21,24 @@
 #include "shim/base/message.h"
 #include "shim/control/debugger_check.h"
 #include "shim/control/drain_listener.h"
+#include "shim/control/idle_watch.h"
 #include "shim/control/resume.h"
 #include "shim/control/wiring.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
-#include "shim/gate/stream_capture.h"
-#include "shim/gate/streams.h"
 #include "shim/gate/unknown_calls.h"
 #include "shim/ipc/export.h"
 #include "shim/ipc/import.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/release.h"
-#include "shim/swap/host_arena.h"
 #include "shim/swap/host_segments.h"
 #include "shim/swap/swap.h"
 
-/* The finest step of an idle watch; one for a longer silence looks as often in it. */
-#define WATCH_STEP_NS 1000000ull
-#define WATCH_LOOKS 8
-
 static struct session session = {.welcomed = resume_welcomed, .tell_state = resume_tell_state};
 static struct lock begin_lock = LOCK_INIT(LOCK_BEGIN);
-static uint64_t watch_us; /* 0: nobody wants to know */
-static uint64_t watch_passes;
-static uint64_t watch_since_ns;
-static bool told_idle; /* and the watch goes on until something is submitted */
 static uint32_t revoked_epoch;
 static bool draining;
 static bool granted;  /* since the drain began */
@@ -96,7 +87,7 @@ static bool drain(void)
             return false;
         }
     } while (!drained);
-    watch_us = 0;
+    idle_watch_set(0);
     session.counters->drained_ns += now_ns() - began;
     return true;
 }
@@ -217,9 +208,7 @@ static void carry_out(const union agent_message *message)
         }
         break;
     case MW_SET_IDLE_TIMEOUT:
-        watch_us = message->watch.idle_us;
-        watch_passes = UINT64_MAX;
-        told_idle = false;
+        idle_watch_set(message->watch.idle_us);
         break;
     case MW_MODE:
         alloc_set_mode(message->mode.mode);
@@ -266,30 +255,6 @@ static void carry_out(const union agent_message *message)
         break;
     default:
         break; /* of a newer agent that thinks we can do without it */
-    }
-}
-
-static uint64_t watch_step_ns(void)
-{
-    uint64_t step_ns = watch_us * 1000 / WATCH_LOOKS;
-    return step_ns > WATCH_STEP_NS ? step_ns : WATCH_STEP_NS;
-}
-
-static void watch(void)
-{
-    uint32_t inside;
-    uint64_t passes = gate_passes(&inside);
-    uint64_t now = now_ns();
-    if (passes != watch_passes || inside) {
-        watch_passes = passes;
-        watch_since_ns = now;
-        if (told_idle) {
-            watch_us = 0;
-            agent_note(MW_BUSY, session.epoch);
-        }
-    } else if (!told_idle && now - watch_since_ns >= watch_us * 1000) {
-        told_idle = true;
-        agent_note(MW_IDLE, session.epoch);
     }
 }
 
@@ -344,18 +309,15 @@ static void *control_main(void *unused)
         uint64_t wait_ns = move_on();
         uint64_t look_ns = credits_expire();
         wait_ns = look_ns < wait_ns ? look_ns : wait_ns;
-        if (watch_us && wait_ns > watch_step_ns()) {
-            wait_ns = watch_step_ns();
-        }
+        uint64_t watch_ns = idle_watch_step_ns();
+        wait_ns = watch_ns < wait_ns ? watch_ns : wait_ns;
         int got = agent_receive(&message, wait_ns);
         if (got < 0) {
             come_back();
         } else if (got > 0) {
             carry_out(&message);
         }
-        if (watch_us) {
-            watch();
-        }
+        idle_watch_look(session.epoch);
     }
     return unused;
 }

@@ -8,11 +8,12 @@
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/swap/host_memory.h"
 #include "shim/swap/host_segments.h"
 
 int resume_welcomed(struct session *session, const struct mw_welcome *welcome, int lease)
 {
-    host_segments_set_agent(welcome->flags);
+    host_memory_set_agent(welcome->flags);
     alloc_set_mode(welcome->mode);
     if (!session->was_welcomed) {
         gate_init(session->counters);

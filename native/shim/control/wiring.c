@@ -12,6 +12,7 @@
 #include "shim/ipc/import.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/upcalls.h"
 #include "shim/pool/pool.h"
 #include "shim/pool/trim.h"
@@ -59,5 +60,6 @@ void wiring_after_fork(void)
     swap_after_fork();
     drain_listener_after_fork();
     device_after_fork();
+    device_contexts_after_fork();
     unknown_calls_after_fork();
 }

@@ -2,6 +2,7 @@
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/unevictable.h"
 

@@ -13,6 +13,7 @@
 #include "shim/ipc/import.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_access.h"
 #include "shim/mem/release.h"

@@ -5,7 +5,9 @@
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/hooks/range_check.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/peer_copy.h"
+#include "shim/mem/peer_copy_node.h"
 #include "shim/mem/unevictable.h"
 
 static CUresult expect(CUdevice ordinal, uint64_t bytes)

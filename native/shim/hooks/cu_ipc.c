@@ -5,6 +5,7 @@
 #include "shim/ipc/export.h"
 #include "shim/ipc/import.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {

@@ -6,6 +6,7 @@
 #include "shim/mem/address_info.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/release.h"
 
 #define PITCH 512u /* rows start at a multiple of this, as with the driver */

@@ -2,6 +2,7 @@
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/peer_access.h"
 #include "shim/pool/pool.h"
 

@@ -3,10 +3,12 @@
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/address_info.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/peer_access.h"
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 #include "shim/pool/pool.h"
+#include "shim/pool/pool_alloc.h"
 #include "shim/pool/trim.h"
 
 #define PLAIN(stream) (stream)

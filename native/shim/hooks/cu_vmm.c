@@ -7,10 +7,10 @@
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/release.h"
 #include "shim/mem/vmm_handle.h"
-#include "shim/pool/pool.h"
 #include "shim/pool/trim.h"
 
 /* Whether the shim moves such memory: that of a GPU. The rest is the driver's alone. */
@@ -58,7 +58,7 @@ static CUresult make(struct extent **made, struct device *device, size_t size,
     result = vmm_handle_make(&extent, device, size, prop);
     if (result != CUDA_SUCCESS) {
         accounting_release(device, size, 0, 0);
-    } else if (extent_insert(extent) != 0) {
+    } else if (extent_table_insert(extent) != 0) {
         accounting_release(device, size, extent_destroy(extent), 0);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -131,7 +131,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
     lock_take(&extent_lock);
     struct vmm_mapping *mapping = vmm_mappings_find(at);
-    bool hidden = extent_find(at) != NULL; /* without us it would be no such memory */
+    bool hidden = extent_table_find(at) != NULL; /* without us it would be no such memory */
     if (mapping && handle) {
         mapping->of->handles++;
         *handle = mapping->of->handle;
@@ -224,7 +224,7 @@ static CUresult unmap_between(CUdeviceptr address, size_t size)
 /* With extent_lock: *gone is the list of extents that nobody has or sees any more; they are retiring. */
 static CUresult unmap(CUdeviceptr address, size_t size, struct vmm_handle **gone)
 {
-    if (extent_find(address) || !vmm_mappings_are_whole(address, size)) {
+    if (extent_table_find(address) || !vmm_mappings_are_whole(address, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult result = unmap_between(address, size);
@@ -264,7 +264,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!extent_find(address) &&
+    if (!extent_table_find(address) &&
         (address + size < address || vmm_mappings_are_whole(address, size))) {
         result = DRIVER(cuMemSetAccess)(address, size, access, count);
     }
@@ -300,7 +300,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
     lock_take(&extent_lock);
     const struct vmm_mapping *inside = vmm_mappings_after(address);
-    bool used = extent_find(address) || (inside && inside->base < address + size);
+    bool used = extent_table_find(address) || (inside && inside->base < address + size);
     lock_drop(&extent_lock);
     return used ? CUDA_ERROR_INVALID_VALUE : DRIVER(cuMemAddressFree)(address, size);
 }
@@ -356,7 +356,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 static void keep_range(CUdeviceptr address, size_t size)
 {
     struct vmm_mapping *mapping = vmm_mappings_after(address);
-    struct extent *extent = extent_find(address);
+    struct extent *extent = extent_table_find(address);
     if (extent) {
         accounting_pin(extent);
     }

@@ -4,7 +4,9 @@
 
 #include "shim/agent/client_report.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/free_cache.h"
 #include "shim/mem/slab.h"
 #include "shim/pool/pool.h"
@@ -22,7 +24,7 @@ static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
 {
     uint64_t number;
     LOCK_SCOPE(&extent_lock);
-    const struct extent *extent = extent_find(address);
+    const struct extent *extent = extent_table_find(address);
     if (!extent && free_cache_has(address)) { /* the driver knows these addresses still */
         *base = address;
         *size = 0;

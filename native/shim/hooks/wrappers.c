@@ -8,7 +8,7 @@
 #include "shim/hooks/range_check.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_copy.h"
-#include "shim/pool/pool.h"
+#include "shim/mem/peer_copy_node.h"
 #include "shim/pool/trim.h"
 
 /* The driver ran out by itself: room is made for it, outside the gate, and it tries once more. */

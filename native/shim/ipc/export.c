@@ -12,6 +12,7 @@
 #include "shim/mem/accounting.h"
 #include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 
 #define MARK "moietyIP" /* what the handles of ours begin with */
 
@@ -61,7 +62,7 @@ static struct ipc_export *find(const struct ipc_token *token)
 static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
 {
     CUdeviceptr base = 0;
-    struct extent *extent = extent_find(pointer);
+    struct extent *extent = extent_table_find(pointer);
     if (!extent || extent_is_managed(extent) || extent->use == EXTENT_OF_POOL ||
         !address_info_base(extent, pointer, &base)) {
         return CUDA_ERROR_NOT_FOUND;

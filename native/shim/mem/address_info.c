@@ -2,10 +2,11 @@
 
 #include "shim/base/lock.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/free_cache.h"
 #include "shim/mem/slab.h"
 #include "shim/mem/upcalls.h"
-#include "shim/mem/vmm_handle.h"
+#include "shim/mem/vmm_chunk.h"
 #include "shim/mem/vmm_mappings.h"
 
 #define NOTHING ((CUdeviceptr)8) /* in a page that is never mapped */
@@ -21,7 +22,7 @@ bool address_info_base(const struct extent *extent, CUdeviceptr pointer, CUdevic
 bool address_info_get(CUdeviceptr pointer, struct address_info *info)
 {
     lock_take(&extent_lock);
-    struct extent *extent = extent_find(pointer);
+    struct extent *extent = extent_table_find(pointer);
     bool pooled = extent && extent->use == EXTENT_OF_POOL;
     const struct vmm_mapping *mapping = extent ? NULL : vmm_mappings_find(pointer);
     bool found = (extent && !pooled) || mapping;
@@ -58,7 +59,7 @@ CUdeviceptr address_info_as_seen(CUdeviceptr pointer)
         return pointer;
     }
     LOCK_SCOPE(&extent_lock);
-    return extent_find(pointer) || free_cache_has(pointer) ? NOTHING : pointer;
+    return extent_table_find(pointer) || free_cache_has(pointer) ? NOTHING : pointer;
 }
 
 bool address_info_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)

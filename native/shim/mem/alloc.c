@@ -4,7 +4,9 @@
 #include "shim/base/lock.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/accounting.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/managed.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/release.h"
@@ -19,7 +21,7 @@ static int enter(struct extent *extent)
 {
     extent->making = true;
     extent->orphan = false;
-    return extent_insert(extent);
+    return extent_table_insert(extent);
 }
 
 /* What could not be backed goes again. */
@@ -250,6 +252,7 @@ void alloc_thaw(void) { lock_drop(&extent_lock); }
 void alloc_after_fork(void)
 {
     extent_after_fork();
+    extent_table_after_fork();
     vmm_handle_after_fork();
     slab_after_fork();
     credits_after_fork();

@@ -2,19 +2,16 @@
 
 #include <string.h>
 
-#include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
-#include "shim/gate/streams.h"
 
 static struct device devices[MW_GPUS_MAX];
 static uint32_t device_count;
-static struct lock lock = LOCK_INIT(LOCK_DEVICES);
+struct lock device_lock = LOCK_INIT(LOCK_DEVICES);
 static struct lock attach_lock = LOCK_INIT(LOCK_ATTACH);
-struct lock contexts_lock = LOCK_INIT(LOCK_CONTEXTS);
 
 bool devices_several;
 
@@ -66,7 +63,7 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
         return request.message.refused.code == MW_REFUSAL_GPU ? CUDA_ERROR_INVALID_DEVICE
                                                               : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     struct device *device = find(ordinal);
     if (!device) {
         if (device_count == MW_GPUS_MAX) {
@@ -91,9 +88,9 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
 
 struct device *device_look_up(CUdevice ordinal)
 {
-    lock_take(&lock);
+    lock_take(&device_lock);
     struct device *device = find(ordinal);
-    lock_drop(&lock);
+    lock_drop(&device_lock);
     if (!device && ask(ordinal, MW_LIMIT_QUERY, &device) != CUDA_SUCCESS) {
         return NULL;
     }
@@ -103,7 +100,7 @@ struct device *device_look_up(CUdevice ordinal)
 /* The device, if it is attached; it stays so while a context is being created. */
 static struct device *find_attached(CUdevice ordinal, bool creates)
 {
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     struct device *device = find(ordinal);
     if (!device || !device->attached) {
         return NULL;
@@ -137,50 +134,22 @@ CUresult device_attach(CUdevice ordinal, struct device **device)
     return attach(ordinal, true, device);
 }
 
+CUresult device_of_ordinal(CUdevice ordinal, struct device **device)
+{
+    return attach(ordinal, false, device);
+}
+
 bool device_keep_attached(struct device *device)
 {
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     device->creating += device->attached;
     return device->attached;
 }
 
-bool device_has_context(const struct device *device, CUcontext context)
-{
-    LOCK_SCOPE(&lock);
-    for (uint32_t i = 0; i < device->context_count; i++) {
-        if (device->contexts[i] == context) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void device_created(struct device *device)
 {
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     device->creating--;
-}
-
-CUresult device_check(void)
-{
-    int least;
-    int greatest; /* the cheapest thing to ask of a context that it answers only while it is well */
-    return DRIVER(cuCtxGetStreamPriorityRange)(&least, &greatest);
-}
-
-CUresult device_current(struct device **device)
-{
-    CUdevice ordinal;
-    CUcontext context = NULL;
-    CUresult result = DRIVER(cuCtxGetDevice)(&ordinal);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = attach(ordinal, false, device);
-    if (result == CUDA_SUCCESS && DRIVER(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context) {
-        device_add_context(*device, context); /* one that was made behind our back */
-    }
-    return result;
 }
 
 struct device *device_of_gpu(uint32_t gpu)
@@ -195,7 +164,7 @@ struct device *device_of_gpu(uint32_t gpu)
 
 void device_set_limit(uint32_t gpu, uint64_t limit_bytes)
 {
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     for (uint32_t i = 0; i < device_count; i++) {
         if (devices[i].gpu == gpu) { /* looked up or attached */
             __atomic_store_n(&devices[i].limit_bytes, limit_bytes, __ATOMIC_RELAXED);
@@ -210,7 +179,7 @@ uint64_t device_limit(const struct device *device)
 
 struct device *device_next(const struct device *device)
 {
-    LOCK_SCOPE(&lock);
+    LOCK_SCOPE(&device_lock);
     for (size_t i = device ? (size_t)(device - devices) + 1 : 0; i < device_count; i++) {
         if (devices[i].attached) {
             return &devices[i];
@@ -219,95 +188,19 @@ struct device *device_next(const struct device *device)
     return NULL;
 }
 
-/* False: it is there already. */
-static bool list_context(struct device *device, CUcontext context, bool *full)
-{
-    LOCK_SCOPE(&lock);
-    for (uint32_t i = 0; i < device->context_count; i++) {
-        if (device->contexts[i] == context) {
-            return false;
-        }
-    }
-    *full = device->context_count == CONTEXTS_MAX;
-    if (!*full) {
-        device->contexts[device->context_count++] = context;
-    }
-    return true;
-}
-
-void device_add_context(struct device *device, CUcontext context)
-{
-    bool full = false;
-    if (list_context(device, context, &full)) {
-        agent_amount(MW_CONTEXT, device->gpu, 0);
-    }
-    if (full) {
-        client_report_pinned("cuCtxCreate"); /* what runs in this one cannot be waited for */
-    }
-}
-
-bool device_remove_context(CUcontext context, struct device **device)
-{
-    LOCK_SCOPE(&lock);
-    for (uint32_t d = 0; d < device_count; d++) {
-        for (uint32_t i = 0; i < devices[d].context_count; i++) {
-            if (devices[d].contexts[i] == context) {
-                devices[d].contexts[i] = devices[d].contexts[--devices[d].context_count];
-                devices[d].contexts_destroyed++;
-                *device = &devices[d];
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 void device_detach_unused(struct device *device, void (*detaching)(struct device *device))
 {
     LOCK_SCOPE(&attach_lock); /* so that the next MW_ATTACH comes after our message */
-    lock_take(&lock);
+    lock_take(&device_lock);
     bool unused = device->attached && device->context_count == 0 && device->creating == 0 &&
                   device->allocated_bytes == 0; /* memory of cuMemCreate needs no context */
     if (unused) {
         device->attached = false;
     }
-    lock_drop(&lock);
+    lock_drop(&device_lock);
     if (unused) {
         detaching(device);
         agent_amount(MW_DETACH, device->gpu, 0);
-    }
-}
-
-bool device_push(struct device *device)
-{
-    lock_take(&lock);
-    CUcontext context = device->context_count ? device->contexts[0] : NULL;
-    lock_drop(&lock);
-    return context && DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
-}
-
-void device_pop(void)
-{
-    CUcontext context;
-    DRIVER(cuCtxPopCurrent_v2)(&context);
-}
-
-uint32_t device_contexts(const struct device *device, CUcontext *contexts)
-{
-    LOCK_SCOPE(&lock);
-    memcpy(contexts, device->contexts, device->context_count * sizeof(contexts[0]));
-    return device->context_count;
-}
-
-void device_drain(struct device *device)
-{
-    CUcontext contexts[CONTEXTS_MAX];
-    uint32_t count = device_contexts(device, contexts);
-    for (uint32_t i = 0; i < count; i++) {
-        if (DRIVER(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
-            streams_drain(contexts[i]);
-            device_pop();
-        }
     }
 }
 
@@ -323,7 +216,6 @@ void device_tell(const struct device *device, struct mw_attach *state)
 void device_after_fork(void)
 {
     device_count = 0;
-    lock_after_fork(&lock);
+    lock_after_fork(&device_lock);
     lock_after_fork(&attach_lock);
-    lock_after_fork(&contexts_lock);
 }

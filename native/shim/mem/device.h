@@ -38,6 +38,9 @@ struct device {
     uint64_t credit_used_ns;    /* when something was taken of them, or came back, the last time */
 };
 
+/* Guards the list of devices and their contexts. */
+extern struct lock device_lock;
+
 /* Whether this process has ever used two at a time. */
 extern bool devices_several;
 
@@ -49,12 +52,8 @@ CUresult device_attach(CUdevice ordinal, struct device **device);
 void device_created(struct device *device);
 /* Sees to it that it stays attached until device_created; false: it is not. */
 bool device_keep_attached(struct device *device);
-bool device_has_context(const struct device *device, CUcontext context);
-/* What the driver has to say of the current context before anything else: that there is none, that it
- * was destroyed, or that what ran in it has ended it. */
-CUresult device_check(void);
-/* The device of the current context, attached. */
-CUresult device_current(struct device **device);
+/* The device with this ordinal, attached. */
+CUresult device_of_ordinal(CUdevice ordinal, struct device **device);
 /* By the agent's index; NULL if this process does not use it. */
 struct device *device_of_gpu(uint32_t gpu);
 /* What this process may allocate on a GPU has changed. */
@@ -63,24 +62,9 @@ uint64_t device_limit(const struct device *device);
 /* Loops over the attached ones: start with NULL. */
 struct device *device_next(const struct device *device);
 
-/* Held by whoever destroys a context, and by the control thread while it uses them. Taken before
- * any other lock, and never while the agent is asked something. */
-extern struct lock contexts_lock;
-
-/* A context exists now / is about to go / was not destroyed after all. */
-void device_add_context(struct device *device, CUcontext context);
-bool device_remove_context(CUcontext context, struct device **device);
 /* Detaches a device on which there is no context any more, none is being created, and no memory is
  * allocated; `detaching` is called before the agent is told. */
 void device_detach_unused(struct device *device, void (*detaching)(struct device *device));
-/* Makes a context of the device current for the calling thread; pop it afterwards. */
-bool device_push(struct device *device);
-void device_pop(void);
-/* Waits until nothing of this process runs on the device. */
-void device_drain(struct device *device);
-/* Copies its contexts there, CONTEXTS_MAX at most; how many. */
-uint32_t device_contexts(const struct device *device, CUcontext *contexts);
-
 /* What a new agent is told of this process' part of the device. */
 void device_tell(const struct device *device, struct mw_attach *state);
 void device_after_fork(void);

@@ -1,6 +1,5 @@
 #include "shim/mem/extent.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +12,6 @@
 #define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
 
 struct lock extent_lock = LOCK_INIT(LOCK_EXTENTS);
-static struct extent **table;
-static size_t table_count;
-static size_t table_room;
 static uint64_t births;
 static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
 
@@ -139,16 +135,6 @@ CUdeviceptr extent_end(const struct extent *extent)
     return extent->base + (extent_is_managed(extent) ? extent->bytes : extent->span);
 }
 
-CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk)
-{
-    return extent->ops->address(extent, chunk);
-}
-
-CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
-{
-    return extent->ops->ensure_mapped(extent, chunk);
-}
-
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
 {
     CUresult result;
@@ -156,11 +142,6 @@ CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
         extent->chunks[chunk].scanned_turn = 0;
     }
     return result;
-}
-
-void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
-{
-    extent->ops->unmap(extent, chunk);
 }
 
 /* As many neighbouring ones from `first` on as are missing, up to `most`; how many are present now. */
@@ -239,8 +220,6 @@ void extent_end_busy(struct extent *extent, uint32_t chunk)
     }
 }
 
-void extent_hold_moves(struct extent *extent) { extent->move_locks++; }
-
 void extent_release_moves(struct extent *extent)
 {
     extent->move_locks--;
@@ -304,66 +283,4 @@ uint64_t extent_destroy(struct extent *extent)
     return resident;
 }
 
-/* Index of the first extent whose base is above `pointer`. */
-static size_t above(CUdeviceptr pointer)
-{
-    size_t low = 0;
-    size_t high = table_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (table[middle]->base <= pointer) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-int extent_insert(struct extent *extent)
-{
-    if (table_count == table_room) {
-        size_t more = table_room ? table_room * 2 : 64;
-        struct extent **grown = realloc(table, more * sizeof(struct extent *));
-        if (!grown) {
-            return -ENOMEM;
-        }
-        table = grown;
-        table_room = more;
-    }
-    size_t at = above(extent->base);
-    memmove(table + at + 1, table + at, (table_count - at) * sizeof(struct extent *));
-    table[at] = extent;
-    table_count++;
-    return 0;
-}
-
-void extent_remove(struct extent *extent)
-{
-    size_t at = above(extent->base);
-    while (at > 0 && table[at - 1] != extent && table[at - 1]->base == extent->base) {
-        at--; /* those without an address of their own come first, in any order */
-    }
-    if (at > 0 && table[at - 1] == extent) {
-        memmove(table + at - 1, table + at, (table_count - at) * sizeof(struct extent *));
-        table_count--;
-    }
-}
-
-struct extent *extent_find(CUdeviceptr pointer)
-{
-    size_t at = above(pointer);
-    struct extent *extent = at ? table[at - 1] : NULL;
-    bool inside = extent && extent->base && pointer < extent_end(extent) && !extent->retiring;
-    return inside ? extent : NULL;
-}
-
-size_t extent_count(void) { return table_count; }
-
-struct extent *extent_get(size_t index) { return table[index]; }
-
-void extent_after_fork(void)
-{
-    table_count = 0;
-    lock_after_fork(&extent_lock);
-}
+void extent_after_fork(void) { lock_after_fork(&extent_lock); }

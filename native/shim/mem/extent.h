@@ -1,5 +1,5 @@
-/* The table of allocations, in order of address, and beside it those that have no address of their
- * own (vmm_handle.h). Everything here is under extent_lock. */
+/* Extents: device memory that can leave, cut into chunks that come and go behind addresses that stay.
+ * Everything here is under extent_lock, where nothing else is said. */
 #ifndef MOIETY_SHIM_MEM_EXTENT_H
 #define MOIETY_SHIM_MEM_EXTENT_H
 
@@ -86,18 +86,27 @@ CUresult extent_map_in_steps(struct extent *extent);
 /* Where its addresses end. */
 CUdeviceptr extent_end(const struct extent *extent);
 /* The address of a chunk; what the program maps itself has one after extent_ensure_mapped or extent_map_chunk. */
-CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk);
+static inline CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk)
+{
+    return extent->ops->address(extent, chunk);
+}
 /* Sees to it that a chunk that is present has an address by which it can be copied. */
-CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk);
+static inline CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
+{
+    return extent->ops->ensure_mapped(extent, chunk);
+}
 /* Backs one chunk with memory, at every address where it is to be seen. The caller changes its state. */
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk);
 /* Takes the memory of a chunk away again; nothing may use it any more. The caller changes its state. */
-void extent_unmap_chunk(struct extent *extent, uint32_t chunk);
+static inline void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
+{
+    extent->ops->unmap(extent, chunk);
+}
 /* A chunk is being looked at or moved / is not any more. */
 void extent_begin_busy(struct extent *extent, uint32_t chunk);
 void extent_end_busy(struct extent *extent, uint32_t chunk);
 /* From now on nothing more of it is moved, nor is it destroyed, until that is released. */
-void extent_hold_moves(struct extent *extent);
+static inline void extent_hold_moves(struct extent *extent) { extent->move_locks++; }
 void extent_release_moves(struct extent *extent);
 /* Sleeps until nothing of the extent is being moved. The caller holds its moves, and no lock. */
 void extent_await_moves(const struct extent *extent);
@@ -112,12 +121,6 @@ uint32_t extent_charge_flags(const struct extent *extent);
 
 /* A number that no other allocation of this process has or had. */
 uint64_t extent_next_sequence(void);
-int extent_insert(struct extent *extent);
-void extent_remove(struct extent *extent);
-/* The extent that `pointer` lies in (before its end); NULL if none, or if it is about to go. */
-struct extent *extent_find(CUdeviceptr pointer);
-size_t extent_count(void);
-struct extent *extent_get(size_t index);
 void extent_after_fork(void);
 
 #endif

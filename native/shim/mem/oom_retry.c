@@ -4,10 +4,10 @@
 
 #include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
-#include "shim/base/driver.h"
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/accounting.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
 
 /* The driver does not tell how much it lacked. Code of one program is mostly some megabytes; a

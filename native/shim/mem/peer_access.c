@@ -5,7 +5,9 @@
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/streams.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 
 /* Under extent_lock. */
 static struct opening {
@@ -62,8 +64,8 @@ static CUresult set_block(const struct extent *extent, uint64_t peers, CUmemAcce
 static CUresult set_all(const struct device *owner, CUdevice peer, CUmemAccess_flags access)
 {
     CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < extent_count() && result == CUDA_SUCCESS; i++) {
-        const struct extent *extent = extent_get(i);
+    for (size_t i = 0; i < extent_table_count() && result == CUDA_SUCCESS; i++) {
+        const struct extent *extent = extent_table_get(i);
         bool is_mine = extent->device == owner && extent->ops->kind == EXTENT_PLACED;
         result = is_mine ? set_block(extent, 1ull << peer, access) : CUDA_SUCCESS;
     }

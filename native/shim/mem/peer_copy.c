@@ -2,8 +2,8 @@
 
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
-#include "shim/mem/extent.h"
-#include "shim/mem/peer_access.h"
+#include "shim/mem/device_contexts.h"
+#include "shim/mem/peer_reach.h"
 
 /* What a call is done on, if nothing is changed. */
 struct place {
@@ -16,53 +16,14 @@ static bool is_default(CUstream stream)
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-static CUdevice device_of(CUcontext context)
-{
-    CUdevice device = CU_DEVICE_INVALID;
-    if (DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
-        DRIVER(cuCtxGetDevice)(&device);
-        device_pop();
-    }
-    return device;
-}
-
 static bool find_place(CUstream given, struct place *place)
 {
     place->context = NULL;
     CUresult result = is_default(given) ? DRIVER(cuCtxGetCurrent)(&place->context)
                                         : DRIVER(cuStreamGetCtx)(given, &place->context);
-    place->device =
-        result == CUDA_SUCCESS && place->context ? device_of(place->context) : CU_DEVICE_INVALID;
+    place->device = result == CUDA_SUCCESS && place->context ? peer_reach_device_of(place->context)
+                                                             : CU_DEVICE_INVALID;
     return place->device >= 0 && place->device < 64;
-}
-
-/* The context of an allocation of ours that a device has no access to; NULL: it has, or the memory is none of
- * ours. That of pools and what the program mapped itself is closed without us, too. */
-static CUcontext beyond(CUdeviceptr address, CUdevice device)
-{
-    LOCK_SCOPE(&extent_lock);
-    const struct extent *extent = address ? extent_find(address) : NULL;
-    if (!extent || extent->ops->kind != EXTENT_PLACED || extent->use == EXTENT_OF_POOL) {
-        return NULL;
-    }
-    struct device *owner = extent->device;
-    if (owner->ordinal == device || owner->peers >> device & 1) {
-        return NULL;
-    }
-    owner->crossed |= 1ull << device; /* whoever frees its memory waits for that one, too */
-    return extent->context;
-}
-
-static bool is_on_gpu(CUdeviceptr address)
-{
-    unsigned int type = 0;
-    unsigned int managed = 0;
-    return DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
-               CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_DEVICE &&
-           (DRIVER(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
-                CUDA_SUCCESS ||
-            !managed);
 }
 
 /* ---- elsewhere, in the order of the stream ---- */
@@ -171,20 +132,11 @@ bool peer_copy_single(struct peer_copy *peer_copy, CUdeviceptr address, CUstream
     if (!client_is_active() || !find_place(given, &home)) {
         return false;
     }
-    CUcontext context = beyond(address, home.device);
+    CUcontext context = peer_reach_context(address, home.device);
     return context && go(peer_copy, context, home, given, stream);
 }
 
 /* ---- from GPU to GPU ---- */
-
-/* Contexts from which each side can be reached. False: both can be from where the copy is done anyway. */
-static bool find_ends(const struct place *home, CUdeviceptr dst, CUdeviceptr src, CUcontext *to,
-                      CUcontext *from)
-{
-    *to = beyond(dst, home->device);
-    *from = beyond(src, home->device);
-    return *to || *from;
-}
 
 bool peer_copy_linear(struct peer_copy *peer_copy, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                       CUstream given, CUstream *stream)
@@ -193,10 +145,10 @@ bool peer_copy_linear(struct peer_copy *peer_copy, CUdeviceptr dst, CUdeviceptr 
     CUcontext to;
     CUcontext from;
     if (!bytes || !client_is_active() || !find_place(given, &home) ||
-        !find_ends(&home, dst, src, &to, &from)) {
+        !peer_reach_find_contexts(home.device, dst, src, &to, &from)) {
         return false;
     }
-    if ((!to && !is_on_gpu(dst)) || (!from && !is_on_gpu(src))) {
+    if ((!to && !peer_reach_is_on_gpu(dst)) || (!from && !peer_reach_is_on_gpu(src))) {
         return go(peer_copy, to ? to : from, home, given, stream);
     }
     to = to ? to : home.context;
@@ -208,15 +160,10 @@ bool peer_copy_linear(struct peer_copy *peer_copy, CUdeviceptr dst, CUdeviceptr 
     return true;
 }
 
-static CUdeviceptr address_of(CUmemorytype type, CUdeviceptr address)
-{
-    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
-}
-
 static bool lies_on_gpu(CUmemorytype type, CUdeviceptr address)
 {
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY ||
-           (type == CU_MEMORYTYPE_UNIFIED && is_on_gpu(address));
+           (type == CU_MEMORYTYPE_UNIFIED && peer_reach_is_on_gpu(address));
 }
 
 bool peer_copy_3d(struct peer_copy *peer_copy, const CUDA_MEMCPY3D *copy, CUstream given,
@@ -226,8 +173,9 @@ bool peer_copy_3d(struct peer_copy *peer_copy, const CUDA_MEMCPY3D *copy, CUstre
     CUcontext to;
     CUcontext from;
     if (!copy || !client_is_active() || !find_place(given, &home) ||
-        !find_ends(&home, address_of(copy->dstMemoryType, copy->dstDevice),
-                   address_of(copy->srcMemoryType, copy->srcDevice), &to, &from)) {
+        !peer_reach_find_contexts(
+            home.device, peer_reach_address(copy->dstMemoryType, copy->dstDevice),
+            peer_reach_address(copy->srcMemoryType, copy->srcDevice), &to, &from)) {
         return false;
     }
     if ((!to && !lies_on_gpu(copy->dstMemoryType, copy->dstDevice)) ||
@@ -282,7 +230,8 @@ bool peer_copy_batch(struct peer_copy *peer_copy, const CUdeviceptr *dsts, const
         return false;
     }
     for (size_t i = 0; i < count && !crosses; i++) {
-        crosses = beyond(dsts[i], home.device) || beyond(srcs[i], home.device);
+        crosses =
+            peer_reach_context(dsts[i], home.device) || peer_reach_context(srcs[i], home.device);
     }
     peer_copy->result = CUDA_SUCCESS;
     for (size_t i = 0; crosses && i < count && peer_copy->result == CUDA_SUCCESS; i++) {
@@ -299,73 +248,4 @@ bool peer_copy_batch(struct peer_copy *peer_copy, const CUdeviceptr *dsts, const
         }
     }
     return crosses;
-}
-
-/* ---- nodes of graphs ---- */
-
-static struct device *owner_of(CUdeviceptr address)
-{
-    LOCK_SCOPE(&extent_lock);
-    const struct extent *extent = extent_find(address);
-    return extent ? extent->device : NULL;
-}
-
-CUcontext peer_copy_node_context(CUcontext named, CUdeviceptr dst, CUdeviceptr src)
-{
-    struct place home = {.context = named};
-    CUcontext to;
-    CUcontext from;
-    if (!devices_several || !client_is_active() || !named) {
-        return named;
-    }
-    home.device = device_of(named);
-    if (home.device < 0 || home.device >= 64 || !find_ends(&home, dst, src, &to, &from)) {
-        return named;
-    }
-    if ((to || (dst && is_on_gpu(dst))) && (from || (src && is_on_gpu(src)))) {
-        /* A node names one context, so that one gets access to both, if the GPUs can have that. */
-        if (to) {
-            peer_access_allow(owner_of(dst), home.device, (struct opener){0});
-        }
-        if (from) {
-            peer_access_allow(owner_of(src), home.device, (struct opener){0});
-        }
-        return named;
-    }
-    return to ? to : from;
-}
-
-CUcontext peer_copy_node_context_3d(CUcontext named, const CUDA_MEMCPY3D *copy)
-{
-    return copy ? peer_copy_node_context(named, address_of(copy->dstMemoryType, copy->dstDevice),
-                                         address_of(copy->srcMemoryType, copy->srcDevice))
-                : named;
-}
-
-static CUcontext *context_of(CUgraphNodeParams *node)
-{
-    return !node                                     ? NULL
-           : node->type == CU_GRAPH_NODE_TYPE_MEMCPY ? &node->memcpy.copyCtx
-           : node->type == CU_GRAPH_NODE_TYPE_MEMSET ? &node->memset.ctx
-                                                     : NULL;
-}
-
-CUcontext peer_copy_node(CUgraphNodeParams *node)
-{
-    CUcontext *context = context_of(node);
-    CUcontext before = context ? *context : NULL;
-    if (before && devices_several) {
-        *context = node->type == CU_GRAPH_NODE_TYPE_MEMCPY
-                       ? peer_copy_node_context_3d(before, &node->memcpy.copyParams)
-                       : peer_copy_node_context(before, node->memset.dst, 0);
-    }
-    return before;
-}
-
-void peer_copy_node_end(CUgraphNodeParams *node, CUcontext before)
-{
-    CUcontext *context = context_of(node);
-    if (context) {
-        *context = before;
-    }
 }

@@ -41,14 +41,6 @@ bool peer_copy_batch(struct peer_copy *peer_copy, const CUdeviceptr *dsts, const
                      const size_t *bytes, size_t count, size_t *failed, CUstream given);
 void peer_copy_end(struct peer_copy *peer_copy, CUresult *result);
 
-/* A context that a graph's node can work in, given the one that the program named for it; for a copy between
- * GPUs, the memory is opened to that one. */
-CUcontext peer_copy_node_context(CUcontext named, CUdeviceptr dst, CUdeviceptr src);
-CUcontext peer_copy_node_context_3d(CUcontext named, const CUDA_MEMCPY3D *copy);
-/* The same for a node of any kind, in its parameters; what was there before. */
-CUcontext peer_copy_node(CUgraphNodeParams *node);
-void peer_copy_node_end(CUgraphNodeParams *node, CUcontext before);
-
 /* clang-format off: this is a table */
 #define PEER_COPY(call) ~, devices_several && (call)
 #define CROSS_cuMemcpy(where) PEER_COPY(peer_copy_linear(&peer_copy, dst, src, bytes, where, NULL))
@@ -89,13 +81,6 @@ void peer_copy_node_end(CUgraphNodeParams *node, CUcontext before);
 #define CROSS_cuMemsetD2D8Async CROSS_cuMemsetD8Async
 #define CROSS_cuMemsetD2D16Async CROSS_cuMemsetD8Async
 #define CROSS_cuMemsetD2D32Async CROSS_cuMemsetD8Async
-#define PEER_COPY_NODE(context) ~, devices_several && (ctx = context, false)
-#define CROSS_cuGraphAddMemcpyNode(where) \
-    PEER_COPY_NODE(peer_copy_node_context_3d(ctx, copy_params))
-#define CROSS_cuGraphExecMemcpyNodeSetParams CROSS_cuGraphAddMemcpyNode
-#define CROSS_cuGraphAddMemsetNode(where) \
-    PEER_COPY_NODE(peer_copy_node_context(ctx, memset_params ? memset_params->dst : 0, 0))
-#define CROSS_cuGraphExecMemsetNodeSetParams CROSS_cuGraphAddMemsetNode
 /* clang-format on */
 
 #endif

@@ -8,7 +8,9 @@
 #include "shim/gate/streams.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/address_info.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/peer_access.h"
 #include "shim/mem/slab.h"
 #include "shim/mem/upcalls.h"
@@ -69,7 +71,7 @@ static void discard(struct extent *extent, bool may_keep)
     void *exports = mem_upcalls.ending(extent);
     uint32_t flags = extent_charge_flags(extent);
     drop_later(extent);
-    extent_remove(extent);
+    extent_table_remove(extent);
     if (may_keep && !exports && credit_keep(extent)) {
         return;
     }
@@ -110,7 +112,7 @@ bool release_await(CUcontext context, CUresult *result)
 static CUresult free_locked(CUdeviceptr pointer, struct extent **gone)
 {
     LOCK_SCOPE(&extent_lock);
-    struct extent *extent = extent_find(pointer);
+    struct extent *extent = extent_table_find(pointer);
     bool empty = false;
     if (extent && extent->use == EXTENT_OF_SLAB) {
         if (!slab_give_back(extent, pointer, &empty)) {
@@ -171,7 +173,7 @@ void release_after_capture(void)
 bool release_address(CUdeviceptr pointer, CUresult *result)
 {
     lock_take(&extent_lock);
-    struct extent *extent = extent_find(pointer);
+    struct extent *extent = extent_table_find(pointer);
     CUcontext context = extent ? extent->context : NULL;
     const struct device *reached =
         extent && (extent->device->peers | extent->device->crossed) ? extent->device : NULL;
@@ -209,8 +211,8 @@ void release_after_drain(void)
 static struct extent *retire_one(const struct device *device, CUcontext context)
 {
     LOCK_SCOPE(&extent_lock);
-    for (size_t i = extent_count(); i > 0;) {
-        struct extent *extent = extent_get(--i);
+    for (size_t i = extent_table_count(); i > 0;) {
+        struct extent *extent = extent_table_get(--i);
         bool wanted = extent->device == device && (!context || extent->context == context);
         extent->orphan |= wanted && extent->making;
         if (wanted && !extent->retiring && extent->use != EXTENT_OF_POOL && !extent->making) {

@@ -5,6 +5,7 @@
 
 #include "shim/base/driver.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/vmm_chunk.h"
 
 /* No address looks like this, and no handle that a driver was seen to give. */
 #define HANDLE_MARK (0x6d79ull << 48)
@@ -74,133 +75,6 @@ struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real)
     return NULL;
 }
 
-/* ---- one chunk ---- */
-
-static uint64_t offset_of(const struct extent *extent, uint32_t chunk)
-{
-    return (uint64_t)chunk * extent->chunks[0].bytes;
-}
-
-/* How many bytes of a chunk lie in a mapping, from the chunk's first on. */
-static uint64_t part_in(const struct vmm_mapping *mapping, const struct extent *extent,
-                        uint32_t chunk)
-{
-    uint64_t offset = offset_of(extent, chunk);
-    uint64_t beyond = mapping->bytes > offset ? mapping->bytes - offset : 0;
-    return beyond < extent->chunks[chunk].bytes ? beyond : extent->chunks[chunk].bytes;
-}
-
-static CUdeviceptr chunk_address(const struct extent *extent, uint32_t chunk)
-{
-    const struct vmm_handle *vmm_handle = extent->vmm_handle;
-    CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal};
-    if (extent->chunks[chunk].staging_mapped) {
-        return vmm_handle->staging + offset_of(extent, chunk);
-    }
-    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
-        if (part_in(m, extent, chunk) == extent->chunks[chunk].bytes &&
-            vmm_mapping_access(m, &here) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-            return m->base + offset_of(extent, chunk);
-        }
-    }
-    return 0;
-}
-
-static CUresult ensure_mapped(struct extent *extent, uint32_t chunk)
-{
-    struct vmm_handle *vmm_handle = extent->vmm_handle;
-    struct chunk *wanted = &extent->chunks[chunk];
-    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, extent->device->ordinal},
-                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = CUDA_SUCCESS;
-    if (chunk_address(extent, chunk)) {
-        return CUDA_SUCCESS;
-    }
-    if (!vmm_handle->staging) {
-        result = DRIVER(cuMemAddressReserve)(&vmm_handle->staging, extent->span, 0, 0, 0);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
-    }
-    CUdeviceptr at = vmm_handle->staging + offset_of(extent, chunk);
-    result = DRIVER(cuMemMap)(at, wanted->bytes, 0, wanted->handle, 0);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = DRIVER(cuMemSetAccess)(at, wanted->bytes, &access, 1);
-    if (result != CUDA_SUCCESS) {
-        DRIVER(cuMemUnmap)(at, wanted->bytes);
-        return result;
-    }
-    wanted->staging_mapped = true;
-    return CUDA_SUCCESS;
-}
-
-/* At one of the program's addresses, with the access that it allowed there. */
-static CUresult show(const struct vmm_mapping *mapping, const struct extent *extent, uint32_t chunk)
-{
-    CUdeviceptr at = mapping->base + offset_of(extent, chunk);
-    uint64_t part = part_in(mapping, extent, chunk);
-    CUresult result = DRIVER(cuMemMap)(at, part, 0, extent->chunks[chunk].handle, 0);
-    if (result != CUDA_SUCCESS || !mapping->access_count) {
-        return result;
-    }
-    result = DRIVER(cuMemSetAccess)(at, part, mapping->access, mapping->access_count);
-    if (result != CUDA_SUCCESS) {
-        DRIVER(cuMemUnmap)(at, part);
-    }
-    return result;
-}
-
-static void hide(const struct vmm_mapping *mapping, const struct extent *extent, uint32_t chunk)
-{
-    uint64_t part = part_in(mapping, extent, chunk);
-    if (part) {
-        DRIVER(cuMemUnmap)(mapping->base + offset_of(extent, chunk), part);
-    }
-}
-
-static CUresult map_chunk(struct extent *extent, uint32_t chunk)
-{
-    const struct vmm_handle *vmm_handle = extent->vmm_handle;
-    struct chunk *wanted = &extent->chunks[chunk];
-    CUresult result = DRIVER(cuMemCreate)(&wanted->handle, wanted->bytes, &vmm_handle->prop, 0);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
-        if (!part_in(m, extent, chunk)) {
-            continue;
-        }
-        result = show(m, extent, chunk);
-        if (result != CUDA_SUCCESS) {
-            for (const struct vmm_mapping *done = vmm_handle->mappings; done != m;
-                 done = done->next_of) {
-                hide(done, extent, chunk);
-            }
-            DRIVER(cuMemRelease)(wanted->handle);
-            wanted->handle = 0;
-            return result;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
-static void unmap_chunk(struct extent *extent, uint32_t chunk)
-{
-    const struct vmm_handle *vmm_handle = extent->vmm_handle;
-    struct chunk *wanted = &extent->chunks[chunk];
-    for (const struct vmm_mapping *m = vmm_handle->mappings; m; m = m->next_of) {
-        hide(m, extent, chunk);
-    }
-    if (wanted->staging_mapped) {
-        DRIVER(cuMemUnmap)(vmm_handle->staging + offset_of(extent, chunk), wanted->bytes);
-        wanted->staging_mapped = false;
-    }
-    DRIVER(cuMemRelease)(wanted->handle);
-    wanted->handle = 0;
-}
-
 /* ---- as the program sees it ---- */
 
 CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint64_t bytes,
@@ -214,12 +88,14 @@ CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *made = (struct vmm_mapping){.base = address, .bytes = bytes, .of = vmm_handle};
-    while (result == CUDA_SUCCESS && shown < extent->chunk_count && part_in(made, extent, shown)) {
+    while (result == CUDA_SUCCESS && shown < extent->chunk_count &&
+           vmm_chunk_part(made, extent, shown)) {
         const struct chunk *chunk = &extent->chunks[shown];
-        result = chunk_has_memory(chunk)
-                     ? DRIVER(cuMemMap)(address + offset_of(extent, shown),
-                                        part_in(made, extent, shown), 0, chunk->handle, flags)
-                     : CUDA_ERROR_OUT_OF_MEMORY; /* its context is broken */
+        result =
+            chunk_has_memory(chunk)
+                ? DRIVER(cuMemMap)(address + vmm_chunk_offset(extent, shown),
+                                   vmm_chunk_part(made, extent, shown), 0, chunk->handle, flags)
+                : CUDA_ERROR_OUT_OF_MEMORY; /* its context is broken */
         shown += result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS && vmm_mappings_insert(made) != 0) {
@@ -227,7 +103,7 @@ CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint
     }
     if (result != CUDA_SUCCESS) {
         while (shown) {
-            hide(made, extent, --shown);
+            vmm_chunk_hide(made, extent, --shown);
         }
         free(made);
         return result;
@@ -260,7 +136,7 @@ bool vmm_handle_unmap(struct vmm_mapping *mapping)
     struct vmm_handle *vmm_handle = mapping->of;
     for (uint32_t i = 0; i < vmm_handle->extent->chunk_count; i++) {
         if (chunk_has_memory(&vmm_handle->extent->chunks[i])) {
-            hide(mapping, vmm_handle->extent, i);
+            vmm_chunk_hide(mapping, vmm_handle->extent, i);
         }
     }
     forget(mapping);
@@ -285,16 +161,16 @@ static void release(struct extent *extent)
 
 static uint32_t map_one(struct extent *extent, uint32_t first, uint32_t most, CUresult *result)
 {
-    *result = most ? map_chunk(extent, first) : CUDA_SUCCESS;
+    *result = most ? vmm_chunk_map(extent, first) : CUDA_SUCCESS;
     return most && *result == CUDA_SUCCESS;
 }
 
 static const struct extent_ops mapped_ops = {
     .kind = EXTENT_MAPPED,
-    .address = chunk_address,
-    .ensure_mapped = ensure_mapped,
+    .address = vmm_chunk_address,
+    .ensure_mapped = vmm_chunk_ensure_mapped,
     .map = map_one,
-    .unmap = unmap_chunk,
+    .unmap = vmm_chunk_unmap,
     .release = release,
 };
 

@@ -14,20 +14,10 @@
 
 #include "cuda/cuda_abi.h"
 #include "shim/mem/device.h"
+#include "shim/mem/vmm_chunk.h"
 #include "shim/mem/vmm_mappings.h"
 
 struct extent;
-
-struct vmm_handle {
-    CUmemGenericAllocationHandle handle;
-    uint32_t handles; /* how often the program has it */
-    CUmemAllocationProp prop;
-    struct extent *extent;
-    struct vmm_mapping *mappings;
-    struct vmm_handle *next_gone; /* of those that one call has unmapped for the last time */
-    CUdeviceptr
-        staging; /* a range for copies of what the program did not map; 0: none was needed yet */
-};
 
 /* With nothing behind it yet, and not in the table; one handle is given out. */
 CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,

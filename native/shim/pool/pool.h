@@ -26,9 +26,7 @@ CUdevice pool_ordinal(const struct pool *pool);
 /* The driver's handle is gone; what is still in use of it stays until it is freed. */
 void pool_remove(CUmemoryPool handle);
 
-/* Memory that whatever follows in the stream may use. */
-CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CUstream stream);
-/* Frees what that returned after what was submitted to the stream so far; `at_once`: the program
+/* Frees what pool_allocate returned after what was submitted to the stream so far; `at_once`: the program
  * knows that nothing uses it any more. False: it is none of ours, ask the driver. */
 bool pool_free(CUdeviceptr pointer, CUstream stream, bool at_once, CUresult *result);
 

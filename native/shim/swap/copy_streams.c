@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "shim/base/driver.h"
+#include "shim/mem/device_contexts.h"
 
 static CUresult make_event(CUevent *event)
 {

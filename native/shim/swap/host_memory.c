@@ -2,11 +2,57 @@
 
 #include <sys/mman.h>
 
+#include "shim/agent/socket.h"
 #include "shim/base/driver.h"
+#include "shim/base/message.h"
 #include "shim/swap/host_arena.h"
 #include "shim/swap/host_segments.h"
 
 #define OWN_BYTES (256ull << 20)
+/* How long an eviction waits for the agent, and for how long one that did not answer is left alone:
+ * memory of our own is always to be had. */
+#define PATIENCE_NS 2000000000ull
+#define SULK_NS 10000000000ull
+
+static bool agent_prepares;
+static uint64_t sulk_until_ns;
+static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
+
+void host_memory_set_agent(uint32_t flags)
+{
+    agent_prepares = flags & MW_WELCOME_ARENA;
+    sulk_until_ns = 0;
+    offered_bytes = 0;
+    host_segments_new_agent();
+}
+
+/* A segment of the agent with so much room, after a while. False: there is none. */
+static bool ask(uint64_t bytes)
+{
+    uint64_t began = now_ns();
+    if (!agent_prepares || began < sulk_until_ns || !agent_is_heard_here()) {
+        return false;
+    }
+    if (offered_bytes && bytes > offered_bytes) {
+        return false; /* a chunk as the program made it, larger than any segment */
+    }
+    struct mw_arena need = {.bytes = bytes};
+    agent_send(&need, sizeof(need), MW_ARENA_NEED);
+    for (;;) {
+        union agent_message message;
+        uint64_t passed = now_ns() - began;
+        uint64_t left = passed < PATIENCE_NS ? PATIENCE_NS - passed : 0;
+        int got = agent_fetch(MW_ARENA, &message, left);
+        if (got > 0) {
+            offered_bytes = message.arena.bytes;
+            return host_segments_offer(&message.arena, agent_take_fd()) && bytes <= offered_bytes;
+        }
+        if (got < 0 || left == 0) {
+            sulk_until_ns = got < 0 ? 0 : now_ns() + SULK_NS;
+            return false;
+        }
+    }
+}
 
 /* Memory of this process, where the agent has none for us: slow to come by, and charged here. */
 static bool add_own(uint64_t bytes)
@@ -37,8 +83,7 @@ static bool add_own(uint64_t bytes)
 void *host_memory_take(uint64_t bytes)
 {
     void *at = host_arena_take(bytes);
-    while (!at && bytes <= HOST_PIECE_BYTES &&
-           (host_segments_register_one() || host_segments_ask(bytes))) {
+    while (!at && bytes <= HOST_PIECE_BYTES && (host_segments_register_one() || ask(bytes))) {
         at = host_arena_take(bytes);
     }
     if (!at && add_own(bytes)) {

@@ -11,5 +11,7 @@
 /* Space for `bytes` (a multiple of 2 MiB); NULL when host memory is not to be had. Needs a current
  * context, for registering, and the caller holds contexts_lock. May wait for the agent. */
 void *host_memory_take(uint64_t bytes);
+/* What an agent said of itself in its welcome: MW_WELCOME_ARENA. */
+void host_memory_set_agent(uint32_t flags);
 
 #endif

@@ -11,14 +11,10 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
-#include "shim/base/message.h"
 #include "shim/mem/device.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/swap/host_arena.h"
 
-/* How long an eviction waits for the agent, and for how long one that did not answer is left alone:
- * memory of our own is always to be had. */
-#define PATIENCE_NS 2000000000ull
-#define SULK_NS 10000000000ull
 #define MAP_STEP_BYTES (2ull << 20)
 #define PAGE_BYTES 4096u
 #ifndef MADV_POPULATE_WRITE
@@ -46,15 +42,9 @@ static uint64_t wanted_back;
 static bool back_asked;
 static _Atomic uint32_t work;
 static bool started;
-static bool agent_prepares;
-static uint64_t sulk_until_ns;
-static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
 
-void host_segments_set_agent(uint32_t flags)
+void host_segments_new_agent(void)
 {
-    agent_prepares = flags & MW_WELCOME_ARENA;
-    sulk_until_ns = 0;
-    offered_bytes = 0;
     LOCK_SCOPE(&lock);
     back_asked = false; /* by an agent that is gone */
 }
@@ -288,32 +278,6 @@ void host_segments_tell(void)
     LOCK_SCOPE(&lock);
     for (const struct segment *s = segments; s; s = s->next) {
         tell(MW_ARENA, s->number, s->bytes);
-    }
-}
-
-bool host_segments_ask(uint64_t bytes)
-{
-    uint64_t began = now_ns();
-    if (!agent_prepares || began < sulk_until_ns || !agent_is_heard_here()) {
-        return false;
-    }
-    if (offered_bytes && bytes > offered_bytes) {
-        return false; /* a chunk as the program made it, larger than any segment */
-    }
-    tell(MW_ARENA_NEED, 0, bytes);
-    for (;;) {
-        union agent_message message;
-        uint64_t passed = now_ns() - began;
-        uint64_t left = passed < PATIENCE_NS ? PATIENCE_NS - passed : 0;
-        int got = agent_fetch(MW_ARENA, &message, left);
-        if (got > 0) {
-            offered_bytes = message.arena.bytes;
-            return host_segments_offer(&message.arena, agent_take_fd()) && bytes <= offered_bytes;
-        }
-        if (got < 0 || left == 0) {
-            sulk_until_ns = got < 0 ? 0 : now_ns() + SULK_NS;
-            return false;
-        }
     }
 }
 

@@ -14,8 +14,8 @@
 /* Registered with one call: no chunk is larger, and longer ones would hold up a drain. */
 #define HOST_PIECE_BYTES (64ull << 20)
 
-/* What an agent said of itself in its welcome: MW_WELCOME_ARENA. */
-void host_segments_set_agent(uint32_t flags);
+/* What the last agent asked back is void. */
+void host_segments_new_agent(void);
 
 /* ---- for the control thread ---- */
 
@@ -31,8 +31,6 @@ void host_segments_tell(void);
 /* Registers the next piece of what has arrived; false: there is none. Needs a current context, and
  * the caller holds contexts_lock. */
 bool host_segments_register_one(void);
-/* Asks the agent for a segment with so much room, and waits a while. False: there is none. */
-bool host_segments_ask(uint64_t bytes);
 
 void host_segments_after_fork(void);
 

@@ -5,6 +5,7 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
+#include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
 #include "shim/swap/evict.h"
 #include "shim/swap/restore.h"

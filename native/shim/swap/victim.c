@@ -1,4 +1,5 @@
 #include "shim/swap/victim.h"
+#include "shim/mem/extent_table.h"
 
 /* Whether `one` leaves rather than `other` (both present, neither on its way). */
 static bool is_better_victim(const struct extent *one, const struct chunk *chunk,
@@ -23,8 +24,8 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
 {
     struct victim best = {0};
     bool unscanned = false;
-    for (size_t b = 0; b < extent_count(); b++) {
-        struct extent *extent = extent_get(b);
+    for (size_t b = 0; b < extent_table_count(); b++) {
+        struct extent *extent = extent_table_get(b);
         for (uint32_t i = 0;
              extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
             struct chunk *chunk = &extent->chunks[i];
@@ -55,8 +56,8 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
 uint32_t victim_choose_to_scan(const struct device *device, struct victim *victims, uint32_t count)
 {
     uint32_t found = 0;
-    for (size_t b = extent_count(); b-- > 0 && found < count;) {
-        struct extent *extent = extent_get(b);
+    for (size_t b = extent_table_count(); b-- > 0 && found < count;) {
+        struct extent *extent = extent_table_get(b);
         for (uint32_t i = 0; extent->device == device && !extent->retiring &&
                              i < extent->chunk_count && found < count;
              i++) {
@@ -76,8 +77,8 @@ struct victim victim_choose_to_restore(const struct device *device, uint64_t roo
     struct victim best = {0};
     uint64_t best_bytes = 0;
     *missing = false;
-    for (size_t b = 0; b < extent_count(); b++) {
-        struct extent *extent = extent_get(b);
+    for (size_t b = 0; b < extent_table_count(); b++) {
+        struct extent *extent = extent_table_get(b);
         for (uint32_t i = 0;
              extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
             const struct chunk *chunk = &extent->chunks[i];

@@ -57,7 +57,8 @@ class Answer(NamedTuple):
 
 def table(native: Path) -> dict[Form, Entry]:
     """Every form; AssertionError if one stands there twice."""
-    text = (native / "shim" / "base" / "entrypoints.h").read_text()
+    base = native / "shim" / "base"
+    text = "".join((base / f"entrypoints{part}.h").read_text() for part in ("", "_passed"))
     kinds = dict(re.findall(r"^#define CLASS_(\w+) (\w+)$", text, re.MULTILINE))
     rows = [
         (kinds.get(symbol, ""), shape, name, symbol, since, since_own)
