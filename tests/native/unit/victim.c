@@ -1,0 +1,178 @@
+/* Which chunk is evicted, scanned and restored next. */
+#include "shim/swap/victim.h"
+
+#include <stdlib.h>
+
+#include "fake_driver.h"
+#include "shim/mem/extent_table.h"
+
+#include "check.h"
+
+#define MIB (1ull << 20)
+
+static struct device device = {.lease_count = 3};
+static struct device other_device = {.lease_count = 3};
+static struct extent *extents[64];
+static unsigned extent_total;
+
+/* An extent with resident chunks of these sizes, scanned in this turn. */
+static struct extent *with(unsigned count, const uint64_t *bytes)
+{
+    struct extent *made = calloc(1, sizeof(*made) + count * sizeof(made->chunks[0]));
+    if (!made) {
+        abort();
+    }
+    made->device = &device;
+    made->sequence = extent_total + 1;
+    made->chunk_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        made->chunks[i].bytes = bytes[i] * MIB;
+        made->chunks[i].state = CHUNK_RESIDENT;
+        made->chunks[i].scanned_turn = device.lease_count;
+    }
+    CHECK(extent_table_insert(made) == 0);
+    extents[extent_total++] = made;
+    return made;
+}
+#define WITH(...) \
+    with(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (const uint64_t[]){__VA_ARGS__})
+
+static void reset(void)
+{
+    while (extent_total) {
+        extent_table_remove(extents[--extent_total]);
+        free(extents[extent_total]);
+    }
+    CHECK(extent_table_count() == 0);
+}
+
+static bool is(struct victim victim, const struct extent *extent, uint32_t index)
+{
+    return victim.extent == extent && (!extent || victim.index == index);
+}
+
+static struct victim choose(uint64_t mib) { return victim_choose(&device, mib * MIB, true); }
+
+static void test_the_largest_that_fits_then_the_youngest(void)
+{
+    struct extent *one = WITH(8, 2, 32);
+    CHECK(is(choose(16), one, 0));
+    struct extent *two = WITH(8, 4);
+    CHECK(is(choose(16), two, 0)); /* as large, and made later */
+    CHECK(is(choose(4), two, 1));
+    CHECK(is(choose(64), one, 2));
+    CHECK(is(choose(1), one, 1)); /* all are larger: the smallest */
+    reset();
+}
+
+static void test_zeros_go_first(void)
+{
+    struct extent *one = WITH(8, 2, 32);
+    one->chunks[1].content = CHUNK_ZERO;
+    CHECK(is(choose(16), one, 1));
+    one->chunks[1].scanned_turn = device.lease_count - 1; /* an earlier lease: not known any more */
+    CHECK(is(victim_choose(&device, 16 * MIB, false), one, 0));
+    CHECK(one->chunks[1].content == CHUNK_DATA);
+    reset();
+}
+
+static void test_what_cannot_move_stays(void)
+{
+    struct extent *pinned = WITH(8);
+    struct extent *retiring = WITH(8);
+    struct extent *held = WITH(8);
+    struct extent *theirs = WITH(8);
+    struct extent *mixed = WITH(8, 8, 8, 8);
+    pinned->pinned = true;
+    retiring->retiring = true;
+    held->move_locks = 1;
+    theirs->device = &other_device;
+    mixed->chunks[0].state = CHUNK_EVICTED;
+    mixed->chunks[1].state = CHUNK_MOVING;
+    mixed->chunks[1].busy = true;
+    mixed->chunks[2].busy = true; /* being scanned */
+    CHECK(is(choose(16), mixed, 3));
+    CHECK(choose(16).unscanned); /* the held one may be free for it soon */
+    mixed->chunks[3].state = CHUNK_DECOMMITTED;
+    CHECK(is(choose(16), NULL, 0));
+    reset();
+}
+
+static void test_chunks_that_were_not_scanned_wait(void)
+{
+    struct victim found[4];
+    struct extent *one = WITH(8, 16);
+    one->chunks[0].scanned_turn = 0;
+    CHECK(victim_choose_to_scan(&device, found, 4) == 1 && is(found[0], one, 0));
+    CHECK(is(choose(16), one, 1) && choose(16).unscanned);
+    CHECK(is(choose(4), NULL, 0)); /* too large, while a smaller one may be found to hold zeros */
+    CHECK(is(victim_choose(&device, 8 * MIB, false), one, 0));
+    reset();
+}
+
+static void test_the_largest_that_there_is_room_for_comes_back(void)
+{
+    bool missing = false;
+    struct extent *one = WITH(8, 2, 32);
+    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), NULL, 0) && !missing);
+    for (unsigned i = 0; i < 3; i++) {
+        one->chunks[i].state = CHUNK_EVICTED;
+    }
+    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), one, 2) && missing);
+    CHECK(is(victim_choose_to_restore(&device, 31 * MIB, &missing), one, 0));
+    CHECK(is(victim_choose_to_restore(&device, 2 * MIB, &missing), one, 1));
+    CHECK(is(victim_choose_to_restore(&device, 1 * MIB, &missing), NULL, 0) && missing);
+    one->chunks[2].decommit_wanted = true;
+    one->chunks[1].state = CHUNK_UNTOUCHED;
+    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), one, 0));
+    one->move_locks = 1;
+    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), NULL, 0) && missing);
+    reset();
+}
+
+/* The choice is the best of all by the rule as it is told, whatever there is. */
+static void test_any_extents(void)
+{
+    for (unsigned round = 0; round < 500; round++) {
+        uint64_t want = check_random(64) * MIB;
+        const struct chunk *best = NULL;
+        uint64_t best_sequence = 0;
+        for (unsigned e = 0; e < 8; e++) {
+            struct extent *extent =
+                WITH(1 + check_random(8), 1 + check_random(40), 1 + check_random(8));
+            for (unsigned i = 0; i < extent->chunk_count; i++) {
+                struct chunk *chunk = &extent->chunks[i];
+                chunk->content = check_random(10) ? CHUNK_DATA : CHUNK_ZERO;
+                chunk->state = check_random(3) ? CHUNK_RESIDENT : CHUNK_EVICTED;
+                if (chunk->state != CHUNK_RESIDENT) {
+                    continue;
+                }
+                bool fits = chunk->bytes <= want;
+                bool best_fits = best && best->bytes <= want;
+                bool better = !best || chunk->content > best->content;
+                if (!better && chunk->content == best->content) {
+                    better = fits != best_fits ? fits
+                             : chunk->bytes != best->bytes
+                                 ? (fits ? chunk->bytes > best->bytes : chunk->bytes < best->bytes)
+                                 : extent->sequence > best_sequence;
+                }
+                best = better ? chunk : best;
+                best_sequence = better ? extent->sequence : best_sequence;
+            }
+        }
+        struct victim victim = victim_choose(&device, want, true);
+        CHECK(victim.extent ? &victim.extent->chunks[victim.index] == best : !best);
+        reset();
+    }
+}
+
+int main(void)
+{
+    test_the_largest_that_fits_then_the_youngest();
+    test_zeros_go_first();
+    test_what_cannot_move_stays();
+    test_chunks_that_were_not_scanned_wait();
+    test_the_largest_that_there_is_room_for_comes_back();
+    test_any_extents();
+    return check_end();
+}
