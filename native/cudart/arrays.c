@@ -1,4 +1,5 @@
-/* Arrays: made, asked about, ended. What reads them, textures and surfaces, is code of a GPU's and is not here. */
+/* Arrays: creation, queries and destruction. Textures and surfaces are not supported: only GPU code reads
+ * them. */
 #include "cudart/runtime.h"
 
 /* Channels: how many bits, what they mean, and the driver's name for both. */

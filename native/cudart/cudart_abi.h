@@ -107,7 +107,8 @@ typedef struct cudaChannelFormatDesc {
     cudaChannelFormatKind f;
 } cudaChannelFormatDesc;
 
-/* What is known of a device. 13 dropped some fields in the middle and named some of the reserve at the end. */
+/* The properties of a device. CUDA 13 dropped some fields in the middle and named some reserved ones at the
+ * end. */
 typedef struct cudaDeviceProp {
     char name[256];
     CUuuid uuid;

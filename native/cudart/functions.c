@@ -1,4 +1,4 @@
-/* Kernels: what is known of them, how many blocks fit, and the image that stands in for their code. */
+/* Kernels: their attributes, how many blocks fit, and the image that replaces their code. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ cudaError_t rt_opaque(CUkernel *kernel)
     return *kernel ? cudaSuccess : result ? result : cudaErrorInvalidDeviceFunction;
 }
 
-/* ---- what is known of a kernel ---- */
+/* ---- attributes of a kernel ---- */
 
 static int number(CUdevice_attribute attribute)
 {

@@ -90,8 +90,7 @@
 
 static int number(CUdevice device, CUdevice_attribute attribute)
 {
-    int value =
-        0; /* what the driver does not know is zero, as the struct says of what is not there */
+    int value = 0; /* fields that the driver does not report are zero */
     return rt_driver.cuDeviceGetAttribute(&value, attribute, device) ? 0 : value;
 }
 

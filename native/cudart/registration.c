@@ -1,7 +1,7 @@
 /* What the compiler registers when a library is loaded: images, kernels, variables.
  *
- * Images are machine code for GPUs, so nothing of them is looked at. A kernel is known by the address of the
- * program's own stand-in for it. PyTorch registers some ten thousands at start.
+ * Images are machine code for GPUs and are ignored. The address of the program's host function identifies a
+ * kernel. PyTorch registers some ten thousand kernels at start.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "cuda/cuda_calls.h"
 
 enum kind {
-    PLAIN,  /* a number, a handle, a pointer whose target is nobody's business */
+    PLAIN,  /* a number, a handle, or a pointer whose target is not recorded */
     OUT,    /* where the driver writes one number or handle of `target` bytes */
     IN,     /* an array of `target` bytes each, as many as the call's count says; or one */
     TEXT,   /* a name */

@@ -21,7 +21,7 @@ void *const calls_ours[ENTRY_COUNT] = {
 #define CUDA_CALL_DS(name, parameters, arguments) (void *)name, (void *)name##_ptds,
 #define CUDA_CALL_SZ(name, parameters, arguments) (void *)name, (void *)name##_ptsz,
 #include "cuda/cuda_calls.def"
-    /* Those of plain_calls.def have no parameters that could be written down: the driver's own are handed out. */
+    /* The parameters of plain_calls.def are unknown, so the driver's own functions are returned. */
 };
 
 /* A call that the driver makes of another one of its functions is not the program's. */

@@ -14,7 +14,7 @@
 
 #include "shim/base/lock.h"
 
-#define WINDOW (4u << 20) /* of the file, mapped at a time: what is in it outlives a kill */
+#define WINDOW (4u << 20) /* bytes of the file that are mapped at a time; they survive a kill */
 #define LINE_MAX_BYTES 16384
 #define ELEMENTS_MAX 256
 

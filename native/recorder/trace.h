@@ -7,7 +7,7 @@
  *
  * since the line before; threads are counted from 0. An argument is a hexadecimal number; behind it, where the
  * call has one: `>` and what the driver wrote there, `=` and bytes that it pointed to, `"` and a name.
- * Lines that begin with # tell about the program. docs/traces.md has all of it.
+ * Lines that begin with # describe the program. docs/traces.md has the whole format.
  */
 #ifndef MOIETY_RECORDER_TRACE_H
 #define MOIETY_RECORDER_TRACE_H

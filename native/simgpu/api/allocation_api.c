@@ -1,4 +1,4 @@
-/* The entry points about memory without an address. */
+/* The entry points of cuMemCreate's handles: memory without an address. */
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
     return CUDA_SUCCESS;
 }
 
-/* One handle more for the program: the same value, released as often as it was given. */
+/* Gives the program a handle. One chunk has one value, which the program releases once per handle. */
 static void give_handle(struct sg_chunk *chunk, CUmemGenericAllocationHandle *out)
 {
     if (chunk->handles++ == 0) {
@@ -176,5 +176,5 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 {
     SG_ENTER();
     (void)handle, (void)address, (void)size, (void)type, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED; /* no dma-buf, and the attribute says so */
+    return CUDA_ERROR_NOT_SUPPORTED; /* dma-buf is not supported, as the device attribute says */
 }

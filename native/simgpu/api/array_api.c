@@ -10,7 +10,8 @@
 #include "simgpu/stream/stream.h"
 
 #define LARGEST 131072u
-#define NO_MEMORY_YET (0x40u | 0x80u) /* sparse, or mapped later: not here, as the attributes say */
+#define NO_MEMORY_YET \
+    (0x40u | 0x80u) /* sparse arrays and deferred mapping, which the device attributes deny */
 #define KNOWN_FLAGS 0xffu
 #define CUBEMAP 4u
 #define LEVELS_MAX 32u
@@ -22,7 +23,7 @@ struct CUmipmappedArray_st {
     struct CUarray_st level[];
 };
 
-/* Bytes of one channel; 0: a format of several planes or of blocks, which this driver has not. */
+/* Bytes of one channel. Returns 0 for formats of several planes or of blocks, which are not supported. */
 static size_t channel_bytes(CUarray_format format)
 {
     switch (format) {
@@ -140,7 +141,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *form, CUarray handle)
     return CUDA_SUCCESS;
 }
 
-/* Of those whose memory is mapped later, and of those with several planes: there are none. */
+/* Sparse arrays, arrays with deferred mapping and arrays of several planes are not supported. */
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray handle,
                                       CUdevice device)
 {

@@ -41,7 +41,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
                                      CUstreamCaptureMode mode)
 {
     SG_ENTER();
-    (void)edges; /* what they say is for the hardware's scheduling */
+    (void)edges; /* they control scheduling in hardware */
     if (!sg_handle_is(graph, SG_GRAPH) || (count && !nodes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }

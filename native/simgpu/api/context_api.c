@@ -1,4 +1,4 @@
-/* What a context is, and how it is set: the entry points about one that is there. */
+/* The entry points that query and set properties of a live context. */
 #include "simgpu/base/devices.h"
 #include "simgpu/base/handles.h"
 #include "simgpu/context/context.h"
@@ -7,7 +7,7 @@
 #include "simgpu/stream/capture_rules.h"
 #include "simgpu/stream/stream.h"
 
-/* A context that was named, or the current one. */
+/* Checks a context; NULL names the current one. */
 static CUresult named(CUcontext context, CUcontext *out)
 {
     SG_ENTER();

@@ -22,7 +22,7 @@ void sg_contexts_lock(void) { pthread_mutex_lock(&lock); }
 
 void sg_contexts_unlock(void) { pthread_mutex_unlock(&lock); }
 
-/* Whether the card's compute mode lets this process have a context. */
+/* Returns whether the card's compute mode lets this process have a context. */
 static int is_admitted(unsigned gpu)
 {
     unsigned mode = sg_profile_of(gpu)->compute_mode;
@@ -81,7 +81,7 @@ CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigne
     return CUDA_SUCCESS;
 }
 
-/* The object itself stays: other threads may have it on their stacks. */
+/* The object is not freed, because other threads may have it on their stacks. */
 void sg_context_destroy(CUcontext context)
 {
     if (!context->sticky_error) {

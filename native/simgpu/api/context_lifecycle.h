@@ -4,7 +4,7 @@
 
 #include "simgpu/context/context.h"
 
-/* Creating and destroying is done under this lock. */
+/* Guards the creation and destruction of contexts. */
 void sg_contexts_lock(void);
 void sg_contexts_unlock(void);
 CUresult sg_context_create(CUcontext *out, unsigned flags, unsigned gpu, unsigned version);

@@ -1,4 +1,4 @@
-/* The entry points that copy. All of them become one kind of work: rows of bytes from here to there. */
+/* The entry points that copy memory. All of them submit work of one kind (exec/copy_op.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@
 #include "simgpu/stream/op.h"
 #include "simgpu/stream/stream.h"
 
-#define STAGED_BYTES (64u << 10) /* up to here the driver takes the bytes over in the call */
+#define STAGED_BYTES (64u << 10) /* up to this size the driver stages pageable bytes in the call */
 
 enum when { SYNC, ASYNC };
 
-/* The contexts that a copy between peers names; the two of another are its stream's. */
+/* The contexts that a peer copy names. Other copies use their stream's context for both. */
 struct ends {
     CUcontext dst, src;
 };
@@ -52,7 +52,7 @@ static CUresult submit(struct sg_copy copy, struct sg_copy_sides sides, CUstream
         SG_TRY(sg_capture_forbids());
     }
 
-    /* Copies inside a GPU do not keep the host waiting, whatever they are called. */
+    /* Copies between device addresses return before they are done, also those without Async. */
     int wait = when == SYNC && copy.direction != SG_D2D && copy.direction != SG_P2P;
     struct sg_op *op = sg_op_new(&sg_kind_copy);
     if (when == ASYNC && copy.pageable && !stream->capture) {
@@ -62,7 +62,8 @@ static CUresult submit(struct sg_copy copy, struct sg_copy_sides sides, CUstream
             memcpy(copy.staged, (const void *)(uintptr_t)copy.src, copy.width);
             copy.src = (uint64_t)(uintptr_t)copy.staged;
         } else {
-            wait = 1; /* the host's pages may change after the call: it lasts as long as the copy */
+            /* the program may change its pages after the call, so the call lasts until the copy is done */
+            wait = 1;
         }
     }
     op->copy = copy;
@@ -138,7 +139,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr s
     return between(dst, src, bytes, (struct ends){dst_context, src_context}, stream, ASYNC);
 }
 
-/* All copies of a batch, before any is done; *failed is the one that cannot be. */
+/* Checks all copies of a batch before the first is submitted. *failed gets the index of a wrong one. */
 static CUresult check_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
                             size_t count, size_t *failed, CUstream handle)
 {
@@ -244,10 +245,10 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream)
     return copy ? volume(copy, stream, ASYNC, NULL) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The peer form has the same layout, with contexts where the other has reserved words. */
+/* The peer structure has the same layout; contexts stand where the other has reserved words. */
 _Static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER), "one layout");
 
-/* A side that is no GPU's may leave its context out. */
+/* A host side needs no context. */
 static CUresult volume_between(const CUDA_MEMCPY3D_PEER *c, CUstream stream, enum when when)
 {
     CUDA_MEMCPY3D plain;

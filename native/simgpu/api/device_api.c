@@ -18,7 +18,7 @@ CUresult cuDriverGetVersion(int *version)
     if (!version) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* Asked for before cuInit, too: then there is only the environment to go by. */
+    /* The call is allowed before cuInit; then it reads the environment. */
     struct sg_machine machine;
     char why[256];
     const char *text = getenv("MOIETY_SIMGPU");
@@ -189,7 +189,7 @@ static const struct {
     CUdevice_attribute attribute;
     int value;
 } constants[] = {
-    /* what all models have in common; what is not here and not below is 0 */
+    /* values that all models share; attributes that are neither here nor below are 0 */
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},

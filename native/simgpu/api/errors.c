@@ -1,4 +1,4 @@
-/* The names of results, and what they say. */
+/* The names and descriptions of results. */
 #include "cuda/cuda_calls.h"
 
 static const struct {

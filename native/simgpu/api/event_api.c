@@ -93,7 +93,7 @@ CUresult cuEventDestroy_v2(CUevent event)
 
 CUresult cuEventDestroy(CUevent event) { return cuEventDestroy_v2(event); }
 
-/* What does not stand for a place in the capture, but is done when its graph runs. */
+/* Captures an external record or wait as a node: it is carried out when the graph runs. */
 static CUresult capture_node(CUstream stream, CUevent event, const struct sg_op_kind *kind)
 {
     struct sg_op *op = sg_op_new(kind);
@@ -107,7 +107,7 @@ static CUresult record_shared(struct sg_shared_event *event, CUstream stream)
     return sg_submit(stream, sg_memops_of_event(event, CU_STREAM_MEM_OP_WRITE_VALUE_64, number));
 }
 
-/* Holds up what comes later in the stream until all is done that has been recorded so far. */
+/* Makes later work of the stream wait for all records of the event so far. */
 static CUresult hold_shared(struct sg_shared_event *event, CUstream stream)
 {
     uint64_t number = sg_shared_event_recorded(event);
@@ -172,7 +172,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
     struct sg_record *record = sg_event_record_of(event);
     CUresult result = CUDA_SUCCESS;
     if (!record) {
-        return CUDA_SUCCESS; /* never recorded: nothing to wait for */
+        return CUDA_SUCCESS; /* an event that was never recorded is done */
     }
     if (stream->capture || record->capture) {
         result = sg_capture_wait(stream, record);

@@ -1,4 +1,4 @@
-/* What no driver has: for trying what happens with entry points that nobody knows. */
+/* Entry points that no driver has, for tests of unknown functions. */
 #include <string.h>
 
 #include "simgpu/base/entry.h"
@@ -16,13 +16,13 @@ CUDA_EXPORT int cuSimgpuCall(int (*function)(void *argument), void *argument)
     return function(argument);
 }
 
-/* NVIDIA's own runtime asks here for functions without names, and for proof that the driver is NVIDIA's. This
- * one is not, and says so. It has one table, which is nobody's. */
+/* NVIDIA's runtime asks here for functions without names, and for proof that the driver is NVIDIA's. This
+ * driver has no such table; it has one table for tests. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     static const CUuuid ours = {SIMGPU_EXPORT_TABLE};
     static const struct {
-        size_t bytes; /* of the whole table, as in all of them */
+        size_t bytes; /* the size of the table in bytes: every table begins with it */
         CUresult (*function)(void);
     } one = {sizeof one, sg_enter};
     if (!table || !id) {

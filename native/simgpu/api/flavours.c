@@ -1,4 +1,4 @@
-/* The _ptds and _ptsz flavours: the same calls, with stream 0 taken for the calling thread's own. */
+/* The _ptds and _ptsz entry points: the same calls, but stream 0 is the calling thread's own stream. */
 #include "simgpu/base/entry.h"
 
 #define FLAVOUR(name, suffix, parameters, arguments) \

@@ -48,7 +48,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode node, CUgraph copy
     return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Fills an array of the size that the caller said, and says how many there are. */
+/* Fills the caller's array and counts all nodes, also those that do not fit. */
 struct listing {
     CUgraphNode *nodes;
     size_t room, found;

@@ -1,4 +1,4 @@
-/* Graphs as pictures: a file for Graphviz. */
+/* cuGraphDebugDotPrint: writes a graph as a file for Graphviz. */
 #include <stdio.h>
 
 #include "simgpu/base/entry.h"

@@ -1,4 +1,4 @@
-/* The entry points about what in a graph comes after what. */
+/* The entry points about edges: the dependencies between nodes. */
 #include <string.h>
 
 #include "simgpu/base/entry.h"
@@ -17,7 +17,7 @@ static int is_plain(const CUgraphEdgeData *data)
     return !data->from_port && !data->to_port && !data->type;
 }
 
-/* What is said of the edge to the last of those that the node depends on. */
+/* The data of the edge to the node's last dependency. */
 static void describe_last(CUgraphNode node, const CUgraphEdgeData *data)
 {
     if (!node->edges && (!data || is_plain(data))) {
@@ -94,8 +94,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 
 /* ---- questions ---- */
 
-/* Fills arrays of the size that the caller said, and says how many there are. The calls that cannot say
- * what there is to an edge refuse where there is anything. */
+/* Fills the caller's arrays and counts all edges. Calls without edge data fail if an edge has any. */
 struct listing {
     CUgraphNode *from, *to;
     CUgraphEdgeData *data;

@@ -1,4 +1,4 @@
-/* The entry points about graphs made ready to be launched. */
+/* The entry points about executable graphs. */
 #include "simgpu/base/entry.h"
 #include "simgpu/base/handles.h"
 #include "simgpu/capture/submit.h"

@@ -1,4 +1,4 @@
-/* The entry points that add nodes to graphs, and ask what they are. */
+/* The entry points that add nodes to graphs and query them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static CUresult find(CUgraphNode node)
     return sg_handle_is(node, SG_GRAPH_NODE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* With the work that `make` makes out of parameters. */
+/* Adds a node with the work that `make` returns. */
 #define ADD(kind, make)                                                  \
     do {                                                                 \
         struct sg_op *op;                                                \

@@ -12,7 +12,7 @@ static CUcontext context_or_current(CUcontext context)
     return context ? context : sg_context_current();
 }
 
-/* The newer forms begin with the older ones. */
+/* The newer structures begin with the older ones. */
 static CUDA_MEMSET_NODE_PARAMS plain_memset(const CUDA_MEMSET_NODE_PARAMS_v2 *newer)
 {
     CUDA_MEMSET_NODE_PARAMS older;

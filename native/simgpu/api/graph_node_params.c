@@ -1,4 +1,4 @@
-/* The entry points that ask what a node does, and change it: in a graph, and in one made launchable. */
+/* The entry points that get and set the parameters of nodes, in graphs and in executable graphs. */
 #include <string.h>
 
 #include "simgpu/base/handles.h"
@@ -19,7 +19,7 @@ static CUresult find(CUgraphNode node, CUgraphNodeType type, const void *params)
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The new work has the attributes of the old. */
+/* Replaces a node's work. The new work keeps the attributes of the old. */
 static void replace(CUgraphNode node, struct sg_op *op)
 {
     if (op->kind == &sg_kind_kernel && node->op) {
@@ -30,7 +30,7 @@ static void replace(CUgraphNode node, struct sg_op *op)
     node->op = op;
 }
 
-/* NAME sets what a node does, and the other name the same of what was made launchable. */
+/* NAME sets the parameters of a node; EXEC_NAME sets them in an executable graph. */
 #define SETS(name, exec_name, kind, type, make)                                \
     CUresult name(CUgraphNode node, const type *params)                        \
     {                                                                          \
@@ -54,7 +54,7 @@ SETS(cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams, CU_GRAPH_NODE_TYPE_
 SETS(cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams,
      CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, CUDA_BATCH_MEM_OP_NODE_PARAMS, sg_memops_node_op(&op, params))
 
-/* The others take a context where they change what is launchable. */
+/* The functions below take a context in their form for executable graphs. */
 static CUresult set_memset(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
                            CUcontext context)
 {
@@ -104,7 +104,7 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
     return set_copy(sg_graph_exec_node(exec, node), params, context, 1);
 }
 
-/* The new child must be like the old one; what its nodes do is taken over. */
+/* The new child graph must have the same topology; the parameters of its nodes are taken over. */
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
     SG_ENTER();
@@ -190,7 +190,7 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
     return CUDA_SUCCESS;
 }
 
-/* A copy that was captured, as one would have described it. */
+/* The parameters of a captured copy, as a program would have given them. */
 static CUDA_MEMCPY3D described(const struct sg_copy *copy)
 {
     int from_host = copy->direction == SG_H2D || copy->direction == SG_H2H;

@@ -1,4 +1,5 @@
-/* Pinned host memory. Pages are neither locked nor touched: pinned is what the map says. */
+/* Pinned host memory. The pages are neither locked nor touched: memory is pinned if the map of ranges says
+ * so. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -51,7 +52,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 
 CUresult cuMemAllocHost_v2(void **out, size_t bytes) { return alloc(out, bytes, 0); }
 
-/* The range of this kind that begins there, taken out of the map. */
+/* Removes the range of this kind that begins at the address from the map. */
 static struct sg_range *take_out(void *address, enum sg_range_kind kind)
 {
     sg_ranges_lock();

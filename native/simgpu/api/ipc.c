@@ -1,4 +1,4 @@
-/* Legacy sharing of cuMemAlloc's memory between processes. */
+/* CUDA IPC: other processes open memory of cuMemAlloc. */
 #include "simgpu/api/ipc.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     struct sg_range *range = sg_ranges_find(address);
     if (handle && range &&
         range->kind ==
-            SG_RANGE_ALLOCATED) { /* memory of cuMemMap is refused, as by the real driver */
+            SG_RANGE_ALLOCATED) { /* memory of cuMemMap is refused, as NVIDIA's driver does */
         result = sg_chunk_share(range->chunk, &token);
         token.delta = (uint32_t)range->offset;
     }
@@ -35,7 +35,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     return result;
 }
 
-/* Memory of another process that is open here. */
+/* Memory of another process that this one has open. */
 struct import {
     struct import *next;
     struct sg_token token;
@@ -90,7 +90,7 @@ static void unmap(struct import *import)
     free(import);
 }
 
-/* Lock held. One context of a device has it open, once more at the same address. */
+/* The caller holds the lock. Only one context of a device may have it open; it gets the same address again. */
 static CUresult open_again(CUdeviceptr *out, const struct sg_token *token, CUcontext context)
 {
     for (struct import *import = imports; import; import = import->next) {
@@ -137,7 +137,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(&token, &handle, sizeof token);
-    if (token.pid == (uint32_t)getpid()) { /* as long as it is there, it is no other process's */
+    if (token.pid == (uint32_t)getpid()) { /* a process cannot open its own handle */
         SG_TRY(sg_chunk_adopt(&own, &token));
         sg_chunk_unref(own);
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -156,7 +156,8 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
     return cuIpcOpenMemHandle_v2(out, handle, flags);
 }
 
-/* Takes the import at a pointer out when it is closed for the last time; *found: it is one. */
+/* Closes the import at a pointer. Returns it when it was closed for the last time; *found says whether
+ * there is one. */
 static struct import *take_out(CUdeviceptr pointer, int *found)
 {
     struct import *gone = NULL;

@@ -3,7 +3,7 @@
 
 #include "cuda/cuda_calls.h"
 
-/* What a context that is being destroyed has open of other processes is closed. */
+/* Closes every IPC mapping of a context that is being destroyed. */
 void sg_ipc_close_all(CUcontext context);
 
 #endif

@@ -32,8 +32,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                   (unsigned[3]){block_x, block_y, block_z}, shared, stream, params, extra, NULL, 0);
 }
 
-/* An event that the kernel itself would trigger, at its start or when all its blocks have begun, is here
- * recorded behind it: later than on a card, never too early. */
+/* A card triggers these events while the kernel runs. Here they are recorded behind the kernel: later,
+ * never too early. */
 static CUresult record_events(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; i < config->numAttrs; i++) {

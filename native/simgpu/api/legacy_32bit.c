@@ -1,4 +1,4 @@
-/* Forms of calls from before CUDA 3.2, in which sizes have 32 bits: as large as they can say. */
+/* Calls from before CUDA 3.2, in which sizes have 32 bits. A larger size becomes the largest. */
 #include "simgpu/base/entry.h"
 
 static unsigned int in_32_bits(size_t bytes)

@@ -63,7 +63,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation 
         stream);
 }
 
-/* Advice is heard and not followed: there is only one policy here. */
+/* Advice is checked and ignored. */
 CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)
 {
     SG_ENTER();

@@ -46,7 +46,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     if (of_graph) {
         return sg_graph_memory_free(address, NULL);
     }
-    if (pooled) { /* the program says that all work with it is done */
+    if (pooled) { /* freeing it promises that all work with it is done */
         return sg_memory_free(address);
     }
     if (!owner) {

@@ -9,7 +9,7 @@
 #include "simgpu/stream/stream.h"
 
 struct CUlib_st {
-    CUmodule module; /* one for all contexts: code is the same everywhere */
+    CUmodule module; /* all contexts share one, because code has no address of a context */
 };
 
 /* ---- modules ---- */

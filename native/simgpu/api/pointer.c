@@ -22,7 +22,7 @@ static int on_device(const struct sg_range *range)
     return range->kind != SG_RANGE_HOST && range->kind != SG_RANGE_REGISTERED;
 }
 
-/* What is known of every range. 0: the attribute is none of these. */
+/* Answers attributes that every range has. Returns 0 for any other attribute. */
 static int describe_range(struct answer *answer, CUpointer_attribute attribute, uint64_t address,
                           const struct sg_range *range)
 {
@@ -69,7 +69,7 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
     }
 }
 
-/* What is known of memory that the program mapped itself; false or nothing for all other. */
+/* Answers attributes of memory that cuMemMap mapped; for other memory they are false or empty. */
 static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attribute,
                                  const struct sg_range *range, const struct sg_range *mapped)
 {
@@ -123,7 +123,7 @@ static CUresult describe(struct answer *answer, CUpointer_attribute attribute, u
     return describe_mapping(answer, attribute, range, mapped);
 }
 
-/* Map locked. A reservation with memory behind it says what the memory says. */
+/* The map is locked. A reservation with mapped memory answers for that memory. */
 static const struct sg_range *look_up(uint64_t address, const struct sg_range **mapped)
 {
     struct sg_range *range = sg_ranges_find(address);
@@ -163,7 +163,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
         range = look_up(address, &mapped);
         CUresult result = describe(&answer, attributes[i], address, range, mapped);
         sg_ranges_unlock();
-        if (result) { /* this form answers for unknown addresses as well, with nothing */
+        if (result) { /* this call succeeds for unknown addresses, with empty answers */
             memset(&answer.word, 0, sizeof answer.word);
             if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
                 answer.signed_number = CU_DEVICE_INVALID;

@@ -1,4 +1,4 @@
-/* The entry points about pools as such. */
+/* The entry points about pools: creation, attributes and access. */
 #include <string.h>
 
 #include "simgpu/base/devices.h"
@@ -9,7 +9,7 @@
 
 /* ---- creating and destroying ---- */
 
-/* Pools of host memory and of managed memory are none of this driver's, as its attributes say. */
+/* Pools of host memory and of managed memory are not supported, as the device attributes say. */
 static CUresult check_place(const CUmemLocation *location, CUmemAllocationType type)
 {
     if (type != CU_MEM_ALLOCATION_TYPE_PINNED) {

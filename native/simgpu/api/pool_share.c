@@ -1,4 +1,4 @@
-/* Pools and their memory between processes. */
+/* The entry points that share pools and their memory between processes. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include "simgpu/mem/pool.h"
 
 #define POOL_MAGIC 0x6c6f6f707567736dull
-#define MARK 0x706f6f6cu /* in a pointer's data, so that no other token passes for one */
+#define MARK 0x706f6f6cu /* marks a pointer's data, so that no other token is taken for one */
 
 struct pool_token {
     uint64_t magic, number;

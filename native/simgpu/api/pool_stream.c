@@ -1,4 +1,4 @@
-/* Allocating and freeing in the order of a stream. */
+/* The entry points that allocate and free in the order of a stream. */
 #include "simgpu/base/entry.h"
 #include "simgpu/capture/submit.h"
 #include "simgpu/exec/stream_exec.h"
@@ -62,7 +62,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     if (!pooled && !other) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* Also without a use of its own: it waits for what its stream implies, the default ones say. */
+    /* Also empty work orders the free behind the work that its stream waits for. */
     struct sg_op *op = sg_op_new(pooled ? &sg_kind_nothing : &sg_kind_free);
     op->address = address;
     SG_TRY(sg_submit(stream, op));

@@ -6,8 +6,7 @@
 
 static const struct entry {
     const char *name;
-    void *function,
-        *per_thread; /* the flavour for the thread's own default stream, NULL where there is none */
+    void *function, *per_thread; /* the _ptds or _ptsz entry point, or NULL */
     int since, per_thread_since;
 } entries[] = {
 #define ENTRY(name, symbol, since) {#name, (void *)symbol, NULL, since, 0},
@@ -57,7 +56,7 @@ static void *aliased(size_t entry, int own, void *function)
     return (void *)(uintptr_t)(sg_alias_code + 8 * i);
 }
 
-/* The newest form that is not newer than the version asked for. */
+/* Finds the newest form that is not newer than the version asked for. */
 static CUdriverProcAddressQueryResult look_up(const char *name, int version, int per_thread,
                                               void **function)
 {
@@ -91,7 +90,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     }
     *function = NULL;
     cuDriverGetVersion(&driver);
-    if (version > driver) { /* what this driver's version does not have, it does not find */
+    if (version > driver) { /* a function newer than this driver's version is not found */
         version = driver;
     }
     found = look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0,

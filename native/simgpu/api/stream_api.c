@@ -59,8 +59,7 @@ CUresult cuStreamSynchronize(CUstream handle)
         return sg_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     SG_TRY(sg_capture_forbids_legacy(stream));
-    if (stream
-            ->legacy) { /* stands for all blocking streams: a piece of work that waits for them does the same */
+    if (stream->legacy) { /* waits for all blocking streams: empty work does that */
         SG_TRY(sg_submit_and_wait(stream, sg_op_new(&sg_kind_nothing)));
         sg_pools_synchronised();
         return CUDA_SUCCESS;
@@ -97,7 +96,7 @@ CUresult cuStreamQuery(CUstream handle)
                                          : CUDA_ERROR_NOT_READY;
 }
 
-/* The stream that something is asked of, if there is a place for the answer. */
+/* Finds the stream of a query and checks that it has a place for the answer. */
 static CUresult found_for(CUstream handle, CUstream *stream, const void *answer)
 {
     SG_TRY(sg_stream_of(handle, stream));

@@ -1,4 +1,4 @@
-/* The entry points about words in memory that a stream writes, or waits for. */
+/* The entry points of stream memory operations: a stream writes words, or waits for them. */
 #include "simgpu/base/entry.h"
 #include "simgpu/capture/submit.h"
 #include "simgpu/exec/memops.h"

@@ -1,6 +1,6 @@
-/* Entry points that exist, so that programs can find them, and that always say no.
+/* Entry points that return CUDA_ERROR_NOT_SUPPORTED.
  *
- * They are weak: whoever defines one of them in another file takes its place.
+ * They are weak symbols: a definition in another file replaces them.
  */
 #include "simgpu/base/entry.h"
 

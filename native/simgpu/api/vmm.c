@@ -1,4 +1,4 @@
-/* Virtual memory: addresses, and the program's own choice of what lies there. */
+/* The entry points of virtual memory management: reserve addresses, map handles, set access. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -66,7 +66,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 {
     SG_ENTER();
     if (flags || offset || !sg_is_granular(size) || address % SG_BLOCK_BYTES) {
-        return CUDA_ERROR_INVALID_VALUE; /* as the real driver: an offset other than 0 is not supported */
+        return CUDA_ERROR_INVALID_VALUE; /* as in NVIDIA's driver, only offset 0 is supported */
     }
     struct sg_range *range = calloc(1, sizeof *range);
     if (!range) {
@@ -103,7 +103,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     return CUDA_SUCCESS;
 }
 
-/* Whole mappings, one after the other, fill the range: how many; 0: they do not. Map locked. */
+/* Counts the mappings that fill the range. Returns 0 if they do not fill it exactly. The map is locked. */
 static unsigned whole_mappings(uint64_t address, uint64_t size)
 {
     unsigned count = 0;
@@ -127,7 +127,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     }
     sg_ranges_lock();
     unsigned count = whole_mappings(address, size), gpu = 0;
-    struct sg_range *gone = NULL; /* linked by managed, which mappings do not use */
+    struct sg_range *gone = NULL; /* linked by `managed`, which mappings do not use otherwise */
     for (uint64_t at = address; count && at < address + size;) {
         struct sg_range *range = sg_ranges_find_mapped(at);
         at += range->size;
@@ -179,7 +179,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
     for (uint64_t at = address; chunks && at < address + size;) {
         struct sg_range *range = sg_ranges_find_mapped(at);
         gpu = range->gpu;
-        /* One process has one page table here: what any device may do, all may. */
+        /* One page table serves all devices: the strongest access of any device holds for the pages. */
         for (size_t i = 0; i < count; i++) {
             range->access_of[sg_device_of(desc[i].location.id)] = (uint8_t)desc[i].flags;
             if (sg_device_of(desc[i].location.id) == range->gpu ||

@@ -6,7 +6,8 @@
 
 static unsigned visible[SG_DEVICES_MAX], visible_count;
 
-/* One entry of CUDA_VISIBLE_DEVICES: an index, or GPU- and the beginning of a UUID. -1: neither. */
+/* Finds the GPU of one entry of CUDA_VISIBLE_DEVICES: an index, or GPU- and the beginning of a UUID.
+ * Returns -1 if there is none. */
 static int find_device(const char *text)
 {
     char *rest;
@@ -43,7 +44,7 @@ void sg_devices_choose(void)
     snprintf(copy, sizeof copy, "%s", text);
     for (char *one = strtok_r(copy, ", ", &save); one; one = strtok_r(NULL, ", ", &save)) {
         int device = find_device(one);
-        if (device < 0) { /* the list ends at the first that is not there */
+        if (device < 0) { /* the list ends at the first unknown GPU */
             return;
         }
         for (unsigned i = 0; i < visible_count; i++) {

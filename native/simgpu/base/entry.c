@@ -11,7 +11,7 @@ __thread int sg_on_gpu;
 
 static void in_child(void)
 {
-    /* As with the real driver, a child cannot use what its parent set up; threads and locks did not come along. */
+    /* As with NVIDIA's driver, a forked child cannot use CUDA: the parent's threads are missing. */
     if (initialised) {
         forked = 1;
     }
@@ -23,7 +23,7 @@ __attribute__((destructor)) static void end(void)
         return;
     }
     __atomic_store_n(&ended, 1, __ATOMIC_SEQ_CST);
-    /* Work that still runs keeps its slot, which the next process to look finds without an owner. */
+    /* While work still runs, the slot stays; the next process that looks frees it. */
     if (__atomic_load_n(&working, __ATOMIC_SEQ_CST) == 0) {
         sg_state_close();
     }

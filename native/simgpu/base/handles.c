@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct entry {
-    const void *object; /* NULL: never used; &removed: once used */
+    const void *object; /* NULL: never used; &removed: its handle was removed */
     enum sg_type type;
 };
 

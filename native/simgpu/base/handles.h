@@ -21,6 +21,7 @@ enum sg_type {
 
 void sg_handle_add(const void *object, enum sg_type type);
 int sg_handle_is(const void *object, enum sg_type type);
-int sg_handle_remove(const void *object, enum sg_type type); /* 1: it was one */
+int sg_handle_remove(const void *object,
+                     enum sg_type type); /* returns 1 if it was a handle of this type */
 
 #endif

@@ -1,4 +1,4 @@
-/* Growing arrays of the driver's own. A few more bytes of host memory are not to be had: there is no way on. */
+/* Growing arrays. The driver aborts when the host has no memory for them. */
 #ifndef SIMGPU_RESIZE_H
 #define SIMGPU_RESIZE_H
 
@@ -14,7 +14,7 @@ static inline void *sg_resize(void *array, size_t bytes)
     return grown;
 }
 
-/* NULL where there is nothing to copy. */
+/* Returns a copy, or NULL if there is nothing to copy. */
 static inline void *sg_copied(const void *from, size_t bytes)
 {
     return from && bytes ? memcpy(sg_resize(NULL, bytes), from, bytes) : NULL;

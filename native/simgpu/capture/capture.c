@@ -34,7 +34,7 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&sg_captures.lock);
     struct sg_capture *capture = stream->capture;
-    if (!capture || capture->invalid) { /* without one, another thread ended it just now */
+    if (!capture || capture->invalid) { /* NULL: another thread has just ended it */
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (!op->kind->is_capturable) {
         result = sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -45,7 +45,7 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
         CUgraph child = op->kind == &sg_kind_graph ? sg_graph_exec_copy(op->graph.exec) : NULL;
         CUgraphNode node = sg_graph_add(capture->graph, op->kind->node_type, child ? NULL : op,
                                         stream->captured, stream->captured_count);
-        if (child) { /* what is launched becomes a part */
+        if (child) { /* the launched graph becomes a child graph */
             child->owned = 1;
             node->child = child;
             sg_op_free(op);
@@ -86,7 +86,7 @@ static void join(CUstream stream, struct sg_capture *capture)
     stream->captured_count = 0;
 }
 
-/* What the stream captured last, and the nodes that the event stands for, each once. */
+/* Makes the stream's next node depend on its last ones and on those of the record. */
 static void follow_both(CUstream stream, const struct sg_record *record)
 {
     size_t n = stream->captured_count;
@@ -114,7 +114,7 @@ static CUresult wait_for(CUstream stream, struct sg_record *record)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
     if (!theirs || !theirs->open) {
-        /* What was recorded outside is not there when the graph is launched. */
+        /* A record outside of the capture does not exist when the graph is launched. */
         return stream->capture ? sg_captures_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
                                : CUDA_ERROR_INVALID_VALUE;
     }
@@ -176,7 +176,7 @@ static void close_capture(struct sg_capture *capture)
     capture->open = 0;
 }
 
-/* Of a capture that is closed: nobody gets what it wrote. */
+/* Frees the graph of a capture that was closed without a result. */
 static void drop_graph(struct sg_capture *capture)
 {
     if (capture->graph && !capture->into_given) {
@@ -242,7 +242,7 @@ CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nod
     return CUDA_SUCCESS;
 }
 
-/* Whatever another stream captured last must come before what the origin captured last. */
+/* Returns whether the origin's last nodes depend on each of these nodes. */
 static int is_joined(const CUgraphNode *last, size_t count, CUstream origin)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Stream capture: work that is written down into a graph instead of being carried out. */
+/* Stream capture: work that a stream gets is added to a graph instead of being carried out. */
 #ifndef SIMGPU_CAPTURE_H
 #define SIMGPU_CAPTURE_H
 
@@ -6,21 +6,23 @@
 #include "simgpu/stream/event.h"
 #include "simgpu/stream/op.h"
 
-/* Takes the work down as a node that follows what the stream captured last. */
+/* Adds the work to the capture's graph, behind the nodes that the stream captured last. Takes the work
+ * over. */
 CUresult sg_capture_op(CUstream stream, struct sg_op *op);
 
-/* A stream outside waits for an event recorded inside, or the other way round. */
+/* Makes a stream wait for a record where the stream or the record belongs to a capture: the stream joins
+ * it. */
 CUresult sg_capture_wait(CUstream stream, struct sg_record *record);
 CUresult sg_capture_record(CUstream stream, struct sg_record *record);
 
-/* What the stream captures next comes after these nodes. */
+/* Makes what the stream captures next depend on these nodes. */
 void sg_capture_follow(CUstream stream, const CUgraphNode *nodes, size_t count);
 
-/* Begins and ends; `graph` NULL: a new one. */
+/* Begins a capture into `graph`, or into a new graph if it is NULL. */
 CUresult sg_capture_begin(CUstream stream, CUgraph graph, const CUgraphNode *nodes, size_t count,
                           CUstreamCaptureMode mode);
 CUresult sg_capture_end(CUstream stream, CUgraph *out);
-/* A capturing stream is destroyed. */
+/* Ends the part of a stream that is destroyed while it captures. The capture ends with its origin. */
 void sg_capture_abandon(CUstream stream);
 
 #endif

@@ -1,12 +1,12 @@
-/* Work that the program submits to a stream: it is carried out, or captured into a graph. */
+/* Submits work to a stream, which carries it out or captures it into a graph. */
 #ifndef SIMGPU_SUBMIT_H
 #define SIMGPU_SUBMIT_H
 
 #include "simgpu/stream/op.h"
 
-/* Hands work over, which belongs to the stream from here on, whatever the result. */
+/* Takes the work over, also when it fails. */
 CUresult sg_submit(CUstream stream, struct sg_op *op);
-/* The same, and waits for it. Not allowed while the stream captures. */
+/* Submits the work and waits until it is done. A stream that captures refuses it. */
 CUresult sg_submit_and_wait(CUstream stream, struct sg_op *op);
 
 #endif

@@ -12,23 +12,24 @@
 struct CUctx_st {
     unsigned gpu;
     unsigned flags;
-    unsigned version; /* of the API it was created with */
+    unsigned version; /* the API version it was created with */
     int primary, retained;
     int destroyed;
-    uint32_t faults_seen;  /* errors of GPUs that were looked at */
-    CUresult sticky_error; /* sticky: an error that ends everything in this context */
+    uint32_t faults_seen;  /* GPU errors that this context has looked at */
+    CUresult sticky_error; /* ends all work of this context; CUDA_SUCCESS: none */
     uint64_t id;
     size_t limit[SG_LIMITS];
     CUfunc_cache cache;
 
-    pthread_mutex_t lock;   /* all of its streams */
-    pthread_cond_t changed; /* some work is done */
+    pthread_mutex_t lock;   /* guards the context and all of its streams */
+    pthread_cond_t changed; /* signalled when work is done */
     CUstream streams;       /* in a list */
     CUstream legacy;
     int peers[SG_DEVICES_MAX];
 };
 
-/* Until something in it changed; called with its lock. Nobody is cancelled in it: the lock would stay taken. */
+/* Waits until `changed` is signalled. The caller holds the lock. The thread cannot be cancelled meanwhile,
+ * because it would leave the lock taken. */
 void sg_context_wait(CUcontext context);
 void sg_context_set_error(CUcontext context, CUresult why);
 

@@ -5,7 +5,8 @@
 #include "simgpu/base/entry.h"
 #include "simgpu/context/context.h"
 
-CUresult sg_enter_context(CUcontext *out); /* sg_enter, and with a context that works */
+CUresult
+sg_enter_context(CUcontext *out); /* sg_enter, and refuses a thread without a working context */
 
 #define SG_CONTEXT(name)                            \
     CUcontext name;                                 \
@@ -15,10 +16,10 @@ CUresult sg_enter_context(CUcontext *out); /* sg_enter, and with a context that 
             return entered;                         \
     } while (0)
 
-/* The calling thread's, NULL when it has none. */
+/* The calling thread's current context, or NULL. */
 CUcontext sg_context_current(void);
 
-/* Pushing needs room, popping something that is there. */
+/* A caller pushes only onto a stack that is not full, and pops only from one that is not empty. */
 int sg_context_stack_is_full(void);
 void sg_context_stack_push(CUcontext context);
 void sg_context_stack_pop(void);

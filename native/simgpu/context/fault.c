@@ -1,4 +1,4 @@
-/* What a test has go wrong with a GPU: errors that end contexts, and a GPU that is gone. */
+/* GPU errors that a test causes: errors that end contexts, and a GPU that is lost. */
 #include "simgpu/context/fault.h"
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "simgpu/shared/fault.h"
 #include "simgpu/shared/state.h"
 
-/* What a program is told, by the number under which the driver's log has it. */
+/* The result that a program gets for an XID of the driver's log. */
 static CUresult result_of(uint32_t xid)
 {
     switch (xid) {
@@ -43,7 +43,7 @@ CUDA_EXPORT int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)
 
 uint32_t sg_fault_count(void) { return __atomic_load_n(&sg_state->faults.count, __ATOMIC_ACQUIRE); }
 
-/* Called at each entry: in a program that nothing happened to, one load. */
+/* Called at each entry point. Without errors it costs one load. */
 void sg_fault_check(CUcontext context)
 {
     uint32_t now = sg_fault_count();

@@ -4,7 +4,7 @@
 
 #include "simgpu/base/resize.h"
 
-/* A handle is a number of this kind; what is on the GPU knows nothing else. */
+/* A handle is this number plus an index. */
 #define HANDLE_BASE (0x51ull << 32)
 #define NO_GRAPH ((CUgraph)(uintptr_t)1) /* whose values it was is gone */
 
@@ -86,8 +86,8 @@ int sg_conditionals_are_used(CUgraph graph)
     return used;
 }
 
-/* A launchable copy may outlive the graph, so its handles go on to mean something: only the graph is
- * forgotten, lest another at the same address be taken for it. */
+/* An executable copy may outlive the graph and goes on using the handles. Only the link to the graph is
+ * cut, because another graph may get its address. */
 void sg_conditionals_release(CUgraph graph)
 {
     pthread_mutex_lock(&lock);

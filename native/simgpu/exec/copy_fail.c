@@ -3,7 +3,7 @@
 #include "simgpu/inspect.h"
 
 static struct {
-    _Atomic int64_t left; /* succeed, then so many below 0 fail */
+    _Atomic int64_t left; /* copies that still succeed; below 0: copies that failed */
     int64_t count;
     CUresult result;
 } failing[2];

@@ -1,4 +1,4 @@
-/* Where a side of a copy is: the GPU's number, or -1 for host memory. */
+/* Finds the memory of one side: the GPU's number, or -1 for the host. */
 #include "simgpu/exec/copy_op.h"
 
 #include "simgpu/base/entry.h"
@@ -20,12 +20,12 @@ static CUresult locate(uint64_t address, uint64_t bytes, enum sg_copy_side side,
     if (sg_address_is_device(address)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    /* Pinned memory has a device address; anything else must have been meant for the host. */
+    /* Pinned memory has a device address; all other host memory is only allowed on a host side. */
     return side == SG_SIDE_EITHER || sg_is_pinned(address, bytes) ? CUDA_SUCCESS
                                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* From the first byte to the last, gaps between rows included. */
+/* Bytes from the first to the last, with the gaps between rows. */
 static uint64_t extent(const struct sg_copy *copy, uint64_t pitch, uint64_t slice)
 {
     return (copy->depth - 1) * slice + (copy->height - 1) * pitch + copy->width;
@@ -80,7 +80,7 @@ static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device,
         *base = device;
         *side = SG_SIDE_EITHER;
         return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY: /* in_array tells where */
+    case CU_MEMORYTYPE_ARRAY: /* in_array finds the address */
         *side = SG_SIDE_DEVICE;
         return CUDA_SUCCESS;
     }

@@ -18,7 +18,7 @@ static void chain(const struct sigaction *previous, int number, siginfo_t *info,
     } else if (previous->sa_handler != SIG_DFL && previous->sa_handler != SIG_IGN) {
         previous->sa_handler(number);
     } else {
-        /* Not ours and nobody else's: the access is made again and ends the program as it would without us. */
+        /* No handler wants it: the access is repeated and ends the program as it would without us. */
         struct sigaction fatal = {.sa_handler = SIG_DFL};
         sigaction(number, &fatal, NULL);
     }
@@ -59,7 +59,7 @@ void sg_guard_install(void)
 int sg_guarded(void (*work)(void *), void *argument, uint64_t *address)
 {
     sigjmp_buf here, *outer = escape;
-    /* A program may have set its own handlers since (Python's faulthandler does). */
+    /* A program may have installed its own handlers meanwhile (Python's faulthandler does). */
     sg_guard_install();
     if (sigsetjmp(here, 1) != 0) {
         escape = outer;

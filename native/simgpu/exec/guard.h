@@ -1,4 +1,4 @@
-/* Runs work of the GPU so that an access to memory that is not there ends the work, not the program. */
+/* Runs work of the GPU so that an access to unmapped memory ends the work and not the program. */
 #ifndef SIMGPU_GUARD_H
 #define SIMGPU_GUARD_H
 
@@ -6,7 +6,7 @@
 
 void sg_guard_install(void);
 
-/* 0, or -1 when the work touched an address that is not mapped; then *address is it. */
+/* Returns 0, or -1 and the address if the work touched unmapped memory. */
 int sg_guarded(void (*work)(void *), void *argument, uint64_t *address);
 
 #endif

@@ -7,7 +7,7 @@
 #include "simgpu/exec/module.h"
 #include "simgpu/exec/stream_exec.h"
 
-/* `extra` is a list of pairs; the buffer in it has the parameters where a C struct would have them. */
+/* `extra` is a list of pairs. Its buffer holds the parameters in the layout of a C struct. */
 static const void *packed_params(void **extra, size_t *bytes)
 {
     const void *buffer = NULL;

@@ -8,9 +8,9 @@ struct sg_shared_event;
 
 extern const struct sg_op_kind sg_kind_memops;
 
-/* Checks what the program gave. */
+/* Makes the operations as work and checks the program's parameters. */
 CUresult sg_memops_op(struct sg_op **out, const CUstreamBatchMemOpParams *items, unsigned count);
-/* Writes the word of a shared event, or waits until it has the value. The work holds the event. */
+/* Makes work that writes the word of a shared event, or that waits for a value. The work holds a reference. */
 struct sg_op *sg_memops_of_event(struct sg_shared_event *event, CUstreamBatchMemOpType operation,
                                  uint64_t value);
 

@@ -24,7 +24,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* cuModuleLoadData is told no size: the ELF headers say where the image ends. 0: not an image of ours. */
+/* cuModuleLoadData gets no size: the ELF headers give it. Returns 0 if the image is not one of ours. */
 static size_t image_bytes(const unsigned char *image)
 {
     const Elf64_Ehdr *header = (const void *)image;
@@ -68,7 +68,7 @@ static CUresult what_is_it(const void *image)
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* The dynamic symbols, which tell kernels and variables apart and know the variables' sizes. */
+/* Reads the dynamic symbols: kernels and variables, with the sizes of the variables. */
 static void read_symbols(CUmodule module, const unsigned char *image, size_t bytes)
 {
     const Elf64_Ehdr *header = (const void *)image;
@@ -109,7 +109,7 @@ static void read_symbols(CUmodule module, const unsigned char *image, size_t byt
     }
 }
 
-/* A library has no context: its code is on the device of whoever loads it, if there is one. */
+/* A library has no context: its code is charged to the device of the thread that loads it, if it has one. */
 static CUresult charge(CUmodule module)
 {
     CUcontext context = module->context ? module->context : sg_context_current();
@@ -125,9 +125,9 @@ static CUresult charge(CUmodule module)
     return result;
 }
 
-/* A path to an open file that was never given to dlopen before: it takes a known path for a known library, and
- * numbers of files are used again. A running number stands in it, as slashes with dots and without. Whose file it
- * is stands in it too: a debugger opens the path as well, and /proc/self would be its own files (gdb read a pipe). */
+/* A new path to an open file. dlopen takes a known path for a known library, and file descriptors are
+ * reused, so the path encodes a running number as slashes with and without dots. It contains the pid,
+ * because a debugger opens it too, and /proc/self would be the debugger. */
 static void path_of(int file, char path[128])
 {
     static uint32_t loaded;
@@ -158,7 +158,7 @@ CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context)
         ssize_t n = write(file, (const char *)image + done, bytes - done);
         if (n <= 0) {
             close(file);
-            return CUDA_ERROR_INVALID_IMAGE; /* its headers promise more than is there */
+            return CUDA_ERROR_INVALID_IMAGE; /* the headers describe more than the file has */
         }
         done += (size_t)n;
     }
@@ -260,7 +260,7 @@ CUresult sg_module_global(CUdeviceptr *address, size_t *bytes, CUmodule module, 
             break;
         }
         sg_ranges_lock();
-        if (!sg_ranges_find(at)) { /* from now on an address of the device */
+        if (!sg_ranges_find(at)) { /* it is an address of the device from now on */
             struct sg_range *range = calloc(1, sizeof *range);
             *range = (struct sg_range){.base = at,
                                        .size = module->symbols[i].size,

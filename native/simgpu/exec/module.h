@@ -8,7 +8,7 @@
 struct sg_range;
 
 struct CUmod_st {
-    CUcontext context; /* NULL: of a library, which belongs to the process */
+    CUcontext context; /* NULL: it belongs to a library, and so to the process */
     CUlibrary library;
     void *object; /* of dlopen */
     uint64_t charged_bytes;
@@ -33,7 +33,7 @@ struct CUfunc_st {
     uint32_t offset[SIMGPU_PARAMS_MAX];
     uint32_t params_bytes;
     int max_dynamic_shared;
-    int has_large_clusters; /* more than what runs on any card that has clusters */
+    int has_large_clusters; /* clusters above the portable size are allowed */
 };
 
 CUresult sg_module_load(CUmodule *out, const void *image, CUcontext context);

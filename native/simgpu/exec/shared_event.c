@@ -17,13 +17,13 @@
 
 struct page {
     uint64_t magic;
-    uint64_t recorded, done; /* how many were submitted; the latest that is done */
+    uint64_t recorded, done; /* the number submitted; the number of the latest that is done */
 };
 
 struct sg_shared_event {
-    int refs; /* its handle, and work in streams that touches the page */
+    int refs; /* of its handle, and of work in streams */
     struct page *page;
-    int file; /* others find it through /proc */
+    int file; /* other processes open it through /proc */
 };
 
 struct token {

@@ -1,7 +1,7 @@
-/* How the work of a stream is carried out: on the CPU, and in the GPU's time.
+/* How the work of a stream is carried out: on the CPU, with the duration that the GPU would need.
  *
- * `ready_ns` is when the GPU could have begun. Time is booked from there, not from when
- * this thread got its turn, so the machine's own delays do not add up.
+ * `ready_ns` is when the GPU could have begun. Time is booked from there and not from when this thread
+ * runs, so delays of the host do not add up.
  */
 #include "simgpu/exec/stream_exec.h"
 
@@ -76,8 +76,8 @@ static void poll_once(void *argument)
     spin->ended = spin->kernel->poll(spin->launch, spin->params, spin->spun_ns);
 }
 
-/* It has the GPU while it spins, but in small pieces: what other streams and processes have for the
- * GPU comes between them, as with the time slices of a real one. */
+/* It books the GPU in small pieces while it spins, so that other streams and processes get their turn, as
+ * with time slices. */
 static void execute_spinning(const struct simgpu_kernel *kernel, const struct simgpu_launch *launch,
                              void **params, CUstream stream, uint64_t ready_ns)
 {
@@ -194,7 +194,7 @@ static void copy_piece(void *argument)
     }
 }
 
-/* What a piece occupies, and until when it is on its way. */
+/* Books the links or the compute units for a piece. Returns the end. */
 static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_t bytes)
 {
     const struct sg_profile *profile = sg_profile_of(copy->gpu);
@@ -205,7 +205,7 @@ static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_
         rate = copy->direction == SG_H2D ? profile->h2d_bytes_per_s : profile->d2h_bytes_per_s;
         end = sg_book(copy->gpu, copy->direction == SG_H2D ? SG_LINK_H2D : SG_LINK_D2H, ready_ns,
                       sg_duration_ns(bytes, rate));
-        if (copy->pageable) { /* the CPU's copying to and from pinned pages is what takes the time */
+        if (copy->pageable) { /* the CPU copies to and from pinned pages, which is slower */
             uint64_t slow = ready_ns + sg_duration_ns(bytes, profile->pageable_bytes_per_s);
             end = slow > end ? slow : end;
         }

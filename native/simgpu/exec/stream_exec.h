@@ -12,7 +12,7 @@ extern const struct sg_op_kind sg_kind_callback;
 extern const struct sg_op_kind sg_kind_free;     /* op->address */
 extern const struct sg_op_kind sg_kind_prefetch; /* managed memory */
 
-/* Runs `work`; an access to memory that is not there breaks the stream's context. */
+/* Runs `work`. An access to unmapped memory sets the sticky error of the stream's context. */
 void sg_run_guarded(CUstream stream, void (*work)(void *), void *argument);
 
 #endif

@@ -7,8 +7,7 @@
 #include "simgpu/exec/conditional_value.h"
 #include "simgpu/shared/state_layout.h"
 
-#define ELSE_AND_SWITCH \
-    12080 /* the version of CUDA that brought them; 12.3 had only `if` and `while` */
+#define ELSE_AND_SWITCH 12080 /* the CUDA version that added them; 12.3 had only `if` and `while` */
 
 static int is_size_right(const CUDA_CONDITIONAL_NODE_PARAMS *params)
 {

@@ -1,5 +1,4 @@
-/* Conditional nodes: parts of a graph that run or not, once or again and again, as a value says that
- * kernels set. */
+/* Conditional nodes: a value that kernels set decides whether and how often their bodies run. */
 #ifndef SIMGPU_GRAPH_CONDITIONAL_H
 #define SIMGPU_GRAPH_CONDITIONAL_H
 
@@ -13,7 +12,7 @@ CUresult sg_conditional_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 void sg_conditional_describe(const struct sg_conditional *condition,
                              CUDA_CONDITIONAL_NODE_PARAMS *params);
 
-/* Its value, and those in its bodies, are what they are to be when a launch begins. */
+/* Sets its value, and those in its bodies, to the state at the beginning of a launch. */
 void sg_conditional_begin(const struct sg_conditional *condition);
 
 int sg_graph_has_conditionals(CUgraph graph);

@@ -155,7 +155,7 @@ void sg_graph_exec_prepare_events(struct sg_op *launch, CUstream stream)
 
 /* ---- updating ---- */
 
-/* Whether what is launchable may be made to do what the other does; if not, which node is why. */
+/* Compares two orders for an update. `info` gets the node that differs. */
 static CUgraphExecUpdateResult compare(const struct sg_graph_order *now,
                                        const struct sg_graph_order *next,
                                        CUgraphExecUpdateResultInfo *info)
@@ -182,7 +182,7 @@ static CUgraphExecUpdateResult compare(const struct sg_graph_order *now,
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* The nodes that the program knows are those of the graph that was made launchable first. */
+/* Keeps the origin of each node: the program names the nodes of the first graph. */
 static void take_over(const struct sg_graph_order *now, const struct sg_graph_order *next)
 {
     for (size_t i = 0; i < now->count; i++) {

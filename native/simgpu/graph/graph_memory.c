@@ -12,7 +12,7 @@
 
 struct sg_graph_memory {
     struct sg_graph_memory *next;
-    int refs; /* its range's (while it is allocated), work's that names it */
+    int refs; /* of the range while it is allocated, and of work that names it */
     unsigned gpu;
     size_t bytes;
     uint64_t base, span;
@@ -95,11 +95,11 @@ static void note_work(struct sg_graph_memory *memory, CUstream stream)
     pthread_mutex_unlock(&stream->context->lock);
 }
 
-/* Lock held; whoever held the last reference calls it. */
+/* The caller holds the lock. */
 static void remove_if_unused(struct sg_graph_memory *memory)
 {
     if (memory->refs > 0 || (memory->stream && !sg_stream_done(memory->stream, memory->number))) {
-        return; /* the latter goes when the next one is made */
+        return; /* memory with pending work is freed when the next one is made */
     }
     struct sg_graph_memory **at = &all;
     while (*at != memory) {

@@ -6,30 +6,30 @@
 #include "simgpu/graph/graph.h"
 #include "simgpu/stream/event.h"
 
-/* Each node comes after those that it depends on; a child graph stands in its parent's place. */
+/* Each node comes after its dependencies. The nodes of a child graph come before their parent node. */
 struct sg_graph_order {
     CUgraphNode *nodes;
     size_t count;
 };
 
-/* What a conditional node looks at and what it may run: graphs of its own. */
+/* What a conditional node reads, and the graphs that it may run. */
 struct sg_conditional {
     CUgraphConditionalHandle handle;
     CUgraphConditionalNodeType type;
     unsigned size;
     CUcontext context;
     CUgraph *bodies;
-    struct sg_graph_order *orders; /* NULL before it is launchable */
+    struct sg_graph_order *orders; /* NULL before it is instantiated */
 };
 
-/* -1: a circle, or a conditional body with a node of a type that no body may have. The order is the
- * caller's either way; also those of conditional bodies are made. */
+/* Makes the order of a graph and of its conditional bodies. Returns -1 for a cycle, or for a node type that
+ * no body may have. The caller frees the order either way. */
 int sg_graph_order_make(struct sg_graph_order *order, CUgraph graph);
 void sg_graph_order_free(struct sg_graph_order *order);
-/* Carries it out; the records are those of the nodes that record events. */
+/* Runs the nodes in order. `records` belong to the event record nodes, in their order. */
 void sg_graph_order_run(const struct sg_graph_order *order, CUstream stream,
                         struct sg_record **records, size_t count);
-/* What became of a node that was there when the graph was copied; NULL: nothing. */
+/* The counterpart of a node of the graph that was copied, or NULL. */
 CUgraphNode sg_graph_order_find(const struct sg_graph_order *order, CUgraphNode origin);
 
 #endif

@@ -1,4 +1,4 @@
-/* Objects of the program that live as long as there are references to them: its own, or its graphs'. */
+/* User objects: they live as long as the program or one of its graphs has a reference. */
 #ifndef SIMGPU_USER_OBJECT_H
 #define SIMGPU_USER_OBJECT_H
 
@@ -15,17 +15,18 @@ struct sg_held_objects {
     size_t count;
 };
 
-/* 0: no memory. */
+/* Returns NULL if there is no memory. */
 CUuserObject sg_user_object_new(void *data, CUhostFn destroy, unsigned refs);
 void sg_user_object_ref(CUuserObject object, unsigned count);
-/* -1: there is no such object, or it has fewer. The last one calls the program's function. */
+/* Releases references; the last one calls the program's destructor. Returns -1 if there is no such object
+ * or it has fewer references. */
 int sg_user_object_unref(CUuserObject object, unsigned count);
 
-/* References that the caller has become the list's. */
+/* Moves references from the caller to the list. */
 void sg_held_objects_add(struct sg_held_objects *list, CUuserObject object, unsigned count);
-/* References that the list has become the caller's. -1: it has no so many. */
+/* Moves references from the list to the caller. Returns -1 if the list has fewer. */
 int sg_held_objects_remove(struct sg_held_objects *list, CUuserObject object, unsigned count);
-/* One reference more for each object of another list. */
+/* Adds a new reference to each object of another list. */
 void sg_held_objects_copy(struct sg_held_objects *list, const struct sg_held_objects *from);
 void sg_held_objects_release(struct sg_held_objects *list);
 

@@ -10,7 +10,7 @@ SIMGPU_KERNEL(set_condition, 8, 4)
     launch->set_conditional(SIMGPU_PARAM(u64, 0), SIMGPU_PARAM(u32, 1));
 }
 
-/* count_down(u32 *word, u64 handle): takes one off the word; the condition is what is left. */
+/* count_down(u32 *word, u64 handle): subtracts 1 from the word; the condition is the result. */
 SIMGPU_KERNEL(count_down, 8, 8)
 {
     u32 *word = SIMGPU_PARAM(u32 *, 0);

@@ -1,4 +1,4 @@
-/* Kernels that spin for what others write: another stream, another process, another GPU. */
+/* Kernels that spin until another stream, process or GPU writes. */
 #include "simgpu/kernel.h"
 
 typedef uint64_t u64;

@@ -66,7 +66,7 @@ void sg_address_clear(uint64_t base, uint64_t size)
     void *at = mmap((void *)(uintptr_t)base, size, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (at == MAP_FAILED) {
-        abort(); /* the bytes would stay where nobody may find them */
+        abort(); /* the bytes would stay accessible */
     }
 }
 
@@ -81,7 +81,7 @@ static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map ranges, mapped, registered;
 static uint64_t next_id = 1;
 
-/* How many begin at or below the address. */
+/* Returns how many ranges begin at or below the address. */
 static size_t below(const struct map *map, uint64_t address)
 {
     size_t low = 0, high = map->count;
@@ -180,7 +180,7 @@ int sg_is_device_range(uint64_t address, uint64_t bytes)
 {
     sg_ranges_lock();
     struct sg_range *range = find_in(&ranges, address);
-    /* Whoever maps neighbouring allocations may copy across them. */
+    /* A program may copy across neighbouring allocations that it mapped. */
     int is =
         range && range->kind != SG_RANGE_HOST && bytes <= range->size - (address - range->base);
     sg_ranges_unlock();

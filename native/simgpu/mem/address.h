@@ -45,30 +45,35 @@ struct sg_range {
     struct sg_piece *piece; /* of the pool; NULL: another process's */
 };
 
-/* Addresses out of the reservation; 0 when there are none left. `hint` is taken when it is free. */
+/* Allocates addresses of the reservation, at `hint` if it is free. Returns 0 if there are none left. */
 uint64_t sg_addresses_alloc(uint64_t size, uint64_t alignment, uint64_t hint);
 void sg_addresses_free(uint64_t base, uint64_t size);
 int sg_address_is_device(uint64_t address);
 
-/* Nothing is there any more: every access faults. */
+/* Unmaps what is there: every access faults. */
 void sg_address_clear(uint64_t base, uint64_t size);
 
-/* The map. Ranges are found under the lock and stay valid while it is held. */
+/* The map of ranges. A caller holds the lock, and uses a range only as long. */
 void sg_ranges_lock(void);
 void sg_ranges_unlock(void);
 void sg_ranges_add(struct sg_range *range);
 void sg_ranges_remove(struct sg_range *range);
-struct sg_range *sg_ranges_find(
-    uint64_t address); /* anything but SG_RANGE_MAPPED and SG_RANGE_REGISTERED inside others */
-struct sg_range *sg_ranges_find_mapped(uint64_t address);      /* SG_RANGE_MAPPED */
-struct sg_range *sg_ranges_mapped_after(uint64_t address);     /* the first that ends above */
-struct sg_range *sg_ranges_next_of_context(CUcontext context); /* some range of the context */
-struct sg_range *sg_ranges_next_of_pool(CUmemoryPool pool);    /* some range of the pool */
+/* Finds the range at an address, of any kind but SG_RANGE_MAPPED. Of two it is not the SG_RANGE_REGISTERED
+ * one. Returns NULL if there is none. */
+struct sg_range *sg_ranges_find(uint64_t address);
+/* The same among the SG_RANGE_MAPPED ones. */
+struct sg_range *sg_ranges_find_mapped(uint64_t address);
+/* The first SG_RANGE_MAPPED one that ends above the address. */
+struct sg_range *sg_ranges_mapped_after(uint64_t address);
+/* Any range of a context, or of a pool. */
+struct sg_range *sg_ranges_next_of_context(CUcontext context);
+struct sg_range *sg_ranges_next_of_pool(CUmemoryPool pool);
 
-/* Does the program have all these bytes? A gap inside a reservation is for the GPU to find. */
+/* Returns whether the program has all these bytes. Gaps inside a reservation are not looked for: the GPU
+ * faults on them. */
 int sg_is_device_range(uint64_t address, uint64_t bytes);
 int sg_is_pinned(uint64_t address, uint64_t bytes);
-/* On which GPU the address lies; -1: host memory. */
+/* The GPU that the address is on, or -1 for host memory. */
 int sg_gpu_of_address(uint64_t address);
 
 #endif

@@ -1,6 +1,5 @@
-/* Memory without an address: what cuMemCreate makes and other processes import. A handle is a
- * chunk that the program may map.
- */
+/* Memory without an address: cuMemCreate makes it, other processes import it. A handle is a chunk that the
+ * program may map. */
 #ifndef SIMGPU_ALLOCATION_H
 #define SIMGPU_ALLOCATION_H
 
@@ -9,11 +8,11 @@
 
 struct sg_chunk;
 
-/* Handles are given and released, and chunks mapped by them, under this lock. */
+/* Guards giving and releasing handles, and mapping chunks by them. */
 void sg_allocations_lock(void);
 void sg_allocations_unlock(void);
 
-/* NULL: there is no such handle. */
+/* Returns NULL if there is no such handle. */
 struct sg_chunk *sg_allocation(CUmemGenericAllocationHandle handle);
 
 static inline int sg_is_granular(uint64_t value)

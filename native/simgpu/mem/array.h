@@ -1,4 +1,4 @@
-/* Arrays: memory that only copies and textures can name. Here it lies in rows, one after the other. */
+/* Arrays: memory that only copies and textures can name. Its rows lie one after the other. */
 #ifndef SIMGPU_ARRAY_H
 #define SIMGPU_ARRAY_H
 
@@ -12,9 +12,9 @@ struct CUarray_st {
     CUmipmappedArray mipmapped; /* NULL: it stands alone */
 };
 
-/* A live one, or NULL. */
+/* Returns the array, or NULL if there is no such handle. */
 CUarray sg_array(CUarray handle);
-/* Where it begins, if so many bytes, rows and layers from (x, y, z) on are in it; 0: they are not. */
+/* Returns the array's address if a box of bytes, rows and layers at (x, y, z) lies inside, else 0. */
 uint64_t sg_array_has(CUarray handle, size_t x, size_t y, size_t z, size_t width, size_t height,
                       size_t depth);
 

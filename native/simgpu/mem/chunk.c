@@ -18,7 +18,8 @@
 #define TOKEN_MAGIC 0x6b6f7473u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_chunk *shared_chunks; /* one object each, however often a process imports it */
+static struct sg_chunk
+    *shared_chunks; /* one object for each, also if a process imports it more than once */
 
 static CUresult charge(unsigned gpu, uint64_t bytes, uint64_t *counter)
 {
@@ -29,7 +30,7 @@ static CUresult charge(unsigned gpu, uint64_t bytes, uint64_t *counter)
         *counter += bytes;
     }
     sg_unlock();
-    if (evicted) { /* managed memory had to leave first, over the link */
+    if (evicted) { /* managed memory was evicted over the link first */
         sg_sleep_until(sg_book(gpu, SG_LINK_D2H, sg_now_ns(),
                                sg_duration_ns(evicted, sg_profile_of(gpu)->d2h_bytes_per_s)));
     }
@@ -86,7 +87,7 @@ void sg_chunk_ref(struct sg_chunk *chunk) { __atomic_add_fetch(&chunk->refs, 1, 
 void sg_chunk_unref(struct sg_chunk *chunk)
 {
     int gone = 1;
-    pthread_mutex_lock(&lock); /* nobody may adopt it again meanwhile */
+    pthread_mutex_lock(&lock); /* no thread may adopt it meanwhile */
     int left = __atomic_sub_fetch(&chunk->refs, 1, __ATOMIC_ACQ_REL);
     for (struct sg_chunk **at = &shared_chunks; left == 0 && chunk->shared && *at;
          at = &(*at)->next_shared) {
@@ -106,7 +107,7 @@ void sg_chunk_unref(struct sg_chunk *chunk)
         sg_process->on[chunk->gpu].allocated_bytes -= chunk->bytes;
     }
     sg_unlock();
-    if (!chunk->own_file && gone) { /* else its place stays taken: somebody still uses it */
+    if (!chunk->own_file && gone) { /* else another process still uses it */
         sg_granule_store_free(chunk->gpu, chunk->offset, chunk->bytes);
     } else if (chunk->own_file) {
         if (gone) {
@@ -144,7 +145,7 @@ CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token)
     sg_lock();
     if (!chunk->shared) {
         error = sg_export_hold(chunk->inode, chunk->offset, chunk->bytes, chunk->gpu, &first);
-        if (!error) { /* from now on it is counted once, whoever holds it */
+        if (!error) { /* from now on it is counted once for all processes */
             sg_process->on[chunk->gpu].allocated_bytes -= chunk->bytes;
             chunk->shared = 1;
             chunk->serial = sg_export_serial(chunk->inode, chunk->offset);
@@ -173,7 +174,7 @@ static CUresult open_shared(struct sg_chunk **out, const struct sg_token *token)
     snprintf(path, sizeof path, "/proc/%u/fd/%d", token->pid, token->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) {
-        return CUDA_ERROR_INVALID_VALUE; /* whoever exported it is gone */
+        return CUDA_ERROR_INVALID_VALUE; /* the exporter has ended */
     }
     struct sg_chunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk || fstat(file, &status) != 0 || status.st_ino != token->inode) {

@@ -1,8 +1,7 @@
-/* Physical device memory: what cuMemCreate makes and cuMemAlloc uses.
+/* Chunks: physical device memory, as cuMemCreate makes and cuMemAlloc uses it.
  *
- * The bytes of all chunks of a process lie in its arena: one descriptor for all of them,
- * because programs create tens of thousands of chunks. What another process gets is a small
- * token that says where to look.
+ * The bytes of all chunks of a process lie in its granule store, which is one file descriptor, because
+ * programs create tens of thousands of chunks. Another process gets a small token that names the place.
  */
 #ifndef SIMGPU_CHUNK_H
 #define SIMGPU_CHUNK_H
@@ -12,12 +11,12 @@
 struct sg_chunk {
     unsigned gpu;
     int refs;     /* handles and mappings */
-    int handles;  /* of these, those that the program holds */
-    int file;     /* where the bytes are: our own arena, or another process's */
+    int handles;  /* references that are handles of the program */
+    int file;     /* holds the bytes: our granule store, or another process's */
     int own_file; /* close it in the end */
     int shared;   /* entered in the table of shared memory */
     uint64_t inode, offset, bytes;
-    uint32_t serial; /* once shared: tells it from what was there before */
+    uint32_t serial; /* of the export; another one at the same place differs */
     struct sg_chunk *next_shared;
     CUmemAllocationProp prop;
 };
@@ -31,7 +30,8 @@ struct sg_token { /* also fits into an IPC handle */
     uint32_t delta; /* IPC: where the allocation begins in the chunk */
 };
 
-/* Takes memory of the device: CUDA_ERROR_OUT_OF_MEMORY when there is none. One reference, no handle. */
+/* Allocates device memory, with one reference and no handle. Returns CUDA_ERROR_OUT_OF_MEMORY if there is
+ * none. */
 CUresult sg_chunk_create(struct sg_chunk **out, unsigned gpu, uint64_t bytes,
                          const CUmemAllocationProp *prop);
 void sg_chunk_ref(struct sg_chunk *chunk);
@@ -39,13 +39,13 @@ void sg_chunk_unref(struct sg_chunk *chunk);
 
 CUresult sg_chunk_map(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset,
                       int protection);
-/* Before something else is put there. */
+/* Call it before anything else is mapped there. */
 void sg_chunk_unmap(struct sg_chunk *chunk, uint64_t address, uint64_t bytes, uint64_t offset);
 
 CUresult sg_chunk_share(struct sg_chunk *chunk, struct sg_token *token);
 CUresult sg_chunk_adopt(struct sg_chunk **out, const struct sg_token *token);
 
-/* Bytes beside chunks: what a context takes, may be negative. */
+/* Charges bytes that belong to no chunk, such as a context's; negative bytes are given back. */
 CUresult sg_charge_context(unsigned gpu, int64_t bytes);
 
 #endif

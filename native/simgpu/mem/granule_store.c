@@ -38,13 +38,13 @@ static int open_arena(void)
         close(file);
         return -1;
     }
-    /* Out of the way: programs close low descriptors that they do not know. */
+    /* A high descriptor, because some programs close low ones that they do not know. */
     int high = fcntl(file, F_DUPFD_CLOEXEC, HIGHEST_DESCRIPTOR_FIRST);
     if (high >= 0) {
         close(file);
         file = high;
     }
-    /* Page tables move as wholes only where both sides are aligned to what one of them covers. */
+    /* mremap moves whole page tables only if both addresses are aligned to the size that a table covers. */
     char *room = mmap(NULL, ARENA_BYTES + SG_BLOCK_BYTES, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room != MAP_FAILED) {
@@ -62,7 +62,8 @@ static int open_arena(void)
     return 0;
 }
 
-/* The pages go back to the host. Home is open only where there are some: mlockall fills all that is open. */
+/* Gives the pages back to the host. Home is accessible only where there are pages, because mlockall fills
+ * all accessible pages. */
 static void punch(uint64_t offset, uint64_t bytes)
 {
     if (home) {
@@ -96,7 +97,7 @@ static void keep_less(unsigned gpu, uint64_t bytes)
     sg_unlock();
 }
 
-/* New pages are about to be made, so as many that are kept go. */
+/* Gives up as many kept pages as will be made anew. */
 static void make_up_for(unsigned gpu, uint64_t bytes)
 {
     struct sg_interval_set *spans = &kept[gpu];
@@ -124,8 +125,7 @@ static int is_poisoned(void)
     return wanted;
 }
 
-/* Only the pages that are there: what nobody ever touched is not to cost the host anything, neither
- * memory nor the time to ask of each page. */
+/* Clears only pages that exist. Pages that were never touched cost the host no memory and no time here. */
 static void wipe_pages(char *at, uint64_t offset, uint64_t bytes)
 {
     unsigned char there[SG_BLOCK_BYTES / PAGE_BYTES];
@@ -145,7 +145,7 @@ static void wipe_pages(char *at, uint64_t offset, uint64_t bytes)
     }
 }
 
-/* Bytes that nobody copied here must not be right by chance. */
+/* Old bytes must not look like a correct copy. */
 static void make_new(uint64_t offset, uint64_t bytes, int was_kept)
 {
     void *at = (void *)(uintptr_t)(home + offset);
@@ -210,7 +210,7 @@ uint64_t sg_granule_store_inode(void) { return inode; }
 
 static int move(uint64_t from, uint64_t to, uint64_t bytes)
 {
-    /* DONTUNMAP: nobody else's mapping may come to lie where these pages were. */
+    /* DONTUNMAP keeps the addresses of these pages reserved. */
     return mremap((void *)(uintptr_t)from, bytes, bytes,
                   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
                   (void *)(uintptr_t)to) == MAP_FAILED
@@ -228,11 +228,11 @@ void sg_granule_store_unmap(uint64_t offset, uint64_t address, uint64_t bytes)
     if (!home) {
         return;
     }
-    /* Without its page tables the next access makes them anew. A failed move may leave nothing there. */
+    /* If the move fails, the next access makes new page tables, and the addresses may be unmapped. */
     if (mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) == 0 &&
         move(address, home + offset, bytes) != 0 &&
         mmap((void *)(uintptr_t)(home + offset), bytes, PROT_READ | PROT_WRITE,
              MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena, (off_t)offset) == MAP_FAILED) {
-        abort(); /* something else might come to lie there */
+        abort(); /* the kernel may map something else there */
     }
 }

@@ -11,14 +11,14 @@
 #include "simgpu/shared/process_table.h"
 #include "simgpu/shared/state.h"
 
-/* Where a granule is. Its bytes are always in this process's memory; what changes is who may touch them
- * without a fault. One page table serves the CPU and the GPU's threads, so before work of the GPU begins,
- * everything that the host has is closed again (sg_managed_arm). */
+/* The place of a granule. Its bytes are always in this process's memory; the place decides which accesses
+ * fault. One page table serves the CPU and the GPU's threads, so GPU work begins with closing all that the
+ * host has (sg_managed_arm). */
 enum where { NOWHERE, ON_HOST, ON_DEVICE };
 
 struct granule {
     uint8_t where;
-    uint8_t open; /* on the host, and a GPU's access would not fault */
+    uint8_t open; /* it is on the host, and an access does not fault */
     uint8_t gpu;
     uint32_t entry; /* in the device's list */
 };
@@ -27,12 +27,12 @@ struct sg_managed {
     struct sg_managed *next;
     uint64_t base;
     size_t count;
-    unsigned gpu; /* where it is wanted: that of the context that allocated it */
+    unsigned gpu; /* the GPU of the context that allocated it */
     struct granule granule[];
 };
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* taken in the signal handler, so never held while touching managed memory */
+/* The signal handler takes it, so no holder touches managed memory. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_managed *all;
 static unsigned open_granules;
 
@@ -58,7 +58,7 @@ static void protect(struct sg_managed *one, size_t i, int protection)
     mprotect((void *)(uintptr_t)(one->base + i * SG_GRANULE_BYTES), SG_GRANULE_BYTES, protection);
 }
 
-/* Lock held. When its bytes will be there; the caller waits without the lock. */
+/* The caller holds the lock. Returns when the bytes arrive; the caller waits for that without the lock. */
 static uint64_t to_device(struct sg_managed *one, size_t i, unsigned gpu)
 {
     const struct sg_profile *profile = sg_profile_of(gpu);
@@ -75,11 +75,11 @@ static uint64_t to_device(struct sg_managed *one, size_t i, unsigned gpu)
     if (evicted) {
         end = sg_book(gpu, SG_LINK_D2H, now, sg_duration_ns(evicted, profile->d2h_bytes_per_s));
     }
-    if (granule->where != NOWHERE) { /* what nobody wrote yet need not be moved */
+    if (granule->where != NOWHERE) { /* a granule that was never written need not be moved */
         end = sg_book(gpu, SG_LINK_H2D, end,
                       sg_duration_ns(SG_GRANULE_BYTES, profile->h2d_bytes_per_s));
     }
-    /* Without any room the GPU reads it over the link, and will fault again. */
+    /* If there is no room, the GPU reads it over the link and faults again. */
     set_open(granule, !granule->entry);
     granule->where = granule->entry ? ON_DEVICE : ON_HOST;
     granule->gpu = (uint8_t)gpu;
@@ -108,7 +108,7 @@ static uint64_t to_host(struct sg_managed *one, size_t i)
     return end;
 }
 
-/* What was moved out to make room, for this process or another, must fault again. Lock held. */
+/* Makes granules fault that were evicted for this process or another. The caller holds the lock. */
 static void notice_evictions(void)
 {
     if (!sg_process || !__atomic_load_n(&sg_process->evicted, __ATOMIC_ACQUIRE)) {

@@ -177,7 +177,7 @@ static void release(struct sg_range *range)
     free(range);
 }
 
-/* Takes the range that begins there out of the map, if it is of the kinds that cuMemFree frees. */
+/* Removes the range that begins at the address from the map if cuMemFree may free it. */
 static struct sg_range *take_out(CUdeviceptr address)
 {
     sg_ranges_lock();

@@ -5,9 +5,9 @@
 #include "simgpu/mem/address.h"
 
 CUresult sg_memory_alloc(CUcontext context, CUdeviceptr *out, size_t bytes);
-/* The allocation that begins there. Waits for nothing. */
+/* Frees the allocation that begins at the address. It waits for no work. */
 CUresult sg_memory_free(CUdeviceptr address);
-/* Everything that the context allocated. */
+/* Frees everything that the context allocated. */
 void sg_memory_free_all(CUcontext context);
 
 #endif

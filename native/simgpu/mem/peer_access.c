@@ -8,7 +8,7 @@ static int mappings_are_open(uint64_t address, uint64_t end, unsigned gpu, int l
     for (uint64_t at = address; at < end;) {
         struct sg_range *range = sg_ranges_mapped_after(at);
         if (!range || range->base >= end) {
-            return 1; /* what has no memory is nobody's to refuse: it is found out when it is touched */
+            return 1; /* an unmapped part is not refused here; the access faults */
         }
         if (range->access_of[gpu] < least) {
             return 0;

@@ -60,7 +60,7 @@ CUmemoryPool sg_pool_current(unsigned gpu)
     return pool ? pool : sg_pool_default(gpu);
 }
 
-/* Pools are never freed, so that whoever walks along them needs no lock. */
+/* Pools are never freed, so that walking along them needs no lock. */
 CUmemoryPool sg_pool_next(CUmemoryPool pool)
 {
     pthread_mutex_lock(&lock);

@@ -1,10 +1,10 @@
 /* Memory pools: device memory that is allocated and freed in the order of streams.
  *
- * A pool has segments, each of them a chunk at an address. A segment is divided into pieces without
- * gaps; a piece is in use, or free. What was freed in a stream is free for work that follows in
- * that stream at once, and for everybody when the stream has got there.
+ * A pool has segments, each a chunk at an address. A segment is divided into pieces without gaps; a piece
+ * is in use or free. A piece that was freed in a stream is free at once for later work of that stream, and
+ * for all other work when the stream has reached that point.
  *
- * A pool's objects are under its lock, which is taken before the address map's.
+ * The pool's lock guards its objects. It is taken before the lock of the map of ranges.
  */
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
@@ -23,7 +23,7 @@ struct sg_piece {
     struct sg_segment *segment;
     uint64_t base, size;
     int used;
-    /* Free: after this work of this stream; NULL: at any time. */
+    /* Of a free piece: it is free after this work of this stream, or (NULL) now. */
     CUstream stream;
     uint64_t number;
 };
@@ -40,7 +40,7 @@ struct CUmemPoolHandle_st {
     CUmemoryPool next; /* of all */
     unsigned gpu;
     int is_default, is_imported;
-    int dying; /* destroyed by the program, and gone with its last allocation */
+    int dying; /* destroyed by the program; its memory goes with the last allocation */
     CUmemPoolProps props;
     int may_reuse[4]; /* by enum CUmemPool_attribute, 1 to 3 */
     CUmemAccess_flags access[SG_DEVICES_MAX];
@@ -51,15 +51,15 @@ struct CUmemPoolHandle_st {
     struct sg_segment *segments;
 };
 
-/* A live pool of the program's, or NULL. */
+/* Returns the pool, or NULL if there is no such handle. */
 CUmemoryPool sg_pool(CUmemoryPool handle);
 CUmemoryPool sg_pool_new(unsigned gpu, const CUmemPoolProps *props);
-/* The default pool of a GPU, and the one that allocations without a pool's name come from. */
+/* The default pool of a GPU, and the pool that cuMemAllocAsync uses there. */
 CUmemoryPool sg_pool_default(unsigned gpu);
 CUmemoryPool sg_pool_current(unsigned gpu);
 void sg_pool_set_current(CUmemoryPool pool);
-void sg_pool_unset_current(CUmemoryPool pool); /* unless it is another */
-/* All of them, one after the other, starting with NULL. */
+void sg_pool_unset_current(CUmemoryPool pool); /* does nothing if another pool is current */
+/* Walks along all pools, from NULL to NULL. */
 CUmemoryPool sg_pool_next(CUmemoryPool pool);
 
 #endif

@@ -16,7 +16,7 @@
 #define UNIT 512u
 #define PATIENCE_NS (1000 * SG_US * 1000)
 #define POLL_NS (50 * SG_US)
-#define LARGEST_STEP (32ull << 20) /* what a pool of a big card grows by, at least */
+#define LARGEST_STEP (32ull << 20) /* the smallest step by which a pool of a big card grows */
 
 static uint64_t step_bytes(unsigned gpu)
 {
@@ -73,7 +73,7 @@ static CUresult grow(CUmemoryPool pool, uint64_t size)
     return CUDA_SUCCESS;
 }
 
-/* Unlinks the segment that `at` leads to, and gives its memory back. */
+/* Removes the segment that `at` points to and frees its memory. */
 static void drop(CUmemoryPool pool, struct sg_segment **at)
 {
     struct sg_segment *gone = *at;
@@ -100,7 +100,7 @@ static void trim(CUmemoryPool pool, uint64_t keep)
     sg_pieces_join(pool);
     for (struct sg_segment **at = &pool->segments; *at && pool->reserved_bytes > keep;) {
         struct sg_piece *first = (*at)->first;
-        /* Like the driver's: no less is kept than was asked for. */
+        /* As in NVIDIA's driver, at least `keep` bytes stay. */
         if (!first->used && !first->next && !first->stream &&
             pool->reserved_bytes - (*at)->size >= keep) {
             drop(pool, at);
@@ -144,8 +144,8 @@ static int has_pending(CUmemoryPool pool)
     return pending;
 }
 
-/* Whatever pools of the GPU hold and nobody uses goes back to it, also what is about to be free: work
- * that waits for the calling thread would never end, so not for ever. */
+/* Gives back all unused pool memory of the GPU. It waits for memory that is about to be free, with a limit,
+ * because work may wait for the calling thread. */
 static void trim_all(unsigned gpu)
 {
     uint64_t began = sg_now_ns();

@@ -35,7 +35,7 @@ static void absorb_next(struct sg_piece *piece)
     free(next);
 }
 
-/* Free neighbours become one where the same has to be waited for. */
+/* Joins a free piece with the free neighbours behind it that wait for the same stream. */
 static void join(struct sg_piece *piece)
 {
     sg_piece_is_ready(piece);
@@ -59,7 +59,6 @@ void sg_pieces_join(CUmemoryPool pool)
     }
 }
 
-/* The smallest that is large enough; `waits`: one that another stream has yet to get to. */
 struct sg_piece *sg_piece_best_fit(CUmemoryPool pool, uint64_t size, CUstream stream, int waits)
 {
     struct sg_piece *best = NULL;

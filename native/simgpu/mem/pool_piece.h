@@ -4,15 +4,16 @@
 
 #include "simgpu/mem/pool.h"
 
-/* It has not to wait for its stream any more. */
+/* Drops the reference to the stream: the piece is free now. */
 void sg_piece_release_stream(struct sg_piece *piece);
-/* Whether a free piece is free for everybody: its stream got there. */
+/* Returns whether the work is done that a free piece waits for. */
 int sg_piece_is_ready(struct sg_piece *piece);
-/* Free neighbours become one where the same has to be waited for. */
+/* Joins a free piece with the free neighbours behind it that wait for the same stream. */
 void sg_pieces_join(CUmemoryPool pool);
-/* The smallest that is large enough; `waits`: one that another stream has yet to get to. NULL: none is. */
+/* Returns the smallest free piece that is large enough, or NULL. With `waits` it may wait for another
+ * stream. */
 struct sg_piece *sg_piece_best_fit(CUmemoryPool pool, uint64_t size, CUstream stream, int waits);
-/* Keeps so many bytes; the rest is a piece of its own. -1: no memory. */
+/* Cuts a piece to `size` bytes; the rest becomes a new piece. Returns -1 if there is no memory. */
 int sg_piece_cut(struct sg_piece *piece, uint64_t size);
 
 #endif

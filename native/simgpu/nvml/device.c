@@ -5,7 +5,7 @@
 
 #include "simgpu/nvml/internal.h"
 
-/* A handle is the GPU's number, not an address: nobody looks inside. */
+/* A handle is the GPU's number, not an address. */
 static nvmlDevice_t handle_of(unsigned gpu) { return (nvmlDevice_t)(uintptr_t)(gpu + 1); }
 
 nvmlReturn_t sg_nvml_device(nvmlDevice_t device, unsigned *gpu)

@@ -138,7 +138,7 @@ NVML_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v2, unsigned int *count,
     return nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
 }
 
-/* Nothing draws, and nobody asks in the oldest form. */
+/* There are no graphics processes, and the oldest form is not supported. */
 #define NVML_NO_PROCESSES(name)                         \
     NVML_DEVICE(name, unsigned int *count, void *infos) \
     {                                                   \

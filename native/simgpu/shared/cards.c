@@ -3,8 +3,8 @@
 #define MIB (1024ull * 1024)
 #define GB 1000000000ull
 
-/* docs/simgpu-cards.md has the source of each number. Where one was measured on a card, tests/gpu/facts.py
- * writes a file that is used instead. */
+/* docs/simgpu-cards.md names the source of each number. tests/gpu/facts.py measures a card and writes a
+ * file that replaces them. */
 #define COSTS                                                                    \
     .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000, \
     .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, \

@@ -1,4 +1,4 @@
-/* The GPUs that a simulated machine can have, as they are unless the description says otherwise. */
+/* The GPUs that a simulated machine can have, with their default numbers. */
 #ifndef SIMGPU_CARDS_H
 #define SIMGPU_CARDS_H
 

@@ -1,4 +1,4 @@
-/* Time as everything in simgpu counts it: nanoseconds of CLOCK_MONOTONIC, the same in every process. */
+/* Time in simgpu: nanoseconds of CLOCK_MONOTONIC, the same in every process. */
 #ifndef SIMGPU_CLOCK_H
 #define SIMGPU_CLOCK_H
 
@@ -10,18 +10,18 @@
 
 uint64_t sg_now_ns(void);
 
-/* Returns at once when the moment has passed. Nobody is cancelled in it. */
+/* Returns at once when the moment has passed. The thread cannot be cancelled meanwhile. */
 void sg_sleep_until(uint64_t when_ns);
 
-/* The calling thread's sleeps end when they should, not up to 50 us later. */
+/* Makes the calling thread's sleeps exact; by default they end up to 50 us late. */
 void sg_precise_sleeps(void);
 
-/* Makes the calling thread pay for a short call. Sleeping is too coarse for a few
- * microseconds, so they are saved up and slept together: a thousand calls take as long
- * as they should, one of them may look free. */
+/* Makes the calling thread spend the time of a short call. Sleeping is too coarse for a few microseconds,
+ * so the thread saves them up and sleeps once: a thousand calls take the right time, a single one may take
+ * none. */
 void sg_pay(uint64_t cost_ns);
 
-/* How long so many bytes take at a rate. */
+/* The time that `bytes` take at a rate. */
 uint64_t sg_duration_ns(uint64_t bytes, uint64_t bytes_per_s);
 
 #endif

@@ -18,8 +18,8 @@ static void note(struct sg_busy *busy, uint64_t start_ns, uint64_t duration_ns)
     busy->total_ns += duration_ns;
 }
 
-/* What the directions of a link have in common: with one copy engine all of it, otherwise the rate that
- * both reach together. Returns when a piece of one direction, booked from `start` to `end`, is over. */
+/* Books what both directions of a link share: one copy engine, or the rate that both reach together.
+ * Returns the end of a piece that one direction booked from `start` to `end`. */
 static uint64_t share_link(struct sg_device *gpu, const struct sg_profile *profile,
                            enum sg_resource resource, uint64_t end, uint64_t start,
                            uint64_t duration_ns)
@@ -67,7 +67,7 @@ static unsigned percent(const struct sg_busy *busy)
 {
     uint64_t now = sg_now_ns() / SG_BUCKET_NS, sum = 0, window = SG_S / SG_BUCKET_NS;
     for (unsigned i = 0; i < SG_BUCKETS;
-         i++) { /* the bucket being filled now would count too low */
+         i++) { /* skips the current bucket, which is not full yet */
         if (busy->bucket[i].number < now && busy->bucket[i].number + window >= now) {
             sum += busy->bucket[i].ns;
         }

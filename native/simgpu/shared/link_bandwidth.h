@@ -1,4 +1,4 @@
-/* Link and compute of a device: things of which there is one, that all processes wait for. */
+/* Time on the links and on the compute units of a GPU, which all processes share. */
 #ifndef SIMGPU_LINK_BANDWIDTH_H
 #define SIMGPU_LINK_BANDWIDTH_H
 
@@ -6,8 +6,8 @@
 
 enum sg_resource { SG_LINK_H2D, SG_LINK_D2H, SG_COMPUTE };
 
-/* Books the resource for so long, not before `ready_ns` and after whatever is booked already.
- * Returns the end. Ask for short pieces (see the two limits): whoever else wants some comes in between. */
+/* Books the resource for `duration_ns`, not before `ready_ns` and after all that is booked already. Returns
+ * the end. Callers book short pieces (the two limits below), so that other streams get their turn. */
 uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
                  uint64_t duration_ns);
 

@@ -11,14 +11,14 @@
 #define MIB (1024ull * 1024)
 #define GRANULE (2 * MIB)
 #define MEMORY_MAX \
-    (8192ull * 1024 * MIB) /* as many addresses as there are for it (simgpu/mem/granule_store.c) */
+    (8192ull * 1024 * MIB) /* the size of the granule store (simgpu/mem/granule_store.c) */
 
 enum key_kind { KEY_SIZE, KEY_RATE, KEY_TIME, KEY_NUMBER };
 
 static const struct key {
     const char *name;
     enum key_kind kind;
-    size_t offset, offset2; /* `link` sets two fields; the second is 0 for all others */
+    size_t offset, offset2; /* `link` sets two fields; all others have 0 here */
 } keys[] = {
 #define FIELD(field) offsetof(struct sg_profile, field)
     {"memory", KEY_SIZE, FIELD(memory_bytes), 0},
@@ -69,7 +69,7 @@ static const struct unit {
              {"TB", 1e12}},
   times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 
-/* A number and its unit. -1 when it is not one. */
+/* Reads a number with its unit. Returns -1 if it is none. */
 static int read_quantity(const char *text, enum key_kind kind, uint64_t *value)
 {
     char *end;
@@ -115,7 +115,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A part being read: what it says so far. */
+/* The state of reading one part. */
 struct part {
     struct sg_profile profile;
     unsigned count;
@@ -125,7 +125,7 @@ struct part {
 
 static int set_model(struct part *part, const char *name, char *why, size_t why_bytes)
 {
-    /* `H100` is enough where there is only one of that beginning, `A100` is not. */
+    /* A unique beginning of a name is enough: `H100`, but not `A100`. */
     const struct sg_profile *found = NULL;
     unsigned begin_so = 0;
     for (size_t i = 0; i < sg_card_count; i++) {
@@ -161,8 +161,8 @@ static int set_key(struct part *part, const char *name, const char *text, char *
         if (part->driver_version >= 11000 && part->driver_version < 100000) {
             return 0;
         }
-        snprintf(why, why_bytes, "driver=%s is no driver version; write for example driver=12040",
-                 text);
+        snprintf(why, why_bytes,
+                 "driver=%s is not a driver version; write for example driver=12040", text);
         return -EINVAL;
     }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -189,8 +189,8 @@ static int set_key(struct part *part, const char *name, const char *text, char *
         part->residue_given |= key->offset == offsetof(struct sg_profile, residue_bytes);
         return 0;
     }
-    int n =
-        snprintf(why, why_bytes, "'%s' is no property of a simulated GPU; there are driver", name);
+    int n = snprintf(why, why_bytes,
+                     "a simulated GPU has no property '%s'; the properties are driver", name);
     for (size_t i = 0; i < sizeof keys / sizeof *keys && n > 0 && (size_t)n < why_bytes; i++) {
         n += snprintf(why + n, why_bytes - (size_t)n, ", %s", keys[i].name);
     }
@@ -201,7 +201,7 @@ static int add_part(struct sg_machine *machine, struct part *part, char *why, si
 {
     struct sg_profile *profile = &part->profile;
     if (part->memory_given && !part->residue_given) {
-        /* A GPU made small for a test would be eaten up by contexts of real size. */
+        /* Contexts shrink with the memory, because a context of real size would fill a small GPU. */
         for (size_t i = 0; i < sg_card_count; i++) {
             if (strcmp(sg_cards[i].model, profile->model) == 0) {
                 profile->residue_bytes =
@@ -307,7 +307,7 @@ static int read_part(struct part *part, char *text, char *why, size_t why_bytes)
          one = strtok_r(NULL, ",", &save)) {
         char *value = strchr(one, '=');
         if (!value) {
-            snprintf(why, why_bytes, "'%s' lacks a value; write key=value", one);
+            snprintf(why, why_bytes, "'%s' has no value; write key=value", one);
             return -EINVAL;
         }
         *value++ = '\0';

@@ -13,7 +13,7 @@
 
 #include "simgpu/shared/profile.h"
 
-/* Reads a description. 0, or -EINVAL with a sentence for the user in `why`. */
+/* Reads a description. Returns 0, or -EINVAL with a message for the user in `why`. */
 int sg_machine_parse(struct sg_machine *machine, const char *text, char *why, size_t why_bytes);
 
 #endif

@@ -35,16 +35,16 @@ static uint64_t start_time(uint32_t pid)
     return state == 'Z' || state == 'X' ? 0 : ticks ? ticks : 1;
 }
 
-/* Of the calling process: numbers of others mean the same here only if it is theirs, too. */
+/* The pid namespace of the calling process. A pid means the same only inside one namespace. */
 static uint64_t pid_namespace(void)
 {
     struct stat status;
     return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-/* One byte for each slot, which its process has locked. The kernel unlocks it when the process
- * dies, and tells who that is in the numbers of whoever asks. Never closed: closing it once would
- * give back all locks of the process, also those of the other library with this code in it. */
+/* A file with one byte for each slot, which the owner of the slot locks. The kernel unlocks it when the
+ * owner ends, and reports the owner's pid in the namespace of the process that asks. The file is never
+ * closed: that would release all locks of the process, also those of the other library with this code. */
 static int alive_file = -1;
 
 static struct flock slot_lock(const struct sg_process *process)

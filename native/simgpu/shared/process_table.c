@@ -116,8 +116,8 @@ static int fits(unsigned device, uint64_t bytes)
     return bytes <= total && used <= total - bytes;
 }
 
-/* The granule that came in longest ago goes out. Its owner keeps the bytes, and learns
- * before its next work that it must fault them in again. */
+/* Evicts the granule that moved in longest ago. Its owner keeps the bytes and handles the eviction before
+ * its next work. */
 static int evict_one(unsigned device)
 {
     struct sg_granule *all = sg_state->device[device].granules;

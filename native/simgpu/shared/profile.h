@@ -8,15 +8,15 @@
 #define SG_PROHIBITED 2 /* compute modes */
 #define SG_EXCLUSIVE 3
 
-/* Plain numbers without pointers: it lies in the state that processes share, and two
- * machines are the same when their bytes are. */
+/* It has no pointers, because it lies in shared memory, and no padding, because machines are compared as
+ * bytes. */
 struct sg_profile {
     char model[32]; /* as in MOIETY_SIMGPU */
     char name[96];  /* as cuDeviceGetName says */
     uint64_t memory_bytes;
-    uint64_t residue_bytes;   /* what a process's first context takes */
-    uint64_t module_bytes;    /* what each loaded module takes */
-    uint64_t keep_bytes;      /* of the host's memory may stay with processes that freed it */
+    uint64_t residue_bytes; /* what a process's first context takes */
+    uint64_t module_bytes;  /* what each loaded module takes */
+    uint64_t keep_bytes;    /* host memory that processes may keep after they freed device memory */
     uint64_t h2d_bytes_per_s; /* each direction of the link on its own */
     uint64_t d2h_bytes_per_s;
     uint64_t duplex_bytes_per_s; /* both directions together; 0: they do not slow each other down */
@@ -46,7 +46,7 @@ struct sg_profile {
     uint32_t pci_device_id; /* device << 16 | vendor, as NVML has it */
     uint32_t pcie_generation;
     uint32_t nvml_architecture;
-    /* How an administrator set the card up. */
+    /* Settings of an administrator. */
     uint32_t compute_mode; /* as NVML and the driver count: 0 is the default */
     uint32_t mig, mps, no_persistence;
     uint32_t reserved[1]; /* no padding: profiles are compared as bytes */

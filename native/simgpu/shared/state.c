@@ -92,7 +92,7 @@ static int in_use(const struct sg_state *state)
     return 0;
 }
 
-/* In a directory that is for everybody, so are the GPUs. */
+/* In a directory that every user may write to, every user may use the GPUs. */
 static int create(const char *directory, const char *path, int flags)
 {
     struct stat status;
@@ -127,9 +127,8 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
         sg_state = NULL;
         if (user) {
             snprintf(why, why_bytes,
-                     "process %d uses %s with other GPUs than MOIETY_SIMGPU says; give all "
-                     "processes the same value, or "
-                     "this one its own MOIETY_SIMGPU_STATE directory",
+                     "process %d uses %s with another value of MOIETY_SIMGPU; give all processes "
+                     "the same value, or set MOIETY_SIMGPU_STATE to another directory for this one",
                      user, directory);
             return -EBUSY;
         }
@@ -144,7 +143,8 @@ static int open_file(const char *directory, const struct sg_machine *machine, ch
     if (!sg_state) {
         int error = errno;
         snprintf(why, why_bytes,
-                 "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
+                 "%s cannot be created (%s); set MOIETY_SIMGPU_STATE to a directory that you may "
+                 "write to",
                  path, strerror(error));
         if (file >= 0) {
             close(file);
@@ -163,7 +163,7 @@ static int take_slot(enum sg_role role)
     for (unsigned i = 0; i < sg_state->processes_high; i++) {
         struct sg_process *process = &sg_state->process[i];
         if (sg_process_is_own(process) && process->role == role) {
-            sg_process_free(process); /* this process before an exec, which ended all that it had */
+            sg_process_free(process); /* this process before an exec, which freed all that it had */
         }
     }
     for (unsigned i = 0; i < SG_PROCESSES_MAX; i++) {
@@ -202,7 +202,8 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
         error = -errno;
         snprintf(why, why_bytes,
-                 "%s cannot be made (%s); let MOIETY_SIMGPU_STATE name a directory you may write",
+                 "%s cannot be created (%s); set MOIETY_SIMGPU_STATE to a directory that you may "
+                 "write to",
                  directory, strerror(-error));
         return error;
     }
@@ -210,7 +211,9 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     int lock = create(directory, lock_path, 0);
     if (lock < 0 || flock(lock, LOCK_EX) != 0) {
         error = -errno;
-        snprintf(why, why_bytes, "%s cannot be locked (%s)", lock_path, strerror(-error));
+        snprintf(why, why_bytes,
+                 "%s cannot be locked (%s); set MOIETY_SIMGPU_STATE to another directory",
+                 lock_path, strerror(-error));
         if (lock >= 0) {
             close(lock);
         }
@@ -225,7 +228,8 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
     if (!error) {
         error = take_slot(role);
         if (error) {
-            snprintf(why, why_bytes, "%d processes use these GPUs already; end some",
+            snprintf(why, why_bytes,
+                     "%d processes use these GPUs already, the most that simgpu allows; end some",
                      SG_PROCESSES_MAX);
         }
     }

@@ -1,8 +1,8 @@
-/* The GPUs themselves: one file of shared memory that all processes with the same
- * MOIETY_SIMGPU_STATE map. Whatever several processes must agree on lies here: who they
- * are, how much each holds, until when link and compute are taken.
+/* The state of the GPUs: one file of shared memory that all processes with the same MOIETY_SIMGPU_STATE
+ * map. It holds what the processes must agree on: who they are, how much each holds, and until when link
+ * and compute are booked.
  *
- * The mutex is a robust one: it passes on when its holder dies.
+ * The mutex is robust: it is freed when its holder dies.
  *
  * Functions return 0 or a negative errno.
  */
@@ -13,8 +13,8 @@
 
 #include "simgpu/shared/state_layout.h"
 
-/* Reads the environment, maps the state and takes a slot. `why` gets a sentence when it fails:
- * -ENODEV: no GPUs were asked for; -EINVAL: the description is wrong; others: the system's. */
+/* Reads the environment, maps the state and takes a slot. On failure `why` gets a message for the user.
+ * Returns 0, -ENODEV (MOIETY_SIMGPU is not set), -EINVAL (its value is wrong) or an errno of the system. */
 int sg_state_open(enum sg_role role, char *why, size_t why_bytes);
 
 /* Gives the slot back, and with it everything that the process held. */

@@ -1,7 +1,7 @@
-/* What lies in the file of shared memory that all processes with the same GPUs map.
+/* The layout of the file of shared memory that all processes with the same GPUs map.
  *
- * A process may be killed at any instruction. So nothing here is a running total: what a device has in use
- * is added up from what the living processes hold.
+ * A process may be killed at any instruction. So nothing here is a running total: the use of a device is
+ * the sum of what the living processes hold.
  */
 #ifndef SIMGPU_STATE_LAYOUT_H
 #define SIMGPU_STATE_LAYOUT_H
@@ -38,35 +38,35 @@ struct sg_process {
     uint32_t pid; /* 0: free slot */
     uint32_t role;
     uint64_t start_time; /* of /proc/PID/stat, so that a reused pid is not taken for this one */
-    uint32_t evicted;    /* managed granules that others moved out and this one has not noticed */
+    uint32_t evicted; /* granules that other processes evicted and this one has not handled yet */
     uint32_t reserved;
-    uint64_t namespace; /* that `pid` is of, by its inode */
+    uint64_t namespace; /* the inode of the pid namespace of `pid` */
     struct simgpu_counters counters;
     struct sg_device_usage {
         uint64_t context_bytes;
         uint64_t allocated_bytes;
         uint64_t managed_bytes; /* managed memory that is on the device now */
-        uint64_t kept_bytes;    /* of the host's: free, and faster to take again */
+        uint64_t kept_bytes;    /* host memory that is free and kept for the next allocation */
         struct sg_busy busy;
     } on[SG_DEVICES_MAX];
 };
 
-/* Memory that more than one process may hold: whoever made it may die first. */
+/* Memory that several processes hold. The process that made it may end first. */
 struct sg_export {
-    uint64_t inode, offset; /* of its bytes: the identity that both sides can find out */
+    uint64_t inode, offset; /* of its bytes in the exporter's file: both sides know them */
     uint64_t bytes;         /* 0: free entry */
-    uint32_t serial;        /* what is there later is another */
+    uint32_t serial;        /* a later export at the same place has another serial */
     uint32_t unused;
     uint32_t device, reserved;
     uint64_t holders[SG_PROCESSES_MAX / 64];
 };
 
-/* A piece of managed memory that is on a device, in the list of its device, least recently moved in first. */
+/* A piece of managed memory on a device. The device's list begins with the least recently moved in. */
 struct sg_granule {
     uint32_t next, previous; /* 0: none (entry 0 is the list's head) */
     uint32_t process;        /* slot of the owner + 1; 0: free entry */
-    uint32_t evicted;        /* moved out by another process, which the owner has yet to see */
-    uint64_t address;        /* in the owner */
+    uint32_t evicted; /* another process evicted it, and the owner has not handled that yet */
+    uint64_t address; /* in the owner */
 };
 
 struct sg_device {
@@ -81,9 +81,9 @@ struct sg_device {
 struct sg_state {
     uint64_t magic;
     uint64_t bytes;
-    /* Entries above these were never used: what is added up often stays short. */
+    /* Entries above these were never used; they keep sums over the tables short. */
     uint32_t processes_high, exports_high, granules_high[SG_DEVICES_MAX];
-    pthread_mutex_t lock; /* everything but the two below */
+    pthread_mutex_t lock; /* guards everything but the time that is booked */
     pthread_mutex_t time_lock[SG_DEVICES_MAX];
     struct sg_machine machine;
     struct sg_process process[SG_PROCESSES_MAX];

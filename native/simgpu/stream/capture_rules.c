@@ -83,7 +83,8 @@ CUresult sg_capture_forbids(void)
     return result;
 }
 
-/* With the lock held: whether one of its streams is of this context, and (if only such count) blocking. */
+/* Returns whether one of its streams is of this context; with `only_blocking`, a blocking one. The caller
+ * holds the lock. */
 static int touches(const struct sg_capture *capture, CUcontext context, int only_blocking)
 {
     for (CUstream member = capture->members; member; member = member->next_member) {

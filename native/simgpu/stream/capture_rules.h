@@ -1,9 +1,9 @@
-/* The captures that are open, and what they do not allow.
+/* The open captures, and the calls that they forbid.
  *
- * A call can be refused for one of two reasons. It is unsafe: it does something that a graph could not
- * repeat (allocating, loading code), so the mode of the capture and that of the calling thread decide. Or
- * it conflicts: it asks or waits for what has not been submitted (a stream that captures, its context, an
- * event recorded there), which is refused in every mode. Either way the capture is invalid from then on.
+ * A call is refused for one of two reasons. It is unsafe: a graph cannot repeat it (it allocates, or loads
+ * code); then the mode of the capture and that of the calling thread decide. Or it conflicts: it asks or
+ * waits for work that has not been submitted (a stream that captures, its context, an event recorded
+ * there); every mode refuses it. Either way the capture becomes invalid.
  */
 #ifndef SIMGPU_CAPTURE_RULES_H
 #define SIMGPU_CAPTURE_RULES_H
@@ -13,21 +13,21 @@
 struct sg_capture {
     struct sg_capture *next; /* of all open ones */
     int refs, open, invalid;
-    int into_given; /* into a graph that the program made, and that stays its own */
+    int into_given; /* the graph belongs to the program */
     uint64_t id;
     CUgraph graph; /* NULL once it is closed */
     CUstreamCaptureMode mode;
     CUstream origin;
     CUstream members; /* all streams that take part, origin included */
     pthread_t thread;
-    CUgraphNode *loose; /* what streams captured last that were destroyed meanwhile */
+    CUgraphNode *loose; /* last nodes of streams that were destroyed meanwhile */
     size_t loose_count;
 };
 
 struct sg_captures {
-    pthread_mutex_t lock; /* of what they are, who takes part, and whether they are still valid */
+    pthread_mutex_t lock; /* guards all captures and their members */
     struct sg_capture *open;
-    unsigned count; /* read without the lock where none is the common case */
+    unsigned count; /* read without the lock, because there is rarely one */
     uint64_t next_id;
 };
 extern struct sg_captures sg_captures;
@@ -35,26 +35,25 @@ extern struct sg_captures sg_captures;
 void sg_capture_ref(struct sg_capture *capture);
 void sg_capture_unref(struct sg_capture *capture);
 
-/* A call that a capture does not allow: invalidates it. Returns `why`. */
+/* Invalidates the capture of a stream after a call that it forbids. Returns `why`. */
 CUresult sg_capture_refuse(CUstream stream, CUresult why);
-/* The same with the lock held. */
+/* The same; the caller holds the lock. */
 CUresult sg_captures_refuse(CUstream stream, CUresult why);
 
-/* CUDA_SUCCESS, unless the calling thread may not do now what is unsafe. */
+/* Returns an error if an open capture forbids unsafe calls of this thread, and invalidates that capture. */
 CUresult sg_capture_forbids(void);
-/* The same for a call that waits for all of a context. */
+/* The same for a call that waits for all work of a context. */
 CUresult sg_capture_forbids_context(CUcontext context);
-/* The legacy stream may not be used while one that it waits for captures. */
+/* The same for the use of a legacy stream: a stream that it waits for may not capture. */
 CUresult sg_capture_forbids_legacy(CUstream stream);
-/* Whether that is so, without any harm. */
+/* Returns whether it is forbidden, and invalidates nothing. */
 int sg_capture_blocks_legacy(CUstream stream);
-/* A stream that captures, where the capture is invalid. */
+/* Returns an error if the stream's capture is invalid. */
 CUresult sg_capture_check(CUstream stream);
-/* An event is asked for that was recorded in a capture, or (NULL) in none: that capture is invalid, if it
- * is still open. */
+/* Checks a query of an event that was recorded in this capture (NULL: in none). It invalidates the capture. */
 CUresult sg_capture_forbids_query(struct sg_capture *capture);
 
-/* Whether a capture is writing into the graph. */
+/* Returns whether an open capture adds nodes to the graph. */
 int sg_capture_uses(CUgraph graph);
 
 CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode);

@@ -73,7 +73,7 @@ void sg_record_wait(struct sg_record *record)
 static void execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
     (void)stream;
-    op->record->time_ns = ready_ns; /* that we look at it later costs the GPU nothing */
+    op->record->time_ns = ready_ns; /* the delay of this thread is not the GPU's */
 }
 
 static void copy(struct sg_op *op) { __atomic_add_fetch(&op->record->refs, 1, __ATOMIC_ACQ_REL); }

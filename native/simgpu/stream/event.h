@@ -13,7 +13,7 @@ struct sg_record {
     CUstream stream;
     uint64_t number, time_ns;
     int timed;
-    /* Recorded while capturing: stands for the nodes that were last then. */
+    /* Of a record in a capture: the stream's last nodes at that point. */
     struct sg_capture *capture;
     CUgraphNode *nodes;
     size_t node_count;
@@ -24,17 +24,17 @@ struct CUevent_st {
     unsigned flags;
     pthread_mutex_t lock;
     struct sg_record *record;       /* the latest; NULL before the first */
-    struct sg_shared_event *shared; /* instead of it, where other processes may know the event */
+    struct sg_shared_event *shared; /* replaces it for an event of several processes */
 };
 
-/* Work that notes when the stream got to the record: op->record. */
+/* Work that notes when the stream reaches op->record. */
 extern const struct sg_op_kind sg_kind_record;
 
 struct sg_record *sg_event_record_of(CUevent event);                   /* a reference, or NULL */
 struct sg_record *sg_event_new_record(CUevent event, CUstream stream); /* two references */
 
 void sg_record_unref(struct sg_record *record);
-/* What it stands for is done, although the work that it is a part of goes on. */
+/* Marks a record as done while the graph that it is part of still runs. */
 void sg_record_done(struct sg_record *record);
 /* Waits for it. */
 void sg_record_wait(struct sg_record *record);

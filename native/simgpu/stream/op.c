@@ -14,7 +14,7 @@ struct sg_op *sg_op_new(const struct sg_op_kind *kind)
 {
     struct sg_op *op = calloc(1, sizeof *op);
     if (!op) {
-        abort(); /* a few hundred bytes of host memory: there is no way on */
+        abort(); /* the host has not even a few hundred bytes */
     }
     op->kind = kind;
     return op;

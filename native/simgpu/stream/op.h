@@ -10,18 +10,19 @@
 
 struct sg_op;
 
-/* What all work of one kind has in common. The file that knows how such work is done has its constant;
- * a function that is NULL has nothing to do. */
+/* One kind of work. Each kind is a constant in the file that carries it out. A function that is NULL does
+ * nothing. */
 struct sg_op_kind {
     const char *name;
-    int is_capturable;         /* a capture takes it down as a node */
+    int is_capturable;         /* it can be captured as a node */
     CUgraphNodeType node_type; /* of this type */
-    int runs_after_error;      /* also in a context that an error ended */
+    int runs_after_error;      /* it runs in a context with a sticky error, too */
     void (*execute)(struct sg_op *op, CUstream stream, uint64_t ready_ns);
-    void (*copy)(struct sg_op *op);    /* gives a copy its own of what the original owns */
-    void (*release)(struct sg_op *op); /* gives back what it owns */
+    void (*copy)(struct sg_op *op);    /* makes a copy own its parts */
+    void (*release)(struct sg_op *op); /* frees what the work owns */
     void (*count)(const struct sg_op *op);
-    void (*submitted)(struct sg_op *op); /* its number is known; the context is locked */
+    void (*submitted)(
+        struct sg_op *op); /* called with the context locked, once the number is known */
 };
 
 extern const struct sg_op_kind sg_kind_nothing;
@@ -46,7 +47,7 @@ struct sg_memset {
     unsigned value, element_bytes;
 };
 
-/* What cuLaunchKernelEx and kernel nodes are told beside the shape. */
+/* The attributes of cuLaunchKernelEx and of kernel nodes. */
 #define SG_ATTRIBUTES 20
 struct sg_attributes {
     unsigned set; /* a bit for each that was */
@@ -67,10 +68,10 @@ struct sg_shared_event;
 struct sg_memops {
     CUstreamBatchMemOpParams *items;
     unsigned count;
-    struct sg_shared_event *event; /* whose words they are; NULL: the program's */
+    struct sg_shared_event *event; /* the event that the words belong to; NULL: the program */
 };
 
-/* A graph that is launched; the records are those of its nodes that record events, in their order. */
+/* A graph launch. The records belong to the event record nodes of the graph, in their order. */
 struct sg_graph_launch {
     CUgraphExec exec;
     struct sg_record **records;
@@ -118,7 +119,7 @@ struct sg_op {
 struct sg_op *sg_op_new(const struct sg_op_kind *kind);
 struct sg_op *sg_op_copy(const struct sg_op *op); /* without its waits */
 void sg_op_free(struct sg_op *op);
-void sg_op_count(const struct sg_op *op); /* for whoever watches what reaches the driver */
+void sg_op_count(const struct sg_op *op); /* counts it for simgpu_counters() */
 void sg_op_wait_for(struct sg_op *op, CUstream stream, uint64_t number);
 
 /* Carries the work out on the calling thread, which belongs to the stream. */

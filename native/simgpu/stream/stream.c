@@ -72,8 +72,7 @@ void sg_stream_close(CUstream stream)
 {
     CUcontext context = stream->context;
     pthread_mutex_lock(&context->lock);
-    if (!stream
-             ->started) { /* otherwise its work still counts: the thread leaves when that is done */
+    if (!stream->started) { /* a started stream stays listed until its thread ends */
         sg_stream_unlist(stream);
     }
     stream->stopping = 1;
@@ -82,7 +81,7 @@ void sg_stream_close(CUstream stream)
     sg_stream_unref(stream);
 }
 
-/* Waits for what was submitted until now, and not for what others go on submitting. */
+/* Waits for work that was submitted until now, not for work that other threads submit meanwhile. */
 CUresult sg_context_drain(CUcontext context)
 {
     struct {

@@ -1,8 +1,8 @@
-/* Streams: work in order, each with a thread of its own that carries it out.
+/* Streams: each carries out its work in order, on a thread of its own.
  *
- * Work is numbered in each stream; `completed` is the last that is done. Whatever must
- * wait for another stream's work waits for a pair (stream, number), and only ever for
- * work that was submitted earlier, so there is no circle to be caught in.
+ * Work is numbered in each stream; `completed` is the number of the last that is done. Work that waits for
+ * another stream waits for a pair (stream, number), and only for work that was submitted earlier, so there
+ * is no deadlock.
  */
 #ifndef SIMGPU_STREAM_H
 #define SIMGPU_STREAM_H
@@ -15,7 +15,7 @@ struct sg_op;
 struct CUstream_st {
     CUcontext context;
     CUstream next; /* in the context's list */
-    int refs;      /* its handle, its thread, whoever waits for it */
+    int refs;      /* of its handle, its thread and all that waits for it */
     unsigned flags;
     int priority;
     int legacy, per_thread, stopping, started;
@@ -29,20 +29,20 @@ struct CUstream_st {
     CUstream next_member;       /* of its capture */
     CUgraphNode *captured;      /* what the next captured work follows */
     size_t captured_count;
-    CUgraphEdgeData *captured_edges; /* ordinary ones, all of them */
+    CUgraphEdgeData *captured_edges; /* all are plain edges */
 };
 
 CUstream sg_stream_new(CUcontext context, unsigned flags, int priority);
 void sg_stream_ref(CUstream stream);
 void sg_stream_unref(CUstream stream);
 
-/* What a program means by a stream handle, the default ones included. */
+/* Finds the stream of a handle, also of the default streams' handles. */
 CUresult sg_stream_of(CUstream handle, CUstream *out);
 
 void sg_stream_wait(CUstream stream, uint64_t number);
 int sg_stream_done(CUstream stream, uint64_t number);
 
-/* Ends the thread after the work that stands in line, and lets go of the handle. */
+/* Ends the thread after all work in the queue, and releases the handle's reference. */
 void sg_stream_close(CUstream stream);
 
 /* Takes the stream out of its context's list; the context is locked. */

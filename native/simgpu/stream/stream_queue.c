@@ -80,7 +80,7 @@ static int start(CUstream stream)
     int error = pthread_create(&stream->thread, &how, carry_out, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&how);
-    if (!error) { /* the thread waits for the lock that we hold, so it cannot end before */
+    if (!error) { /* the thread waits for the context's lock, so it cannot end before this */
         sg_stream_ref(stream);
         stream->started = 1;
     }
@@ -89,7 +89,7 @@ static int start(CUstream stream)
 
 /* ---- handing over ---- */
 
-/* The legacy default stream waits for all that was submitted to blocking streams before, and they for it. */
+/* The legacy default stream and the blocking streams wait for each other's earlier work. */
 static void wait_as_default_streams_do(CUstream stream, struct sg_op *op)
 {
     if (stream->flags & CU_STREAM_NON_BLOCKING) {

@@ -5,8 +5,8 @@
 #include "simgpu/stream/op.h"
 #include "simgpu/stream/stream.h"
 
-/* Hands work over, which belongs to the stream from here on, whatever the result. Looks at no capture:
- * sg_submit does. `number` gets what the stream's `completed` reaches when the work is done. */
+/* Puts work into the stream's queue and takes it over, also when it fails. It ignores captures; sg_submit
+ * checks them. `number` gets the number of the work. */
 CUresult sg_stream_enqueue(CUstream stream, struct sg_op *op, uint64_t *number);
 
 #endif
