@@ -12,7 +12,7 @@ from pathlib import Path
 from moiety.testing.native import compile_c, compiler
 
 ROOT = Path(__file__).resolve().parents[2]
-ABI = ROOT / "native" / "cuda" / "cuda_abi.h"
+ABI = ROOT / "native" / "cuda" / "abi"
 CALLS = ROOT / "native" / "cuda" / "cuda_calls.def"
 
 # Fields that one of NVIDIA's headers names differently; their place follows from their neighbours'.
@@ -72,7 +72,8 @@ def facts(
 
 
 def test_sizes_offsets_and_values_are_nvidias(header: Path, tmp_path: Path) -> None:
-    ours, theirs = ABI.read_text(), (header / "cuda.h").read_text(errors="replace")
+    ours = "".join(file.read_text() for file in sorted(ABI.glob("*.h")))
+    theirs = (header / "cuda.h").read_text(errors="replace")
     known = set(re.findall(r"\w+", theirs))
     # How many there are grows with every version; what each of them is does not.
     names = [n for n in constants(ours) if n in known and "_NUM_" not in n]
