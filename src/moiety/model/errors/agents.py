@@ -20,14 +20,14 @@ class NoAgent(AgentError):
         if shared:
             super().__init__(
                 f"no agent of all users runs in {directory}",
-                "an administrator: systemctl start moiety, or moiety agent start --system; "
-                "an agent of your own: MOIETY_AGENT=own",
+                "as an administrator `systemctl start moiety`, or `moiety agent start --system`; "
+                "MOIETY_AGENT=own for an agent of your own",
             )
             return
         super().__init__(
             f"no agent runs in {directory}",
-            "`moiety agent start` (`moiety run` does it too, for one of your own); MOIETY_DIR "
-            "names another place, MOIETY_AGENT=own or system which one is meant",
+            "`moiety agent start`, or `moiety run`, which starts an agent of your own; MOIETY_DIR "
+            "and MOIETY_AGENT (own or system) name another agent",
         )
 
 
@@ -39,7 +39,7 @@ class AgentNotYours(AgentError):
     def __init__(self, directory: str) -> None:
         super().__init__(
             f"the agent in {directory} belongs to another user",
-            "an agent of your own: MOIETY_DIR=<a directory of yours>",
+            "MOIETY_DIR=<a directory of yours>, for an agent of your own",
         )
 
 
@@ -60,7 +60,7 @@ class AgentVersion(AgentError):
     def __init__(self, agent: str, own: str) -> None:
         super().__init__(
             f"the agent that runs is moiety {agent}, this is {own}",
-            "end it with its own version; the next command starts one of this version",
+            "stop the agent with its own version; the next command starts this version's",
         )
 
 
@@ -84,7 +84,7 @@ class AgentBusy(AgentError):
     def __init__(self, programs: Sequence[str]) -> None:
         super().__init__(
             f"the agent is in use by {', '.join(programs)}",
-            "end these first, or --force: they keep running, the next agent takes them over",
+            "end them first, or --force: they run on, and the next agent takes them over",
         )
 
 
@@ -94,7 +94,7 @@ class AgentStopping(AgentError):
     exit_code = ExitCode.TEMPORARY
 
     def __init__(self) -> None:
-        super().__init__("the agent is about to end", "the same command again in a moment")
+        super().__init__("the agent is about to end", "run the same command again in a moment")
 
 
 class BadRequest(AgentError):
@@ -114,7 +114,7 @@ class BadAgentDirectory(AgentError):
     def __init__(self, path: str, problem: str, *, shared: bool = False) -> None:
         hint = "MOIETY_DIR=<a directory of yours with a short path>"
         if shared:
-            hint = "the same as root; or MOIETY_SYSTEM_DIR=<another directory with a short path>"
+            hint = "run it as root, or MOIETY_SYSTEM_DIR=<another directory with a short path>"
         super().__init__(f"{path} cannot be the agent's directory: {problem}", hint)
 
 
@@ -125,7 +125,8 @@ class WorkloadUnknown(AgentError):
 
     def __init__(self, workload: str) -> None:
         super().__init__(
-            f"no program here is {workload!r}", "`moiety ps`: a tenant's number, pid or name"
+            f"no program that shares the GPUs is {workload!r}",
+            "a tenant's number, pid or name, as `moiety ps` lists them",
         )
 
 
@@ -137,7 +138,7 @@ class WorkloadAmbiguous(AgentError):
     def __init__(self, name: str, tenants: Sequence[int]) -> None:
         super().__init__(
             f"{len(tenants)} programs are called {name!r}: tenants {', '.join(map(str, tenants))}",
-            "the number of one of them, or `moiety ps`",
+            "the tenant's number, which `moiety ps` lists",
         )
 
 
@@ -146,7 +147,9 @@ class NotAllowed(AgentError):
 
     exit_code = ExitCode.NO_PERMISSION
 
-    def __init__(self, problem: str, hint: str = "root, or the user who runs the agent") -> None:
+    def __init__(
+        self, problem: str, hint: str = "do it as root, or as the user who runs the agent"
+    ) -> None:
         super().__init__(problem, hint)
 
 
@@ -170,7 +173,7 @@ class ContainerShareInUse(AgentError):
     def __init__(self, name: str, pids: Sequence[int]) -> None:
         super().__init__(
             f"{len(pids)} processes use the share {name!r}: pid {', '.join(map(str, pids))}",
-            "end their containers first, or --force: they go on, until they need the agent",
+            "end their containers first, or --force: they run on until they need the agent",
         )
 
 
@@ -194,5 +197,5 @@ class MetricsRefused(AgentError):
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(
             f"metrics cannot be offered at {address}: {problem}",
-            "another --metrics address; 127.0.0.1:0 takes any port that is free",
+            "another --metrics address; 127.0.0.1:0 takes any free port",
         )

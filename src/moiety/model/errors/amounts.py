@@ -18,9 +18,9 @@ class LimitAboveCapacity(AmountError):
 
     def __init__(self, limit: int, possible: int) -> None:
         super().__init__(
-            f"a memory limit of {format_bytes(limit)} is more than any GPU here can give, "
+            f"a memory limit of {format_bytes(limit)} is more than any GPU here can give, which is "
             f"{format_bytes(possible)}",
-            f"--memory-limit {typed_size(possible)} or less, or none for the whole GPU",
+            f"--memory-limit {typed_size(possible)} or less, or no --memory-limit for a whole GPU",
         )
 
 
@@ -31,9 +31,9 @@ class CapacityAboveGpu(AmountError):
 
     def __init__(self, capacity: int, gpu: int, total: int, possible: int) -> None:
         super().__init__(
-            f"{format_bytes(capacity)} cannot be shared out: of the {format_bytes(total)} that "
-            f"GPU {gpu} has, {format_bytes(possible)} can be",
-            f"--capacity {typed_size(possible)} or less, or none for all that can be",
+            f"{format_bytes(capacity)} of GPU {gpu} cannot be shared out: it has "
+            f"{format_bytes(total)}, of which {format_bytes(possible)} can be shared out",
+            f"--capacity {typed_size(possible)} or less, or no --capacity for all of that",
         )
 
 
@@ -45,7 +45,7 @@ class CapacityMismatch(AmountError):
     def __init__(self, running: int | None, wanted: int | None) -> None:
         super().__init__(
             f"the agent shares out {_capacity(running)} of each GPU, not {_capacity(wanted)}",
-            "the same command without --capacity, or `moiety stop` first",
+            "the same command without --capacity, or after `moiety stop`",
         )
 
 
@@ -84,9 +84,9 @@ class ArenaAboveHost(AmountError):
 
     def __init__(self, arena: int, possible: int) -> None:
         super().__init__(
-            f"{format_bytes(arena)} of host memory for evicted data cannot be had: "
-            f"{format_bytes(possible)} can, by what is free now and what this cgroup may use",
-            f"--arena {typed_size(possible)} or less, or none for what seems fit",
+            f"the host has no {format_bytes(arena)} of memory for evicted data: within this "
+            f"cgroup's limit {format_bytes(possible)} are free now",
+            f"--arena {typed_size(possible)} or less, or no --arena: the agent then chooses",
         )
 
 

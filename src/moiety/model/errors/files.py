@@ -15,7 +15,7 @@ class FileExists(FileError):
     exit_code = ExitCode.CANNOT_CREATE
 
     def __init__(self, path: str, instead: str = "another name, or --force to replace it") -> None:
-        super().__init__(f"{path} is there already", instead)
+        super().__init__(f"{path} exists already", instead)
 
 
 class FileNotWritable(FileError):
@@ -25,7 +25,8 @@ class FileNotWritable(FileError):
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
-            f"{path} cannot be written: {problem}", "a folder of yours with room, or `-` for stdout"
+            f"{path} cannot be written: {problem}",
+            "a folder that you may write to and that has room, or `-` for stdout",
         )
 
 
@@ -38,7 +39,7 @@ class TraceInvalid(FileError):
         where = f"{path}, line {line}" if line else path
         super().__init__(
             f"{where}: {problem}",
-            hint or "--bad report, which goes on without such lines and counts them",
+            hint or "--bad report, which leaves such lines out and counts them",
         )
 
 

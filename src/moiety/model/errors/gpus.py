@@ -16,10 +16,10 @@ class NoDriver(GpuError):
 
     exit_code = ExitCode.UNAVAILABLE
 
-    def __init__(self, problem: str = "libcuda.so.1 is nowhere to be found") -> None:
+    def __init__(self, problem: str = "libcuda.so.1 is not found") -> None:
         super().__init__(
             f"there is no NVIDIA driver to use: {problem}",
-            "`nvidia-smi` on this machine; without a GPU: MOIETY_SIMGPU=A100-80",
+            "`nvidia-smi`, which tests the driver; without a GPU: MOIETY_SIMGPU=A100-80",
         )
 
 
@@ -31,7 +31,7 @@ class DriverTooOld(GpuError):
     def __init__(self, path: str, lacking: Sequence[str]) -> None:
         super().__init__(
             f"the driver {path} is too old: it has no {', '.join(lacking)}",
-            "a driver of the 470 branch or newer (CUDA 11.4)",
+            "install a driver of the 470 branch or newer (CUDA 11.4)",
         )
 
 
@@ -45,7 +45,7 @@ class NoGpu(GpuError):
         because = f": {problem}" if problem else ""
         super().__init__(
             f"there is no GPU{named} here{because}",
-            "`nvidia-smi -L` lists them; without a GPU: MOIETY_SIMGPU=A100-80",
+            "`nvidia-smi -L` lists the GPUs; without a GPU: MOIETY_SIMGPU=A100-80",
         )
 
 

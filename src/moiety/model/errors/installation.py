@@ -13,7 +13,7 @@ class InternalError(MoietyError):
     def __init__(self, problem: str) -> None:
         super().__init__(
             f"this should not happen: {problem}",
-            "the same once more with MOIETY_DEBUG=1, and tell us",
+            "run it again with MOIETY_DEBUG=1, and report what it prints",
         )
 
 
@@ -26,7 +26,7 @@ class SystemRefusal(MoietyError):
         on = f"{error.filename}: " if error.filename else ""
         super().__init__(
             f"the system refuses: {on}{error.strerror or error}",
-            "`moiety doctor`; the same once more with MOIETY_DEBUG=1 shows where",
+            "`moiety doctor`; the same command with MOIETY_DEBUG=1 shows where it failed",
         )
 
 
@@ -38,7 +38,7 @@ class ProtocolError(MoietyError):
     def __init__(self, problem: str) -> None:
         super().__init__(
             f"a message makes no sense: {problem}",
-            "the same version of moiety on both sides (`moiety version`)",
+            "install the same version of moiety on both sides (`moiety version` prints it)",
         )
 
 
@@ -67,7 +67,7 @@ class ScreenMissing(InstallationError):
     def __init__(self) -> None:
         super().__init__(
             "textual, which draws this screen, is not installed",
-            "`pip install 'moiety[top]'`; `moiety top --once` does without",
+            "`pip install 'moiety[top]'`; `moiety top --once` needs no screen",
         )
 
 
@@ -79,5 +79,5 @@ class PlotMissing(InstallationError):
     def __init__(self) -> None:
         super().__init__(
             "matplotlib, which draws plots, is not installed",
-            "`pip install 'moiety[plot]'`; the same without --plot prints the numbers",
+            "`pip install 'moiety[plot]'`; without --plot the command prints numbers",
         )

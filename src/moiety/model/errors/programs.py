@@ -19,7 +19,9 @@ class WrongArchitecture(ProgramError):
 
     def __init__(self, program: str, built_for: str, own: str = "x86_64") -> None:
         super().__init__(
-            program, f"it is built for {built_for}, moiety for {own}", f"a build of it for {own}"
+            program,
+            f"it is built for {built_for}, moiety for {own}",
+            f"a build of the program for {own}",
         )
 
 
@@ -32,7 +34,7 @@ class SecureProgram(ProgramError):
         super().__init__(
             program,
             f"it {how}, and the loader preloads nothing into such programs",
-            "a copy of it without these rights",
+            "a copy of the program without these rights",
         )
 
 
@@ -45,7 +47,7 @@ class StaticProgram(ProgramError):
         super().__init__(
             program,
             "it is statically linked, so nothing can be preloaded",
-            "a dynamically linked build; if it only starts others: --no-check",
+            "a dynamically linked build; --no-check if the program only starts others",
         )
 
 
@@ -57,8 +59,8 @@ class MuslProgram(ProgramError):
     def __init__(self, program: str) -> None:
         super().__init__(
             program,
-            "it is linked against musl, the NVIDIA driver needs glibc",
-            "a glibc build of it",
+            "it is linked against musl, but the NVIDIA driver needs glibc",
+            "a build of the program for glibc",
         )
 
 
@@ -86,7 +88,7 @@ class ProgramNotExecutable(ProgramError):
     exit_code = ExitCode.NOT_EXECUTABLE
 
     def __init__(self, program: str, problem: str = "not executable", hint: str = "") -> None:
-        usual = f"chmod +x, or its interpreter before it: python {program}"
+        usual = f"chmod +x, or the interpreter before it: python {program}"
         super().__init__(program, problem, hint or usual)
 
 
@@ -96,4 +98,4 @@ class ProgramNotFound(ProgramError):
     exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, program: str) -> None:
-        super().__init__(program, "not found", "its full path, or check PATH")
+        super().__init__(program, "not found", "the program's full path, or another PATH")
