@@ -26,7 +26,7 @@ class Kind(StrEnum):
     SYSTEM = "system"
     USER = "user"
     NAMED = "named"
-    """by MOIETY_CONFIG or on a command line; it counts as both"""
+    """MOIETY_CONFIG or a command line names it; it counts as the system's and the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class File:
     kind: Kind
     tables: Mapping[str, Any]
     lines: Mapping[str, int]
-    """by dotted name"""
+    """The line of each table and key, by dotted name."""
 
     def where(self, name: str) -> str:
         """FILE:LINE of a dotted name, or of what it stands in; else FILE."""
@@ -70,14 +70,14 @@ def user_file(environment: Mapping[str, str]) -> Path:
 
 
 def places(environment: Mapping[str, str]) -> list[tuple[Path, Kind]]:
-    """Where files are looked for; what comes first counts for more."""
+    """Where files can stand; the first counts for most."""
     if (named := environment.get(OVERRIDE)) is not None:
         return [(Path(named).absolute(), Kind.NAMED)] if named else []
     return [(user_file(environment), Kind.USER), (SYSTEM, Kind.SYSTEM)]
 
 
 def read_all(environment: Mapping[str, str]) -> list[File]:
-    """The files that are there; what comes first counts for more. Raises BadConfigFile."""
+    """The files that exist; the first counts for most. Raises BadConfigFile."""
     found = (read(path, kind) for path, kind in places(environment))
     return [file for file in found if file is not None]
 
@@ -101,7 +101,7 @@ def read(path: Path, kind: Kind) -> File | None:
         raise BadConfigFile(str(path), "it is too large for a file of settings")
     if not raw.strip():
         return File(path, kind, {}, {})
-    import tomllib  # 5 ms that nobody pays who has no file
+    import tomllib  # it takes 5 ms, and most machines have no file
 
     try:
         text = raw.decode()
@@ -114,7 +114,7 @@ def read(path: Path, kind: Kind) -> File | None:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open, without waiting for somebody who writes into a pipe: one without a writer is empty."""
+    """Open without waiting for a writer: a pipe that has none is empty."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

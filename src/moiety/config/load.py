@@ -34,14 +34,14 @@ class Value:
 
     setting: Setting
     value: Any
-    """as its `parse` made it; None: nobody said it, and there is no default"""
+    """What its `parse` made of the text; None if it is set nowhere and has no default."""
     text: str | None
-    """as it was written"""
+    """The text as it was written."""
     source: Source
     where: str = ""
-    """FILE:LINE, a variable or a flag; empty for a default"""
+    """FILE:LINE, a variable or a flag; empty for a default."""
     section: str = ""
-    """if the setting stands in several: users.alice"""
+    """The full name of a section that there is for each name: users.alice; else empty."""
 
     @property
     def name(self) -> str:
@@ -51,11 +51,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All that was said, by flags, environment and files."""
+    """What flags, environment and files say."""
 
     environment: Mapping[str, str]
     flags: Mapping[str, str]
-    """text by the name of a setting"""
+    """The text of each flag, by the name of its setting."""
     files: Sequence[File]
 
     def value(self, setting: Setting) -> Value:

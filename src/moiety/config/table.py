@@ -4,8 +4,8 @@ A section of a file is a class here, a setting in it a field of that class. The 
 how its text is read; its key, flag and variable follow from its name. A section whose name ends in
 `.*` is there once for each name: `users.*` is `[users.alice]` in a file.
 
-Annotations are read when this is imported, so they are no strings; and the classes have no methods
-that nobody calls, because every command waits until they are made.
+The module reads the annotations of its classes, so they are no strings. The classes have no methods
+that the program does not use, because every command waits until Python has made them.
 """
 
 import dataclasses
@@ -55,21 +55,21 @@ class Setting:
     """One setting; `field` is what the code calls it."""
 
     section: str
-    """of a file; empty: it stands in the environment only"""
+    """The section of a file; empty if it stands in the environment only."""
     key: str
     field: str
     parse: Callable[[str], Any]
     metavar: str
     help: str
     default: str | None = None
-    """as it would be typed; None: `unset` says what happens then"""
+    """The default as one types it; None: `unset` says what happens then."""
     unset: str = ""
     flag: str | None = None
     variable: str | None = None
     of_arbiter: bool = False
-    """a field of the arbiter's Settings"""
+    """True for a field of the arbiter's Settings."""
     words: tuple[str, ...] = ()
-    """all that it can be, if that is a few words"""
+    """All values that it can have, if they are a few words."""
 
     @property
     def name(self) -> str:
@@ -260,9 +260,9 @@ class Section:
 
     of: type
     flags: str | None = None
-    """how a flag begins; None: a flag has none of them"""
+    """The prefix of its flags; None: its settings have no flags."""
     variables: str | None = None
-    """how a variable begins, likewise"""
+    """The prefix of its variables; None: its settings have no variables."""
 
 
 SECTIONS: Final = {
@@ -276,7 +276,7 @@ SECTIONS: Final = {
     "cli": Section(CliSettings, None, "MOIETY_"),
 }
 OF_THE_SYSTEM: Final = frozenset({"defaults", "users.*", "groups.*"})
-"""whose limits they are may not write them: they stand in the system's file only"""
+"""Sections of the system's file only: users may not write their own limits."""
 
 ENVIRONMENT: Final = (
     ("MOIETY_CONFIG", "read this file alone, instead of the two usual ones", "both"),
@@ -299,7 +299,7 @@ ENVIRONMENT: Final = (
     ("MOIETY_ERRORS", "json: an error is one line of JSON on stderr", "sentences"),
     ("MOIETY_DEBUG", "1: errors with where they come from", "sentences"),
 )
-"""what stands in the environment only: name, meaning, and what happens without it"""
+"""What stands in the environment only: its name, its meaning, and what holds without it."""
 
 _UNIT: Final = re.compile(r"(?:_bytes)?(?:_per)?(?:_s)?$")
 

@@ -20,7 +20,7 @@ YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
 UNITS_MOST: Final = 1000
-"""of one GPU: the kubelet is told each by name"""
+"""The most units of one GPU: the kubelet has each by name."""
 _RESOURCE: Final = re.compile(
     r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
@@ -31,10 +31,10 @@ class ValueKind:
     """A sort of value: how it is read from text, and what help calls it."""
 
     parse: Callable[[str], Any]
-    """raises a ValueError with a sentence"""
+    """Reads the text; raises ValueError with a sentence."""
     metavar: str
     words: tuple[str, ...] = ()
-    """all that it can be, if that is a few words"""
+    """All values that it can have, if they are a few words."""
 
 
 def one_of(words: Iterable[str], metavar: str) -> ValueKind:
