@@ -16,8 +16,8 @@ from bench.figure import Figure
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
-from moiety.testing.native import compile_c, native_dir
 from moiety.testing.node import Node
+from tests.support.native import compile_c, native_dir
 
 GPU = "A100-80:memory=1GiB,residue=2MiB"
 TENANTS = 64

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.figure import Figure
 from moiety.devices.native import native_dir
-from moiety.testing.entrypoints import PER_THREAD, Answer, Entry, Question, ask, requests, table
+from tests.support.entrypoints import PER_THREAD, Answer, Entry, Question, ask, requests, table
 
 NATIVE = Path(__file__).resolve().parents[1] / "native"
 GPU = "A100-80:memory=64MiB,driver=13050"

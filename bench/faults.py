@@ -20,11 +20,11 @@ from random import Random
 
 from bench.figure import Figure
 from moiety.model.errors import AgentError
-from moiety.testing.chaos import live
-from moiety.testing.fault_injection import GPU, Case, Ordeal, cases
-from moiety.testing.fuzz import built, count
-from moiety.testing.native import compile_c, native_dir
-from moiety.testing.virtual_agent import no_descriptor_stays
+from tests.support.chaos import live
+from tests.support.fault_injection import GPU, Case, Ordeal, cases
+from tests.support.fuzz import built, count
+from tests.support.native import compile_c, native_dir
+from tests.support.virtual_agent import no_descriptor_stays
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL_S = 30.0

@@ -17,8 +17,8 @@ from pathlib import Path
 from bench.figure import Figure
 from demo import run as demo
 from moiety.devices.native import simgpu_dir
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 GPU = "A100-80:memory=128MiB,link=8GB/s,residue=2MiB"

@@ -1,9 +1,9 @@
 """What tenants that are gone leave in the agent: ten thousand of them, one after the other.
 
-Each tenant is a process of its own in a workload of its own, as `moiety.testing.churn` has it: it
+Each tenant is a process of its own in a workload of its own, as `tests.support.churn` has it: it
 is refused things, takes turns with others, some of it is moved out, and it goes in one of several
 ways. The agent is a real one on a real socket, on simgpu; after each 250, when nothing of them is
-under way any more, it collects its garbage and says what it has (`moiety.testing.memory_probe`).
+under way any more, it collects its garbage and says what it has (`tests.support.memory_probe`).
 
 The figures are slopes from the first thousand to the last, fitted by least squares, in bytes a
 tenant: of the memory that the kernel counts (VmRSS), and of the bytes that are in use in it, as
@@ -30,10 +30,11 @@ import msgspec
 
 from bench.figure import Figure
 from moiety.agent.system.paths import Directory
-from moiety.testing.churn import ASKS, TOGETHER, Crowd
-from moiety.testing.memory_probe import VARIABLE, Weight
-from moiety.testing.native import native_dir
 from moiety.testing.node import Node, signals_held
+from tests.support.children import with_checkout
+from tests.support.churn import ASKS, TOGETHER, Crowd
+from tests.support.memory_probe import VARIABLE, Weight
+from tests.support.native import native_dir
 
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
@@ -61,8 +62,8 @@ class Scales:
         log = (self._node.folder / "agent.log").open("w")
         with log, signals_held():
             self._agent = subprocess.Popen(
-                [sys.executable, "-m", "moiety.testing.memory_probe", *self._options],
-                env={**self._node.env, VARIABLE: str(self._weight)},
+                [sys.executable, "-m", "tests.support.memory_probe", *self._options],
+                env=with_checkout({**self._node.env, VARIABLE: str(self._weight)}),
                 stdout=log,
                 stderr=log,
                 text=True,

@@ -27,9 +27,9 @@ from moiety.agent.control.client import call
 from moiety.agent.control.protocol import Recorded
 from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.trace.recording import Recording
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from moiety.devices.native import simgpu_dir
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish, kill
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 GPU = "A100-80:memory=96MiB,residue=2MiB"

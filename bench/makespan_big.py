@@ -26,8 +26,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from moiety.devices.native import simgpu_dir
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 LINK_BYTES_PER_S = 1.5e9

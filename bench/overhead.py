@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from moiety.devices.native import shim_path
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 15

@@ -19,9 +19,9 @@ from moiety.agent.control.client import call
 from moiety.agent.control.protocol import Recorded
 from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.trace.recording import Recording
+from tests.support.native import compile_c
 
 HERE = Path(__file__).resolve().parent
 LINK_BYTES_PER_S = 1_000_000_000

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from moiety.testing.native import native_dir
 from moiety.testing.node import Node
 from tests.containers import images, setup
 from tests.containers.runtimes import Podman
+from tests.support.native import native_dir
 
 GPU = "A100-80:memory=256MiB,link=4GB/s"
 CAP_SYS_ADMIN = 21

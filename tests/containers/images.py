@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from moiety.testing.native import compile_c
 from tests.containers import setup
+from tests.support.native import compile_c
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GLIBC: Final = "x86_64-linux-gnu.2.17"

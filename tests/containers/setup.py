@@ -19,7 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from moiety.testing.native import cache_dir
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.support.native import cache_dir
 
 RUNTIMES: Final = ("podman", "runc")
 OLD_SUITE: Final = "bullseye"

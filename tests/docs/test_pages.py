@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import native_dir
 from tests.docs.pages import ROOT, all_pages, blocks, missing
 from tests.docs.session import Session
+from tests.support.native import native_dir
 
 PAGES = all_pages()
 TYPED = [

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from moiety.testing.native import native_dir
 from moiety.testing.node import Node
 from tests.frameworks import setup
+from tests.support.native import native_dir
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from moiety.testing.native import cache_dir
 from tests.frameworks import stubs
+from tests.support.native import cache_dir
 
 HERE = Path(__file__).resolve().parent
 DOWNLOAD_S = 900

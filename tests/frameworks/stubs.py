@@ -15,8 +15,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from moiety.testing.native import compile_c
 from tests.frameworks.elf import Import, imports
+from tests.support.native import compile_c
 
 OURS = re.compile(r"libcuda\.so|libcudart\.so")
 NVIDIAS = re.compile(r"lib(cu|nv|nccl)")

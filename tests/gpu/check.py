@@ -32,12 +32,12 @@ except ModuleNotFoundError:
 from demo import run as demo
 from moiety.devices.native import native_dir, simgpu_dir
 from moiety.model.units import parse_bytes
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from tests.gpu.card import timing
 from tests.gpu.card.driver import PTX
 from tests.gpu.holds import driver_calls, figures, frameworks, turns
 from tests.gpu.holds.setting import MIB, ROOT, SIMGPU, Setting, Skip
+from tests.support.native import compile_c
 
 NO_GPU = 69
 """EX_UNAVAILABLE: nothing was checked"""

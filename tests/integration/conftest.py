@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c, native_dir
 from moiety.testing.node import Node
+from tests.support.native import compile_c, native_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"

@@ -30,6 +30,8 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     RefusedMessage,
 )
+from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.shim import Closed, Shim
 
 GIB = 1 << 30
 CARD = 16 * GIB
@@ -68,8 +70,8 @@ class Other:
 
     SOURCE = """
 import sys
-from moiety.testing.shim import Shim
-from moiety.testing.foreground import uuid_of
+from tests.support.shim import Shim
+from tests.support.foreground import uuid_of
 from moiety.wire.layout import Type
 shim = Shim(sys.argv[1])
 shim.hello("other")

@@ -18,11 +18,11 @@ from moiety.agent.core.runtime import SETTLE_MOST_S
 from moiety.agent.system.file_lock import is_held
 from moiety.agent.system.paths import Directory
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
-from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import AmountMessage
+from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.shim import Shim
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
@@ -42,7 +42,7 @@ def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
 def other_process(path: str) -> subprocess.Popen[str]:
     """A process with a connection that does nothing about it."""
     source = (
-        "import sys; from moiety.testing.shim import Shim; from moiety.testing.foreground import *;"
+        "import sys; from tests.support.shim import Shim; from tests.support.foreground import *;"
         "s = Shim(sys.argv[1]); s.hello('other'); s.attach(uuid_of(0)); print('in', flush=True);"
         "sys.stdin.read()"
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import AllocFlag, FreeFlag, Type
@@ -25,6 +24,7 @@ from moiety.wire.messages import (
     FreeMessage,
     LeaseNoteMessage,
 )
+from tests.support.agent import FakeAgent
 
 MIB = 1 << 20
 GPU = "A100-80:memory=16GiB,residue=2MiB"

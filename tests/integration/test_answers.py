@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from tests.integration.verified import assert_right
+from tests.support.native import compile_c
 
 from .conftest import NATIVE, ROOT
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node, kill
-from moiety.testing.shim import Shim
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage, LeaseNoteMessage
 from tests.integration.verified import assert_right_once_stopped
+from tests.support.agent import FakeAgent
+from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.shim import Shim
 
 MIB = 1 << 20
 CARD = 512 * MIB
@@ -33,8 +33,8 @@ MakeNode = Callable[[str], Node]
 
 OTHER = """
 import mmap, sys
-from moiety.testing.shim import Shim
-from moiety.testing.foreground import uuid_of
+from tests.support.shim import Shim
+from tests.support.foreground import uuid_of
 from moiety.wire.layout import Type
 shim = Shim(sys.argv[1])
 shim.hello("other")

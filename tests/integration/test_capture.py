@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
 from moiety.wire.messages import AmountMessage, EvictedMessage
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 from .conftest import ROOT
 

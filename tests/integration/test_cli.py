@@ -23,6 +23,7 @@ from moiety.devices.native import native_dir
 from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.waiting import DEADLINE_S, until
+from tests.support.foreground import AgentProcess, pretended_native
 
 GIB = 1 << 30
 
@@ -333,8 +334,8 @@ def test_readers_work_without_an_agent(cli: Cli) -> None:
 
 SHARER = """
 import os, sys
-from moiety.testing.shim import Shim
-from moiety.testing.foreground import uuid_of
+from tests.support.shim import Shim
+from tests.support.foreground import uuid_of
 shim = Shim(os.environ["MOIETY_SOCKET"])
 shim.hello("train.py")
 shim.attach(uuid_of(0))

@@ -20,12 +20,12 @@ from moiety.cli.doctor.container_shares import shares
 from moiety.devices.interface import uuid_bytes
 from moiety.model import errors
 from moiety.testing.node import Node, kill
-from moiety.testing.shim import Shim
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.shim import Shim
 
 JOIN = """
 import sys
-from moiety.testing.shim import Shim
+from tests.support.shim import Shim
 shim = Shim(sys.argv[1])
 shim.hello("worker")
 print("joined", flush=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from moiety.devices import driver
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
+from tests.support.native import compile_c
 
 from .conftest import NATIVE
 

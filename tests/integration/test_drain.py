@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import AttachMessage, DrainedMessage, LeaseNoteMessage
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 from .conftest import ROOT
 

@@ -21,10 +21,10 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
 from moiety.model import errors
 from moiety.model.errors import MoietyError
-from moiety.testing.chaos import lie
-from moiety.testing.fault_injection import ENDLESS, Ordeal, cases, kill_agent
-from moiety.testing.shim import Shim
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.chaos import lie
+from tests.support.fault_injection import ENDLESS, Ordeal, cases, kill_agent
+from tests.support.shim import Shim
 
 CASES = 8
 RESTARTS = 3

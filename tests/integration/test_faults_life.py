@@ -15,9 +15,9 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
-from moiety.testing.fault_injection import ENDLESS, Ordeal
 from moiety.testing.node import finish
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.fault_injection import ENDLESS, Ordeal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Build = Callable[[str], Path]

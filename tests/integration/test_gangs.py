@@ -12,6 +12,7 @@ import pytest
 from moiety.model import errors
 from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
+from tests.support.native import compile_c
 
 from .conftest import ROOT
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
+from tests.support.agent import FakeAgent
 
 ROUNDS = 150
 

@@ -9,7 +9,7 @@ import pytest
 from bench.growth import Scales
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
-from moiety.testing.memory_probe import OURS
+from tests.support.memory_probe import OURS
 
 TENANTS = 40
 WORKLOAD = "moiety.agent.control.workloads.Workload"

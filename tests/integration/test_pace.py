@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import Type
 from moiety.wire.messages import LeaseNoteMessage
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_US = 2000

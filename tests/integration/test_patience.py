@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Node, kill
 from moiety.wire.layout import Type
+from tests.support.agent import FakeAgent
 
 MIB = 1 << 20
 PATIENCE_S = 15.0

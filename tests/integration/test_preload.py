@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
+from tests.support.native import compile_c
 
 from .conftest import NATIVE, ROOT
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
 from moiety.testing.node import Lines, Node, kill
 from moiety.wire.codec import decode
 from moiety.wire.layout import Refusal, Type
@@ -23,6 +22,7 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     RefusedMessage,
 )
+from tests.support.agent import FakeAgent
 
 MIB = 1 << 20
 LIMIT = 40 * MIB

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.codec import decode
 from moiety.wire.layout import Type
@@ -24,6 +22,8 @@ from moiety.wire.messages import (
     FreeMessage,
     LeaseNoteMessage,
 )
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB,residue=1MiB,link=200MB/s"

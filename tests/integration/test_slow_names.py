@@ -13,9 +13,10 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.users import ask_tables
-from moiety.testing.churn import Crowd
 from moiety.testing.node import Node, signals_held
-from moiety.testing.slow_names import VARIABLE
+from tests.support.children import with_checkout
+from tests.support.churn import Crowd
+from tests.support.slow_names import VARIABLE
 
 GPU = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 OPTIONS = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
@@ -28,8 +29,8 @@ def test_turns_go_on_while_nobody_can_say_who_a_user_is(native: Path, tmp_path: 
         log = (tmp_path / "agent-0.log").open("w")
         with log, signals_held():
             agent = subprocess.Popen(
-                [sys.executable, "-m", "moiety.testing.slow_names", *OPTIONS],
-                env={**node.env, VARIABLE: str(answers)},
+                [sys.executable, "-m", "tests.support.slow_names", *OPTIONS],
+                env=with_checkout({**node.env, VARIABLE: str(answers)}),
                 stdout=log,
                 stderr=log,
                 text=True,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import EvictedFlag, Type
 from moiety.wire.messages import AllocMessage, AmountMessage, EvictedMessage, FreeMessage
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

@@ -17,11 +17,13 @@ from moiety.model import errors
 from moiety.testing.chrome_trace import check, load
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node
-from moiety.testing.shim import Shim
 from moiety.trace.recording import Recording
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage
 from tests.integration.verified import assert_right
+from tests.support.chrome_trace import check, load
+from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.shim import Shim
 
 GIB = 1 << 30
 CARD = 16 * GIB

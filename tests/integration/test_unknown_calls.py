@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.agent import FakeAgent
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
 from moiety.wire.message import Message
 from moiety.wire.messages import PinnedMessage, UnknownMessage
+from tests.support.agent import FakeAgent
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB"

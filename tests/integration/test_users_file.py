@@ -12,9 +12,9 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.model.share import Share
-from moiety.testing.foreground import AgentProcess, pretended_native
-from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
 from moiety.testing.waiting import until
+from tests.support.foreground import AgentProcess, pretended_native
+from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess
-from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
 from moiety.testing.waiting import until
+from tests.support.foreground import AgentProcess
+from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.control import protocol
-from moiety.testing.users import ALICE, BOB, OtherUser, open_folder
 from moiety.testing.waiting import until
+from tests.support.users import ALICE, BOB, OtherUser, open_folder
 
 from .test_users_programs import AGENT, MIB, WAIT, Setting
 

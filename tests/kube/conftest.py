@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import native_dir
 from tests.kube import bed as beds
 from tests.kube import setup
 from tests.kube.sharing import Sharing
+from tests.support.native import native_dir
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

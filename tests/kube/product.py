@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from moiety.testing.native import cache_dir
+from tests.support.native import cache_dir
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NAME: Final = "docker.io/library/moiety"

@@ -24,9 +24,9 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from moiety.testing.native import cache_dir
 from tests.containers.setup import CannotBeHadError, apt, fetch, package
 from tests.kube import product
+from tests.support.native import cache_dir
 
 HERE: Final = Path(__file__).resolve().parent
 KUBERNETES: Final = "1.36.3"

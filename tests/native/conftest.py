@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import cache_dir
+from tests.support.native import cache_dir
 
 WHEELS = ["nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-runtime==13.5.37"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import cache_dir, compile_c, native_dir
+from tests.support.native import cache_dir, compile_c, native_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 CUDART = ROOT / "native" / "cudart"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench import coverage
-from moiety.testing import entrypoints
-from moiety.testing.entrypoints import SUFFIXES, Form, ask, requests
-from moiety.testing.native import native_dir
+from tests.support import entrypoints
+from tests.support.entrypoints import SUFFIXES, Form, ask, requests
+from tests.support.native import native_dir
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 CUDA = NATIVE / "cuda"

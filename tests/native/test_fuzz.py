@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.fuzz import INPUTS, built, clang, count
+from tests.support.fuzz import INPUTS, built, clang, count
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK_S = 60

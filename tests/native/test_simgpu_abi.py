@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from moiety.testing.native import compile_c, compiler
+from tests.support.native import compile_c, compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 ABI = ROOT / "native" / "cuda" / "abi"

@@ -13,6 +13,7 @@ import pytest
 
 from moiety.testing.native import compile_c, native_dir
 from moiety.testing.waiting import DEADLINE_S, until
+from tests.support.native import compile_c, native_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

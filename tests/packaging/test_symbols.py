@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
+from tests.support.native import compile_c
 
 CHECK = Path(__file__).resolve().parents[2] / "tools" / "symbols.py"
 CALLS = """

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from moiety.testing.native import compile_c, native_dir
+from tests.support.native import compile_c, native_dir
 from tests.traces.pack import pack
 from tests.traces.trace import FOLDER
 

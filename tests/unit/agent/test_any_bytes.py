@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.arbiter.settings import Settings
-from moiety.testing.chaos import lie
-from moiety.testing.speaker import Speaker
-from moiety.testing.virtual_agent import CAPACITY, World, no_descriptor_stays
 from moiety.wire.messages import HelloMessage
+from tests.support.chaos import lie
+from tests.support.speaker import Speaker
+from tests.support.virtual_agent import CAPACITY, World, no_descriptor_stays
 
 SENDINGS = st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 1 << 32)), max_size=30)
 

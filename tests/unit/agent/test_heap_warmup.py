@@ -9,7 +9,7 @@ PROBE = """
 import os, re, sys
 from pathlib import Path
 from moiety.agent.system import heap_warmup
-from moiety.testing.memory_probe import resident_bytes
+from tests.support.memory_probe import resident_bytes
 
 def more(size):
     before = resident_bytes(os.getpid())

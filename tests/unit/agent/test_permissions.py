@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.system import permissions
-from moiety.testing.users import ALICE, BOB, OtherUser, Raised, open_folder
+from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users")
 

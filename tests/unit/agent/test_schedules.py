@@ -1,6 +1,6 @@
 """Days in virtual time on which everything goes wrong: what must hold, holds.
 
-`python -m moiety.testing.chaos 4711` lives one of them again.
+`python -m tests.support.chaos 4711` lives one of them again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from moiety.arbiter.settings import Overdue, Settings
-from moiety.testing.chaos import DAYS_IN_CI, live
-from moiety.testing.speaker import Speaker
-from moiety.testing.virtual_agent import CAPACITY, USER, World, no_descriptor_stays
+from tests.support.chaos import DAYS_IN_CI, live
+from tests.support.speaker import Speaker
+from tests.support.virtual_agent import CAPACITY, USER, World, no_descriptor_stays
 
 PARTS = 10
 LOST_ONCE = (

@@ -12,7 +12,7 @@ from moiety.agent.control.report import gpu_rows
 from moiety.agent.core.journal import Journal
 from moiety.agent.monitor import xid_errors
 from moiety.arbiter.settings import Settings
-from moiety.testing.virtual_agent import World
+from tests.support.virtual_agent import World
 
 
 def test_the_next_agent_knows_what_the_one_before_was_told(tmp_path: Path) -> None:

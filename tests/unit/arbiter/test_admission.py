@@ -7,7 +7,7 @@ import pytest
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
-from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
 
 def refusal(node: SimulatedNode, tenant: SimulatedTenant) -> do.Refused:

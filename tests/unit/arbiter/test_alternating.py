@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from moiety.testing.alternating import Alternating, Program
+from tests.support.alternating import Alternating, Program
 
 PART, MOVE_S, SPELL_S = 0.96, 0.074, 0.85
 HANDOFF_S = MOVE_S * (2 * PART - 1) / PART

@@ -9,7 +9,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.busy_period import Spells
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Share
-from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
 LEAST_S = 0.02
 LONG_S = 100.0

@@ -10,7 +10,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Overdue, Settings
 from moiety.model.share import Priority, Share
-from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
 CAPACITY = 10
 

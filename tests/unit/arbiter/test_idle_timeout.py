@@ -13,7 +13,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.idle_timeout import Silences, cost_s
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Share
-from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
 LEAST_S, MOVE_S = 0.02, 1.0
 

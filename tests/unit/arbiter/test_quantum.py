@@ -8,7 +8,7 @@ from dataclasses import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.model.share import Share
-from moiety.testing.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
 
 def kinds(told: list[do.Instruction]) -> list[type]:

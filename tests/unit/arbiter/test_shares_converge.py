@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moiety.arbiter.schedule.fair_share import parts
 from moiety.model.share import Share
-from moiety.testing.backlog import Backlog
+from tests.support.backlog import Backlog
 
 LINK_BYTES_PER_S = 400e9
 ROUND_HANDOFFS = 20

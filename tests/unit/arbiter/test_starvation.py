@@ -7,7 +7,7 @@ import pytest
 from moiety.arbiter import events as ev
 from moiety.arbiter.schedule.fair_share import LEFT_OVER
 from moiety.model.share import Share
-from moiety.testing.backlog import Backlog
+from tests.support.backlog import Backlog
 
 LINK_BYTES_PER_S = 100e9
 SIZE = 60 << 30

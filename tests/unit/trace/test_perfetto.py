@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.agent.control.protocol import GpuName, Named, Sample, Span
-from moiety.testing.chrome_trace import check, load
 from moiety.trace.perfetto import gaps, nested, trace
 from moiety.trace.recording import Recording
+from tests.support.chrome_trace import check, load
 
 
 def recording(*spans: Span, samples: tuple[Sample, ...] = (), end_s: float = 10.0) -> Recording:

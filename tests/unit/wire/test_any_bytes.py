@@ -12,6 +12,7 @@ from moiety.testing.chaos import lie
 from moiety.wire.codec import PACKERS, decode, decode_counters, decode_work
 from moiety.wire.layout import Type
 from moiety.wire.messages import MESSAGES
+from tests.support.chaos import lie
 
 UUIDS = [bytes(16)]
 

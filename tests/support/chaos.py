@@ -25,6 +25,8 @@ from moiety.testing.virtual_agent import CAPACITY, World
 from moiety.wire.codec import PACKERS
 from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import MESSAGES, HelloMessage
+from tests.support.speaker import Speaker
+from tests.support.virtual_agent import CAPACITY, World
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000

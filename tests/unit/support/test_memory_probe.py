@@ -9,6 +9,7 @@ import pytest
 
 from moiety.testing import memory_probe
 from moiety.testing.waiting import Changes
+from tests.support import memory_probe
 
 BLOCKS = 3
 SIZE = 600

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.model.share import NOTHING_ASKED
-from moiety.testing.backlog import GPU_BYTES, Backlog
+from tests.support.backlog import GPU_BYTES, Backlog
 
 
 @dataclass(slots=True)

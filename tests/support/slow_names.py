@@ -1,6 +1,6 @@
 """An agent on a machine whose directory of users does not answer.
 
-`python -m moiety.testing.slow_names OPTIONS` is `python -m moiety.agent OPTIONS`. Whoever asks for
+`python -m tests.support.slow_names OPTIONS` is `python -m moiety.agent OPTIONS`. Whoever asks for
 the name of a user or a group waits until the file that MOIETY_NAMES names is there.
 """
 

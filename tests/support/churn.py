@@ -3,7 +3,7 @@
     crowd = Crowd(directory)
     crowd.pass_by(1000)        # AssertionError: not all of them were served
 
-`python -m moiety.testing.churn TENANTS [SEED]` does that for the agent in MOIETY_DIR. Each makes a
+`python -m tests.support.churn TENANTS [SEED]` does that for the agent in MOIETY_DIR. Each makes a
 workload, asks for more than it may have and for more than half of a GPU, takes turns with those who
 are there at the same time, and goes: most without a word, some in order, some after their
 connection broke, some because they are hung up on. A fork has the process id and the end that the
@@ -23,7 +23,6 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory, find
 from moiety.model.gang import Gang
-from moiety.testing.shim import Closed, Hung, Shim
 from moiety.wire.layout import TOKEN_BYTES, EvictedFlag, HelloFlag, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import (
@@ -37,6 +36,7 @@ from moiety.wire.messages import (
     ShareMessage,
     UnknownMessage,
 )
+from tests.support.shim import Closed, Hung, Shim
 
 TOGETHER: Final = 4
 """of them at a time"""

@@ -29,9 +29,10 @@ from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
 from moiety.model.errors import AgentError
 from moiety.model.share import Share
-from moiety.testing.faulty import STEPS, VARIABLE, done_of
 from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.children import with_checkout
+from tests.support.faulty import STEPS, VARIABLE, done_of
 
 GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 GPU_BYTES: Final = 64 << 20
@@ -117,8 +118,8 @@ class Ordeal:
 
     def start_agent(self) -> None:
         """An agent, ready; the one before is dead."""
-        env = {VARIABLE: str(self._plan)}
-        self.agent = self._node.start_agent(*self._options, module="moiety.testing.faulty", env=env)
+        env = with_checkout({**self._node.env, VARIABLE: str(self._plan)})
+        self.agent = self._node.start_agent(*self._options, module="tests.support.faulty", env=env)
         self.agents += 1
 
     def second_agent(self) -> subprocess.CompletedProcess[str]:

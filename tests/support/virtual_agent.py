@@ -24,8 +24,8 @@ from moiety.devices.budget import Budget
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.fakes import FakeDevices
-from moiety.testing.speaker import Speaker
-from moiety.testing.virtual_loop import LateExecutor, VirtualKernel, VirtualLoop
+from tests.support.speaker import Speaker
+from tests.support.virtual_loop import LateExecutor, VirtualKernel, VirtualLoop
 
 TOTAL, CAPACITY = 14, 10
 """bytes of each GPU, and those of them that data may take: four contexts of one byte fit beside"""

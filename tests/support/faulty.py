@@ -1,6 +1,6 @@
 """An agent that does something terrible at a chosen step of what it hears and says.
 
-`python -m moiety.testing.faulty OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR2 reads
+`python -m tests.support.faulty OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR2 reads
 what is to go wrong next from the file that MOIETY_FAULT names: one JSON object.
 
     {"number": 7, "step": "evicted", "nth": 2, "whom": "peer", "signal": 9}

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from moiety.testing.native import compiler
+from tests.support.native import compiler
 
 INPUTS: Final = 20_000
 """in a test; a few packets each"""

@@ -19,6 +19,7 @@ from moiety.wire import codec
 from moiety.wire import messages as wire
 from moiety.wire.layout import LEASE_OPEN, PIECES_MAX, AllocFlag, EvictedFlag, HelloFlag, Type
 from moiety.wire.message import Message
+from tests.support.simulated_tenants import SimulatedTenant
 
 PACKET_BYTES: Final = 4096
 LONG_QUEUE_S: Final = 0.01

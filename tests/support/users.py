@@ -26,7 +26,7 @@ BOB: Final = 65002
 """users that no system's tables know"""
 
 _PR_SET_DUMPABLE: Final = 4
-_BEGIN: Final = "from moiety.testing.users import begin; begin()"
+_BEGIN: Final = "from tests.support.users import begin; begin()"
 _LATE: Final = ("difflib", "encodings.idna", "json", "pynvml", "structlog", "tomllib", "uuid")
 """what commands import when they need it"""
 _NAMES: Final = """
@@ -38,8 +38,8 @@ from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
 from moiety.model import errors
 from moiety.model.share import Share
-from moiety.testing.foreground import uuid_of
-from moiety.testing.shim import Closed, Shim
+from tests.support.foreground import uuid_of
+from tests.support.shim import Closed, Shim
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage, ArenaMessage, AttachMessage, LeaseNoteMessage
 """

@@ -1,6 +1,6 @@
 """An agent that says what it has in memory.
 
-`python -m moiety.testing.memory_probe OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR1
+`python -m tests.support.memory_probe OPTIONS` is `python -m moiety.agent OPTIONS`, and on SIGUSR1
 collects its garbage and writes a `Weight` as JSON into the file that MOIETY_WEIGHT names. It does
 that between two things that its loop does: amid one, what that works with would be weighed as well.
 """
