@@ -197,7 +197,7 @@ def test_where_it_is_told_to_the_agent_ends_who_does_not_give_way_whoever_it_is(
         bob, alice = holding(users, BOB, 12 * GIB), users(ALICE)
         alice.do(CREATE.format(share="Share()"))
         alice.do("shim.hello('x'); shim.attach(uuid_of(0)); serial = shim.alloc(0, 12 << 30)")
-        alice.do("shim.want(); shim.reply(serial, Amount, 30)")
+        alice.do("shim.want(); shim.reply(serial, AmountMessage, 30)")
         assert {row.uid for row in agent.ps()} == {ALICE}
         with pytest.raises((Raised, BrokenPipeError)):
             bob.do("shim.tenant")
