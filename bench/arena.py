@@ -22,7 +22,7 @@ from moiety.devices.interface import uuid_bytes
 from moiety.devices.native import simgpu_dir
 from moiety.model.share import Share
 from moiety.testing.node import Node
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 PROFILE = "A100-80:memory=192MiB,link=8GB/s"
 SIZE = 160 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench.figure import Figure
 from moiety.devices.native import shim_path
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 15

@@ -31,7 +31,8 @@ from moiety.wire.messages import (
     RefusedMessage,
 )
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Closed, Shim
+from tests.support.wire_end import Closed
+from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 CARD = 16 * GIB
@@ -70,7 +71,7 @@ class Other:
 
     SOURCE = """
 import sys
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 from tests.support.foreground import uuid_of
 from moiety.wire.layout import Type
 shim = Shim(sys.argv[1])

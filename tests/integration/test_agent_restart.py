@@ -22,7 +22,7 @@ from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import AmountMessage
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
@@ -42,7 +42,8 @@ def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
 def other_process(path: str) -> subprocess.Popen[str]:
     """A process with a connection that does nothing about it."""
     source = (
-        "import sys; from tests.support.shim import Shim; from tests.support.foreground import *;"
+        "import sys; from tests.support.wire_fakes import Shim;"
+        "from tests.support.foreground import *;"
         "s = Shim(sys.argv[1]); s.hello('other'); s.attach(uuid_of(0)); print('in', flush=True);"
         "sys.stdin.read()"
     )

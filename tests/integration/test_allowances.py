@@ -24,7 +24,7 @@ from moiety.wire.messages import (
     FreeMessage,
     LeaseNoteMessage,
 )
-from tests.support.agent import FakeAgent
+from tests.support.wire_fakes import FakeAgent
 
 MIB = 1 << 20
 GPU = "A100-80:memory=16GiB,residue=2MiB"

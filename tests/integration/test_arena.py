@@ -16,9 +16,8 @@ from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage, LeaseNoteMessage
 from tests.integration.verified import assert_right_once_stopped
-from tests.support.agent import FakeAgent
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Shim
+from tests.support.wire_fakes import FakeAgent, Shim
 
 MIB = 1 << 20
 CARD = 512 * MIB
@@ -33,7 +32,7 @@ MakeNode = Callable[[str], Node]
 
 OTHER = """
 import mmap, sys
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 from tests.support.foreground import uuid_of
 from moiety.wire.layout import Type
 shim = Shim(sys.argv[1])

@@ -13,8 +13,8 @@ import pytest
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import Type
 from moiety.wire.messages import AmountMessage, EvictedMessage
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 from .conftest import ROOT
 

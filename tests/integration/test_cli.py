@@ -334,7 +334,7 @@ def test_readers_work_without_an_agent(cli: Cli) -> None:
 
 SHARER = """
 import os, sys
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 from tests.support.foreground import uuid_of
 shim = Shim(os.environ["MOIETY_SOCKET"])
 shim.hello("train.py")

@@ -20,12 +20,12 @@ from moiety.testing.waiting import DEADLINE_S, until
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 SHARER = """
 import os, sys
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 from tests.support.foreground import uuid_of
 shim = Shim(os.environ["MOIETY_SOCKET"])
 shim.hello("train.py")

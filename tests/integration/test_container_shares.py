@@ -21,11 +21,11 @@ from moiety.devices.interface import uuid_bytes
 from moiety.model import errors
 from moiety.testing.node import Node, kill
 from moiety.testing.waiting import DEADLINE_S
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 JOIN = """
 import sys
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 shim = Shim(sys.argv[1])
 shim.hello("worker")
 print("joined", flush=True)

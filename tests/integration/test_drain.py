@@ -16,8 +16,8 @@ import pytest
 from moiety.testing.node import Node, finish
 from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import AttachMessage, DrainedMessage, LeaseNoteMessage
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 from .conftest import ROOT
 

@@ -24,7 +24,7 @@ from moiety.model.errors import MoietyError
 from moiety.testing.waiting import DEADLINE_S
 from tests.support.chaos import lie
 from tests.support.fault_injection import ENDLESS, Ordeal, cases, kill_agent
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 CASES = 8
 RESTARTS = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moiety.testing.node import Node
 from moiety.wire.layout import Type
-from tests.support.agent import FakeAgent
+from tests.support.wire_fakes import FakeAgent
 
 ROUNDS = 150
 

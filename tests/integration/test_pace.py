@@ -14,8 +14,8 @@ from moiety.testing.node import Node
 from moiety.testing.waiting import DEADLINE_S
 from moiety.wire.layout import Type
 from moiety.wire.messages import LeaseNoteMessage
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_US = 2000

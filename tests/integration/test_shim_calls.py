@@ -22,7 +22,7 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     RefusedMessage,
 )
-from tests.support.agent import FakeAgent
+from tests.support.wire_fakes import FakeAgent
 
 MIB = 1 << 20
 LIMIT = 40 * MIB
@@ -47,7 +47,6 @@ class Play:
     def agent_idle(self) -> bool:
         """Answer what the program asks; True when it has printed something."""
         assert self.process.stdout is not None
-        assert self.agent.sock is not None
         said = self.process.stdout.fileno()
         ready = select.select([said, self.agent.sock.fileno()], [], [], 60)[0]
         assert ready, "the program hangs"
@@ -147,7 +146,6 @@ def test_room_is_asked_for_outside_the_gate_and_in_a_capture_too(
     program.go_on()
 
     def asked() -> AllocMessage:
-        assert agent.sock is not None
         while True:
             assert select.select([agent.sock], [], [], 60)[0], "it asks nobody"
             message = decode(agent.sock.recv(4096))

@@ -15,8 +15,8 @@ import pytest
 from moiety.testing.node import Node
 from moiety.wire.layout import EvictedFlag, Type
 from moiety.wire.messages import AllocMessage, AmountMessage, EvictedMessage, FreeMessage
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from moiety.model import errors
 from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.shim import Shim
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 

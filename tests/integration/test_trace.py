@@ -23,7 +23,7 @@ from moiety.wire.messages import AmountMessage
 from tests.integration.verified import assert_right
 from tests.support.chrome_trace import check, load
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
-from tests.support.shim import Shim
+from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 CARD = 16 * GIB

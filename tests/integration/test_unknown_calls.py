@@ -15,6 +15,7 @@ from moiety.wire.message import Message
 from moiety.wire.messages import PinnedMessage, UnknownMessage
 from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
+from tests.support.wire_fakes import FakeAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "A100-80:memory=64MiB"

@@ -20,13 +20,12 @@ from typing import Final
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
-from moiety.testing.speaker import Speaker
 from moiety.testing.virtual_agent import CAPACITY, World
 from moiety.wire.codec import PACKERS
 from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import MESSAGES, HelloMessage
-from tests.support.speaker import Speaker
 from tests.support.virtual_agent import CAPACITY, World
+from tests.support.virtual_process import VirtualProcess
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000
@@ -88,24 +87,24 @@ class Day:
             process.touch()
             self.world.until_rest(0.2, 0.1)
 
-    def allocate(self, process: Speaker) -> None:
+    def allocate(self, process: VirtualProcess) -> None:
         """It asks for memory."""
         if process.contexts and len(process.blocks) < 6:
             chunks = [self.dice.randint(1, 4) for _ in range(self.dice.randint(1, 2))]
             gpu = self.dice.choice(sorted(process.contexts))
             process.allocate(gpu, chunks, pinned=self.dice.random() < 0.03)
 
-    def free(self, process: Speaker) -> None:
+    def free(self, process: VirtualProcess) -> None:
         """It frees some."""
         if blocks := [block for block in process.blocks if block.admitted]:
             process.free(self.dice.choice(blocks))
 
-    def need(self, process: Speaker) -> None:
+    def need(self, process: VirtualProcess) -> None:
         """Its driver runs out."""
         if process.contexts:
             process.need(self.dice.choice(sorted(process.contexts)), self.dice.randint(1, 3))
 
-    def detach(self, process: Speaker) -> None:
+    def detach(self, process: VirtualProcess) -> None:
         """Its context goes."""
         gpus = [g for g in process.contexts if not any(order[0] == g for order in process.orders)]
         if gpus:
@@ -113,12 +112,12 @@ class Day:
 
     # What goes wrong: each returns whether it did
 
-    def kill(self, process: Speaker) -> bool:
+    def kill(self, process: VirtualProcess) -> bool:
         """SIGKILL."""
         self.world.kill(process)
         return True
 
-    def stop(self, process: Speaker) -> bool:
+    def stop(self, process: VirtualProcess) -> bool:
         """SIGSTOP, or SIGCONT."""
         if process.stopped:
             self.world.go_on(process)
@@ -126,29 +125,29 @@ class Day:
             self.world.stop(process)
         return process.stopped
 
-    def hang(self, process: Speaker) -> bool:
+    def hang(self, process: VirtualProcess) -> bool:
         """It does not yield, or does again."""
         process.hung = not process.hung
         return process.hung
 
-    def fail_to_move(self, process: Speaker) -> bool:
+    def fail_to_move(self, process: VirtualProcess) -> bool:
         """There is no host memory for what it should move, or there is again."""
         process.eviction_fails = not process.eviction_fails
         return process.eviction_fails
 
-    def spin(self, process: Speaker) -> bool:
+    def spin(self, process: VirtualProcess) -> bool:
         """Its kernels never end, or they do."""
         process.depends = self.dice.choice([0, 1, 3, 1 << 40]) if process.is_open else 0
         return process.depends > 0
 
-    def pin(self, process: Speaker) -> bool:
+    def pin(self, process: VirtualProcess) -> bool:
         """Its memory cannot leave any more."""
         process.pin("cuIpcGetMemHandle")
         return True
 
-    def drop(self, process: Speaker) -> bool:
+    def drop(self, process: VirtualProcess) -> bool:
         """Its connection breaks."""
-        there = process.sock is not None and process.joins > 0
+        there = process.is_connected and process.joins > 0
         if there:
             process.drop()
         return there
@@ -278,7 +277,7 @@ class Day:
             world.wait(3.0)
         world.check_empty()
 
-    def check_served(self, waiting: list[Speaker]) -> None:
+    def check_served(self, waiting: list[VirtualProcess]) -> None:
         """Whoever still waits has a reason that lies in what it asked for."""
         assert self.world.node is not None
         views = {view.tenant: view for view in self.world.node.arbiter.tenants()}
@@ -308,7 +307,7 @@ class Day:
             assert part <= most + SLACK, f"process {process.number} had {part:.0%} of the time"
 
 
-FAULTS: Final[dict[str, Callable[[Day, Speaker], bool]]] = {
+FAULTS: Final[dict[str, Callable[[Day, VirtualProcess], bool]]] = {
     "kill": Day.kill,
     "stop": Day.stop,
     "hang": Day.hang,

@@ -36,7 +36,8 @@ from moiety.wire.messages import (
     ShareMessage,
     UnknownMessage,
 )
-from tests.support.shim import Closed, Hung, Shim
+from tests.support.wire_end import Closed, Hung
+from tests.support.wire_fakes import Shim
 
 TOGETHER: Final = 4
 """of them at a time"""

@@ -39,7 +39,8 @@ from moiety.agent.system.paths import Directory
 from moiety.model import errors
 from moiety.model.share import Share
 from tests.support.foreground import uuid_of
-from tests.support.shim import Closed, Shim
+from tests.support.wire_end import Closed
+from tests.support.wire_fakes import Shim
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage, ArenaMessage, AttachMessage, LeaseNoteMessage
 """

@@ -24,8 +24,8 @@ from moiety.devices.budget import Budget
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.fakes import FakeDevices
-from tests.support.speaker import Speaker
 from tests.support.virtual_loop import LateExecutor, VirtualKernel, VirtualLoop
+from tests.support.virtual_process import VirtualProcess
 
 TOTAL, CAPACITY = 14, 10
 """bytes of each GPU, and those of them that data may take: four contexts of one byte fit beside"""
@@ -83,7 +83,7 @@ class World:
         self.devices = FakeDevices.of(*[TOTAL] * gpus)
         self.devices.usage = self._usage  # type: ignore[method-assign]
         self.uuids = [device.uuid_bytes for device in self.devices.devices]
-        self.processes: dict[int, Speaker] = {}
+        self.processes: dict[int, VirtualProcess] = {}
         self.shares: dict[int, Share] = {}
         self.liars: dict[int, socket.socket] = {}
         """processes that are not simulated: only what is sent for them"""
@@ -140,7 +140,7 @@ class World:
     def _strike_off(self, client: Client) -> None:
         self.written.pop(client.pid, None)
 
-    def _connect(self, process: Speaker) -> socket.socket | None:
+    def _connect(self, process: VirtualProcess) -> socket.socket | None:
         return self.connect(process.number, self.shares[process.number])
 
     def connect(self, pid: int, share: Share = NOTHING_ASKED) -> socket.socket | None:
@@ -162,12 +162,12 @@ class World:
 
     # Processes
 
-    def begin(self, share: Share = NOTHING_ASKED) -> Speaker:
+    def begin(self, share: Share = NOTHING_ASKED) -> VirtualProcess:
         """A new process, which has said nothing."""
         pid = next(self._pids)
         self.kernel.begin(pid)
         self.shares[pid] = share
-        process = Speaker(pid, self._connect, self.now_s, self.uuids)
+        process = VirtualProcess(pid, self._connect, self.now_s, self.uuids)
         self.processes[pid] = process
         return process
 
@@ -186,18 +186,18 @@ class World:
         """On the clock of whichever agent there is, or was."""
         return self.loop.time()
 
-    def kill(self, process: Speaker) -> None:
+    def kill(self, process: VirtualProcess) -> None:
         """As kill -9 does: its memory is free at once."""
         del self.processes[process.number]
         process.dispose()
         self.kernel.end(process.number)
 
-    def stop(self, process: Speaker) -> None:
+    def stop(self, process: VirtualProcess) -> None:
         """SIGSTOP."""
         process.stopped = True
         self.kernel.stopped.add(process.number)
 
-    def go_on(self, process: Speaker) -> None:
+    def go_on(self, process: VirtualProcess) -> None:
         """SIGCONT."""
         process.stopped = False
         self.kernel.stopped.discard(process.number)
@@ -222,7 +222,7 @@ class World:
         choices: list[Any] = [self.serve, self.beside.run_one, *self.processes.values()]
         self.dice.shuffle(choices)
         for each in choices:
-            done = each.work() if isinstance(each, Speaker) else each()
+            done = each.work() if isinstance(each, VirtualProcess) else each()
             if done:
                 self._bury()
                 return True

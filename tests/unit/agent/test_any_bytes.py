@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from moiety.arbiter.settings import Settings
 from moiety.wire.messages import HelloMessage
 from tests.support.chaos import lie
-from tests.support.speaker import Speaker
 from tests.support.virtual_agent import CAPACITY, World, no_descriptor_stays
+from tests.support.virtual_process import VirtualProcess
 
 SENDINGS = st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 1 << 32)), max_size=30)
 
 
-def begin(here: World) -> Speaker:
+def begin(here: World) -> VirtualProcess:
     """An honest program that holds its lease and has memory."""
     honest = here.begin()
     honest.attach(0, 1, CAPACITY)
@@ -28,7 +28,7 @@ def begin(here: World) -> Speaker:
     return honest
 
 
-def seen(here: World, process: Speaker) -> tuple[int, int, int]:
+def seen(here: World, process: VirtualProcess) -> tuple[int, int, int]:
     """What the agent believes that it has."""
     assert here.node is not None
     (view,) = [v for v in here.node.arbiter.tenants() if v.tenant == process.tenant]

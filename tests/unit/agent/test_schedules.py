@@ -12,8 +12,8 @@ import pytest
 
 from moiety.arbiter.settings import Overdue, Settings
 from tests.support.chaos import DAYS_IN_CI, live
-from tests.support.speaker import Speaker
 from tests.support.virtual_agent import CAPACITY, USER, World, no_descriptor_stays
+from tests.support.virtual_process import VirtualProcess
 
 PARTS = 10
 LOST_ONCE = (
@@ -48,7 +48,7 @@ def world(overdue: Overdue = Overdue.REPORT) -> World:
     return made
 
 
-def program(here: World, *chunks: int) -> Speaker:
+def program(here: World, *chunks: int) -> VirtualProcess:
     """One that has its memory, and its lease if nobody is in the way."""
     process = here.begin()
     process.attach(0, 1, CAPACITY)
@@ -59,7 +59,7 @@ def program(here: World, *chunks: int) -> Speaker:
     return process
 
 
-def has_memory(here: World, process: Speaker) -> bool:
+def has_memory(here: World, process: VirtualProcess) -> bool:
     """Whether it gets what it was refused, or waited for, if it asks again."""
     if not process.blocks:
         process.allocate(0, [3, 3])

@@ -1,53 +1,45 @@
-"""A simulated process that speaks the wire protocol: `SimulatedTenant` with a socket.
+"""A virtual process: a `SimulatedTenant` whose events and instructions pass a `Shim`'s socket.
 
-It connects again when its connection is lost, as the shim does, and says then what it has.
+It connects again when its connection is lost, as the shim does, and then says what it has.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import select
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.testing.simulated_tenants import SimulatedTenant
-from moiety.wire import codec
 from moiety.wire import messages as wire
-from moiety.wire.layout import LEASE_OPEN, PIECES_MAX, AllocFlag, EvictedFlag, HelloFlag, Type
+from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Type
 from moiety.wire.message import Message
 from tests.support.simulated_tenants import SimulatedTenant
+from tests.support.wire_end import Closed
+from tests.support.wire_fakes import Shim
 
-PACKET_BYTES: Final = 4096
 LONG_QUEUE_S: Final = 0.01
-"""how much work a program without a bound has submitted when it is revoked"""
+"""how long the submitted work of a program without a bound takes when it is revoked"""
 
-Connect = Callable[["Speaker"], socket.socket | None]
-"""a new connection to the agent; None: it is not there"""
+Connect = Callable[["VirtualProcess"], socket.socket | None]
+"""makes a connection to the agent that does not block; None: the agent is not there"""
 
 
-class Speaker(SimulatedTenant):
+class VirtualProcess(SimulatedTenant):
     """One process; `number` is its pid. Nothing happens in it but through `work`."""
 
     def __init__(self, pid: int, connect: Connect, now_s: Callable[[], float], uuids: list[bytes]):
-        self._page: mmap.mmap | None = None
+        self._shim = Shim(connect=False)
         super().__init__(pid)
         self._connect = connect
         self._now_s = now_s
         self._uuids = uuids
         self._busy_until_s = 0.0
-        self._hello = wire.HelloMessage(pid=pid, program=f"process{pid}")
-        self.sock: socket.socket | None = None
-        self.tenant = 0
-        """the agent's number for it"""
-        self.said_no: list[wire.RefusedMessage] = []
-        """refusals that answer nothing: why the agent hung up"""
-        self.losses = 0
-        """of its connection"""
+        self.is_connected = False
         self.joins = 0
+        """connections that it made"""
         self._resumes = False
         self._is_pinned = False
         self.claims_lease = False
@@ -56,14 +48,14 @@ class Speaker(SimulatedTenant):
     # Its lease is a word in memory, as the agent last wrote it
 
     @property
-    def word(self) -> int:
-        """The lease word."""
-        return int.from_bytes(self._page[:4], "little") if self._page else 0
+    def tenant(self) -> int:
+        """The agent's number for it."""
+        return self._shim.tenant
 
     @property
     def is_open(self) -> bool:
         """Whether the gate lets work pass."""
-        return bool(self.word & LEASE_OPEN)
+        return self._shim.is_open
 
     @is_open.setter
     def is_open(self, value: bool) -> None:
@@ -91,7 +83,7 @@ class Speaker(SimulatedTenant):
         """Do one thing, if there is one."""
         if self.stopped:
             return False
-        if self.sock is None:
+        if not self.is_connected:
             return self._come_back()
         if not self.hung and self._is_cut_off():
             self._hear_last_words()
@@ -103,28 +95,23 @@ class Speaker(SimulatedTenant):
         return self._say() or heard or worked
 
     def drop(self) -> None:
-        """Its connection is gone, whoever's fault it was."""
-        if self.sock is not None:
-            self.sock.close()
-            self.sock = None
-            self.losses += 1
+        """Lose the connection, whoever's fault it was."""
+        if self.is_connected:
+            self._shim.sock.close()
+            self.is_connected = False
             self._resumes = True
 
     def dispose(self) -> None:
-        """It is dead."""
-        if self.sock is not None:
-            self.sock.close()
-            self.sock = None
-        if self._page is not None:
-            self._page.close()
-            self._page = None
+        """Die: every descriptor is closed."""
+        self.is_connected = False
+        self._shim.close()
 
     def _come_back(self) -> bool:
         """Connect, and say what there is; with a lost agent all that it had ordered is void."""
         sock = self._connect(self)
         if sock is None:
             return False
-        self.sock = sock
+        self._shim.sock, self.is_connected = sock, True
         self.joins += 1
         flags = 0
         if self._resumes:
@@ -143,10 +130,10 @@ class Speaker(SimulatedTenant):
         self.draining = None
         self.queue_s = 0.0
         stood, self.wanted = self.wanted, False
-        hello = wire.HelloMessage(
-            flags=int(flags), pid=self.number, epoch=self.epoch, program=self._hello.program
+        program = f"process{self.number}"
+        self._send(
+            wire.HelloMessage(flags=int(flags), pid=self.number, epoch=self.epoch, program=program)
         )
-        self._send(hello)
         for gpu in sorted(self.contexts):
             self._send(self._state(gpu))
         for serial, (gpu, _) in self.attaching.items():
@@ -179,60 +166,42 @@ class Speaker(SimulatedTenant):
         return super()._can_restore() and not self._is_cut_off()
 
     def _is_cut_off(self) -> bool:
-        if self.sock is None:
+        if not self.is_connected:
             return True
         poll = select.poll()
-        poll.register(self.sock, 0)
+        poll.register(self._shim.sock, 0)
         return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
 
     # Hearing
 
     def _hear(self) -> bool:
-        """Read one packet; several wait in `inbox` while a move goes on, as in the shim."""
-        assert self.sock is not None
+        """Read one message; several wait in `inbox` while a move goes on, as in the shim."""
         try:
-            packet, fds, _, _ = socket.recv_fds(self.sock, PACKET_BYTES, PIECES_MAX)
+            message = self._shim.take()
         except BlockingIOError:
             return False
-        except ConnectionResetError:
-            packet, fds = b"", []
-        if not packet:
+        except Closed:
             self.drop()
             return True
-        message = codec.decode(packet)
-        if isinstance(message, wire.WelcomeMessage):
-            self._welcome(message, fds)
-            return True
-        for fd in fds:
-            os.close(fd)
         if (told := self._told(message)) is not None:
             self.inbox.append(told)
         return True
 
     def _hear_last_words(self) -> None:
-        """The agent has hung up: all but its reason is void, others may have it by now."""
-        while self.sock is not None:
+        """Read the agent's reason for hanging up; the rest is void, other processes may have it."""
+        while self.is_connected:
             if not self._hear():
                 self.drop()
         self.inbox.clear()
 
-    def _welcome(self, message: wire.WelcomeMessage, fds: list[int]) -> None:
-        if self._page is not None:
-            self._page.close()
-        self.tenant = message.tenant
-        self._page = mmap.mmap(fds[0], 4096, prot=mmap.PROT_READ)
-        os.close(fds[0])
-
-    def _told(self, message: Any) -> do.Instruction | None:
+    def _told(self, message: wire.Message) -> do.Instruction | None:
         me = self.number
         match message:
             case wire.AttachedMessage(serial=serial, gpu=gpu) if serial in self.attaching:
                 return do.Admitted(me, gpu, serial)
             case wire.AmountMessage(type=Type.ALLOC_REPLY, serial=serial, gpu=gpu):
                 return do.Admitted(me, gpu, serial)
-            case wire.RefusedMessage(serial=0):
-                self.said_no.append(message)
-            case wire.RefusedMessage(serial=serial, text=text):
+            case wire.RefusedMessage(serial=serial, text=text) if serial:
                 return do.Refused(me, 0, serial, "capacity", text)
             case wire.AmountMessage(type=Type.RESTORE_BUDGET, gpu=gpu, bytes=amount):
                 return do.RestoreBudget(me, gpu, amount)
@@ -263,27 +232,21 @@ class Speaker(SimulatedTenant):
     def _say(self) -> bool:
         """Send what it has to say; what does not fit waits, as the shim's threads would."""
         said = False
-        while self.sent and self.sock is not None:
+        while self.sent and self.is_connected:
             if not self._send(self._message(self.sent[0])):
                 break
-            if self.sent:
-                self.sent.popleft()
+            self.sent.popleft()
             said = True
         return said
 
-    def _send(self, message: Message) -> bool:
-        return self.send_raw(message.encode())
-
-    def send_raw(self, packet: bytes) -> bool:
-        """Any bytes at all; False: its socket is full."""
-        if self.sock is None:
-            return False
+    def _send(self, message: wire.Message) -> bool:
+        """Send a message; False: the socket is full."""
         try:
-            self.sock.send(packet)
+            self._shim.send(message)
         except BlockingIOError:
             return False
-        except OSError:  # the agent hung up: that is noticed when it is heard
-            return True
+        except OSError:
+            pass  # the agent hung up, which the next `_hear` finds
         return True
 
     def _message(self, event: ev.Event) -> Message:
