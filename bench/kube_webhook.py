@@ -25,9 +25,9 @@ import aiohttp
 import yaml
 
 from bench.figure import Figure
-from moiety.kube import names
 from moiety.kube.client import SLICES
 from moiety.kube.dialects.request import Told
+from moiety.kube.model import names
 from moiety.kube.webhook import registration
 from moiety.kube.webhook.certificate_controller import NAMESPACES
 from moiety.testing.apiserver import ApiServer

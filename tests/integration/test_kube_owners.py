@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from moiety.kube import names
 from moiety.kube.client import CLAIMS, EVENTS, PODS
+from moiety.kube.model import names
 from moiety.kube.units import RESOURCE
 from moiety.testing.kube_node import NAME, TEAM, KubeNode
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moiety.kube.quantity import parse_bytes
+from moiety.kube.model.quantity import parse_bytes
 from tests.kube.bed import Bed
 from tests.kube.objects import pod
 from tests.kube.sharing import LONG, RIGHT, Sharing, asking, claim, claimant, work

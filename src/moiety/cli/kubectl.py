@@ -158,7 +158,7 @@ def _run(kubeconfig: str | None, work: Callable[[Client], Awaitable[Any]]) -> An
 async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
     from moiety.kube.client import CLAIMS, PODS, SLICES, ApiError
     from moiety.kube.cluster_report import Seen
-    from moiety.kube.share_config import DRIVER
+    from moiety.kube.model.share_config import DRIVER
 
     pods, _ = await client.list(PODS)
     try:
@@ -255,8 +255,9 @@ def _text(seen: Seen) -> str:
 async def _resize(
     client: Client, pod: str, namespace: str | None, text: str, wait_s: float
 ) -> str | None:
-    from moiety.kube import cluster_report, names
+    from moiety.kube import cluster_report
     from moiety.kube.client import PODS
+    from moiety.kube.model import names
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
@@ -293,9 +294,9 @@ async def _explain(
     client: Client, pod: str, namespace: str | None, system: str, kubeconfig: str | None
 ) -> Any:
     from moiety.kube import explain as explaining
-    from moiety.kube import names
     from moiety.kube.client import EVENTS, ApiError
     from moiety.kube.cluster_gpus import of
+    from moiety.kube.model import names
     from moiety.kube.webhook import webhook_config
     from moiety.kube.webhook.cluster_cache import CONFIG_MAPS
 
@@ -320,7 +321,7 @@ async def _explain(
 
 async def _uninstall(client: Client) -> dict[str, int]:
     from moiety.kube.client import SLICES, ApiError
-    from moiety.kube.share_config import DRIVER
+    from moiety.kube.model.share_config import DRIVER
     from moiety.kube.webhook import registration, template_gc
 
     gone = {"registrations": 0, "templates": 0, "slices": 0}

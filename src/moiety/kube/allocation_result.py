@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube import quantity, share_config
 from moiety.kube.client import Object
+from moiety.kube.model import quantity, share_config
 from moiety.kube.resource_slices import COMPUTE, MEMORY, WHOLE
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes, format_fraction

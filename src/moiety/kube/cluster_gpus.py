@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube import quantity, share_config
 from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.model import quantity, share_config
 from moiety.model.format import format_bytes
 
 MEMORY: Final = "memory"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import names, quantity, share_config
-from moiety.kube.share_config import DRIVER
+from moiety.kube.model import names, quantity, share_config
+from moiety.kube.model.share_config import DRIVER
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 

@@ -17,10 +17,10 @@ from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import CLAIM, Given, Slot
 from moiety.kube.client import CLAIMS, PODS, ApiError, Client, Object
 from moiety.kube.inventory import Inventory
+from moiety.kube.model.share_config import DRIVER
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
-from moiety.kube.share_config import DRIVER
 from moiety.kube.share_manager import Shares
 from moiety.model.errors import MoietyError
 

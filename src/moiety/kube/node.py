@@ -32,13 +32,13 @@ from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Regist
 from moiety.kube.events import Notices
 from moiety.kube.inventory import Inventory
 from moiety.kube.logs import open_log
+from moiety.kube.model.share_config import DRIVER
 from moiety.kube.options import Options
 from moiety.kube.pod_reconciler import Owners
 from moiety.kube.podresources import held
 from moiety.kube.pods import Pods
 from moiety.kube.readiness import Readiness
 from moiety.kube.rpc import Server
-from moiety.kube.share_config import DRIVER
 from moiety.kube.share_manager import Shares
 from moiety.model.errors import AgentError, MoietyError
 

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import names, resize, share_config
+from moiety.kube import resize
 from moiety.kube.allocation_result import consumers
 from moiety.kube.checkpoint import CLAIM, Given
 from moiety.kube.client import CLAIMS, PODS, ApiError, Client
 from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import Notices
+from moiety.kube.model import names, share_config
 from moiety.kube.podresources import Held
 from moiety.kube.pods import Pod, Pods
 from moiety.kube.resource_slices import WHOLE

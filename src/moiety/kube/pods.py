@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moiety.kube import names
 from moiety.kube.client import PODS, Client, Object
+from moiety.kube.model import names
 
 KEPT: Final = (names.RESIZE, names.RESIZED, names.ASKED)
 

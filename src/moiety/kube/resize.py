@@ -14,8 +14,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moiety.kube import names
-from moiety.kube.share_config import InvalidShareConfig, parse_memory, parse_part
+from moiety.kube.model import names
+from moiety.kube.model.share_config import InvalidShareConfig, parse_memory, parse_part
 from moiety.model.errors import InvalidValue, MoietyError
 from moiety.model.share import Share, parse_priority
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from moiety.devices.gpu_models import Card
 from moiety.kube.client import NODES, SLICES, Client, Object
-from moiety.kube.share_config import DRIVER
+from moiety.kube.model.share_config import DRIVER
 
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"

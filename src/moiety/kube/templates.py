@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import cluster_gpus, names, quantity, share_config
+from moiety.kube import cluster_gpus
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.model import names, quantity, share_config
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 

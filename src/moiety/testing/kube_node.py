@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from moiety.kube.checkpoint import Checkpoint
 from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, Object
-from moiety.kube.share_config import DRIVER
+from moiety.kube.model.share_config import DRIVER
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kubelet import Kubelet
 from moiety.testing.node import Node, kill

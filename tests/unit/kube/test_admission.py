@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.kube import names, share_config
 from moiety.kube.cluster_gpus import Fleet, Kind
 from moiety.kube.dialects.request import Told
+from moiety.kube.model import names, share_config
 from moiety.kube.webhook import admission, review, webhook_config
 from moiety.kube.webhook.admission import By, Cluster, Verdict
 from moiety.kube.webhook.review import NoReview

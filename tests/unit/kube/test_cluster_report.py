@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from moiety.kube import cluster_report, explain, names, share_config, templates
+from moiety.kube import cluster_report, explain, templates
 from moiety.kube.cluster_gpus import Fleet, Kind
 from moiety.kube.cluster_report import Seen
 from moiety.kube.dialects.request import Ask
+from moiety.kube.model import names, share_config
 from moiety.model.share import Share
 
 GIB = 1 << 30

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from moiety.kube import names
 from moiety.kube.cluster_gpus import Fleet
-from moiety.kube.share_config import DRIVER
+from moiety.kube.model import names
+from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
 from moiety.kube.webhook.admission import By
 from moiety.kube.webhook.certificate_controller import SECRET

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.kube import quantity
-from moiety.kube.quantity import InvalidQuantity
+from moiety.kube.model import quantity
+from moiety.kube.model.quantity import InvalidQuantity
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.kube import names, resize
+from moiety.kube import resize
+from moiety.kube.model import names
 from moiety.kube.resize import InvalidResize
 from moiety.model.share import Priority, Share
 

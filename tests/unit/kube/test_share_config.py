@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.kube import share_config
-from moiety.kube.share_config import API_VERSION, KIND, InvalidShareConfig, decode, encode
+from moiety.kube.model import share_config
+from moiety.kube.model.share_config import API_VERSION, KIND, InvalidShareConfig, decode, encode
 from moiety.model.share import Mode, Priority, Share
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}

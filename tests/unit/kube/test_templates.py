@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from moiety.kube import cluster_gpus, share_config, templates
+from moiety.kube import cluster_gpus, templates
 from moiety.kube.cluster_gpus import Fleet, Kind
 from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.model import share_config
 from moiety.model.share import Share
 
 GIB = 1 << 30

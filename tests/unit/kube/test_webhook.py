@@ -13,9 +13,9 @@ from typing import Any
 import aiohttp
 import structlog
 
-from moiety.kube import names
 from moiety.kube.client import PODS, SLICES, Client
 from moiety.kube.dialects.request import Told
+from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
 from moiety.kube.webhook.certificate_controller import NAMESPACES, SECRET, SECRETS, Keeper
 from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, Knowledge

@@ -10,7 +10,6 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moiety.kube import names
 from moiety.kube.dialects.request import (
     Ask,
     Pod,
@@ -26,6 +25,7 @@ from moiety.kube.dialects.request import (
     resources,
     share,
 )
+from moiety.kube.model import names
 from moiety.model.errors import InvalidValue
 from moiety.model.share import parse_mode, parse_priority
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
-from moiety.kube import names, quantity, share_config
+from moiety.kube.model import names, quantity, share_config
 from moiety.model.errors import InvalidValue, MoietyError
 from moiety.model.share import NOTHING_ASKED, Share
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.kube import names
 from moiety.kube.dialects import hami, kai, kubeshare, metagpu, moiety, nvshare
 from moiety.kube.dialects.request import Ask, Pod, Refused, Told, Wish, containers, resources
+from moiety.kube.model import names
 
 READERS: Final[Mapping[str, Callable[[Pod, Told], list[Wish]]]] = {
     "moiety": moiety.read,

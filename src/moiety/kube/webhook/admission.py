@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import names, share_config, templates
+from moiety.kube import templates
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import Ask, Pod, Refused, Told, containers, labels, notes
+from moiety.kube.model import names, share_config
 from moiety.kube.resize import InvalidResize
 from moiety.kube.resize import parse as parse_resize
 

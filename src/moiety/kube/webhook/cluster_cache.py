@@ -8,9 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moiety.kube import cluster_gpus, names
+from moiety.kube import cluster_gpus
 from moiety.kube.client import SLICES, ApiError, Client, Object, Resource
-from moiety.kube.share_config import DRIVER
+from moiety.kube.model import names
+from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
 from moiety.kube.webhook.admission import Cluster
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from moiety.kube import names, share_config
 from moiety.kube.client import Resource
 from moiety.kube.dialects import hami, kai, kubeshare, nvshare
 from moiety.kube.dialects.request import Told
+from moiety.kube.model import names, share_config
 
 MUTATING: Final = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations",

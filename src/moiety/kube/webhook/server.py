@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from moiety.kube import access, names
+from moiety.kube import access
 from moiety.kube.client import ApiError, Client
+from moiety.kube.model import names
 from moiety.kube.webhook import review, template_gc
 from moiety.kube.webhook.admission import Verdict
 from moiety.kube.webhook.certificate_controller import Keeper

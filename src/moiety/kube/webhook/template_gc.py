@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from moiety.kube import names
 from moiety.kube.client import PODS, ApiError, Client, Object, Resource
+from moiety.kube.model import names
 from moiety.kube.templates import NAME_PREFIX
 from moiety.kube.webhook.cluster_cache import age_s
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.kube import quantity
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import moiety
 from moiety.kube.dialects.request import SPELLINGS, Refused, Told
+from moiety.kube.model import quantity
 from moiety.kube.webhook.admission import By, Cluster
 from moiety.model.errors import InvalidValue
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import quantity
+from moiety.kube.model import quantity
 from moiety.model.errors import InvalidValue, MoietyError
 from moiety.model.share import Mode, Priority, Share, parse_mode, parse_priority
 

@@ -1,0 +1,5 @@
+"""What objects of the API say in moiety's own words: names, quantities and shares.
+
+It owns the names of annotations, resources and device attributes, Kubernetes' quantities, and the
+share as opaque parameters. It never speaks to a cluster, and imports no other part of `kube`.
+"""
