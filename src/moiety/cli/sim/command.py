@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +10,7 @@ import click
 
 from moiety.cli.output import Number, count, output_option, table
 from moiety.cli.sim import gangs
+from moiety.cli.sim.progress import bar
 from moiety.cli.sim.scenario import scenario
 from moiety.cli.sim.why import explain, what_if
 from moiety.model.errors import BadArgument, FileNotWritable
@@ -217,16 +216,6 @@ def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[Setting], Result
             return replay.fill(trace, setting, progress)
 
     return one
-
-
-@contextmanager
-def bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if somebody looks at it."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=length, label=label, file=sys.stderr) as shown:
-        yield shown.update
 
 
 def _show(results: list[Result], output: str) -> None:

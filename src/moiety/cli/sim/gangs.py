@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from moiety.cli.output import Number, count, output_option, table
+from moiety.cli.sim.progress import bar
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _typed(names: Collection[str]) -> Iterator[str]:
 
 def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
     """Replay a file with each order, and show what came of it."""
-    from moiety.cli.sim.command import bar
     from moiety.sim import gang_plot
     from moiety.sim import plot as plots
     from moiety.sim.outcome import run_gangs
