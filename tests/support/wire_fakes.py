@@ -23,6 +23,7 @@ from moiety.wire.layout import (
     NO_GPU,
     HelloFlag,
     Refusal,
+    ShareFlag,
     Type,
 )
 from moiety.wire.message import Message
@@ -39,6 +40,7 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     QueueDepthMessage,
     RefusedMessage,
+    ShareMessage,
     WelcomeMessage,
 )
 from tests.support.wire_end import TIMEOUT_S, Closed, Hung, WireEnd
@@ -298,12 +300,17 @@ class FakeAgent(WireEnd):
         self.path.unlink(missing_ok=True)
 
     def accept(self, *, granted: bool = True) -> HelloMessage:
-        """The program's hello, answered with a lease page that is open or not."""
+        """The program's hello, answered with a lease page that is open or not.
+
+        As with an agent, the epochs of a program that was there before go on: it may still say that
+        it drained in one of them.
+        """
         self.listener.settimeout(TIMEOUT_S)
         self.sock, _ = self.listener.accept()
         hello = self.receive()
         assert isinstance(hello, HelloMessage)
-        self.epoch = 1 if granted else 0
+        self.epoch = hello.epoch if hello.flags & HelloFlag.RESUMED else 0
+        self.epoch += granted and not hello.flags & HelloFlag.HOLDING
         self.page = LeasePage(self.epoch, is_open=granted)
         self.send(WelcomeMessage(tenant=1, epoch=self.epoch), self.page.fd)
         return hello
@@ -354,3 +361,12 @@ class FakeAgent(WireEnd):
         self.page.close(self.epoch)
         self.send(LeaseNoteMessage(Type.REVOKE, 0, self.epoch))
         self.until(Type.DRAINED)
+
+    def settle(self) -> None:
+        """Wait until the program has carried out all that it was told, and hear what it said.
+
+        It answers in order, also the question for memory that it does not share.
+        """
+        question = ShareMessage(Type.EXPORT, 0, flags=ShareFlag.ASKED)
+        self.send(question)
+        self.until(Type.IMPORT)
