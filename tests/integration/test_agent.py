@@ -15,8 +15,6 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
-from moiety.testing.shim import Closed, Shim
 from moiety.testing.waiting import DEADLINE_S, until
 from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import Refusal, Type

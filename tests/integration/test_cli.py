@@ -21,7 +21,6 @@ from moiety.agent.system.file_lock import is_held
 from moiety.agent.system.paths import prepare
 from moiety.devices.native import native_dir
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.foreground import AgentProcess, pretended_native
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from moiety.model import errors
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node, finish
 from tests.support.native import compile_c
 

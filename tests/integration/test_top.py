@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from moiety.model import errors
-from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
-from moiety.testing.shim import Shim
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
 from tests.support.wire_fakes import Shim
 

@@ -14,8 +14,6 @@ import pytest
 
 from moiety.agent.control.protocol import Recorded, Span, Timeline
 from moiety.model import errors
-from moiety.testing.chrome_trace import check, load
-from moiety.testing.foreground import AgentProcess, pretended_native, uuid_of
 from moiety.testing.node import Node
 from moiety.trace.recording import Recording
 from moiety.wire.layout import Refusal, Type

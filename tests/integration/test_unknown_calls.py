@@ -13,7 +13,6 @@ from moiety.testing.node import Node
 from moiety.wire.layout import Type
 from moiety.wire.message import Message
 from moiety.wire.messages import PinnedMessage, UnknownMessage
-from tests.support.agent import FakeAgent
 from tests.support.native import compile_c
 from tests.support.wire_fakes import FakeAgent
 

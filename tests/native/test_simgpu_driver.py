@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c, native_dir
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.native import compile_c, native_dir
 

@@ -20,7 +20,6 @@ from typing import Final
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
-from moiety.testing.virtual_agent import CAPACITY, World
 from moiety.wire.codec import PACKERS
 from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import MESSAGES, HelloMessage

@@ -12,7 +12,6 @@ from typing import Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.testing.simulated_tenants import SimulatedTenant
 from moiety.wire import messages as wire
 from moiety.wire.layout import AllocFlag, EvictedFlag, HelloFlag, Type
 from moiety.wire.message import Message
@@ -194,7 +193,7 @@ class VirtualProcess(SimulatedTenant):
                 self.drop()
         self.inbox.clear()
 
-    def _told(self, message: wire.Message) -> do.Instruction | None:
+    def _told(self, message: Message) -> do.Instruction | None:
         me = self.number
         match message:
             case wire.AttachedMessage(serial=serial, gpu=gpu) if serial in self.attaching:
@@ -239,7 +238,7 @@ class VirtualProcess(SimulatedTenant):
             said = True
         return said
 
-    def _send(self, message: wire.Message) -> bool:
+    def _send(self, message: Message) -> bool:
         """Send a message; False: the socket is full."""
         try:
             self._shim.send(message)

@@ -7,7 +7,6 @@ import ctypes
 
 import pytest
 
-from moiety.testing import memory_probe
 from moiety.testing.waiting import Changes
 from tests.support import memory_probe
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
-from moiety.testing.chaos import lie
 from moiety.wire.codec import PACKERS, decode, decode_counters, decode_work
 from moiety.wire.layout import Type
 from moiety.wire.messages import MESSAGES
