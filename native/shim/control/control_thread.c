@@ -20,7 +20,7 @@
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
 #include "shim/control/debugger_check.h"
-#include "shim/control/drain_listener.h"
+#include "shim/control/drain.h"
 #include "shim/control/idle_watch.h"
 #include "shim/control/resume.h"
 #include "shim/control/wiring.h"
@@ -33,108 +33,19 @@
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
 #include "shim/mem/device_contexts.h"
-#include "shim/mem/release.h"
 #include "shim/swap/host_segments.h"
 #include "shim/swap/swap.h"
 
 static struct session session = {.welcomed = resume_welcomed, .tell_state = resume_tell_state};
 static struct lock begin_lock = LOCK_INIT(LOCK_BEGIN);
-static uint32_t revoked_epoch;
-static bool draining;
-static bool granted;  /* since the drain began */
-static bool reopened; /* and the agent is another one */
 
 static void carry_out(const union agent_message *message);
 static void come_back_holding(void);
 
-static void count_moves(void)
-{
-    struct transfer_totals moved = swap_totals();
-    session.counters->evicted_bytes = moved.evicted_bytes;
-    session.counters->evicted_ns = moved.evicted_ns;
-    session.counters->restored_bytes = moved.restored_bytes;
-    session.counters->restored_ns = moved.restored_ns;
-    session.counters->zero_bytes = moved.zero_bytes;
-}
-
-/* Once more, if the lease was given back meanwhile and taken again. */
-static bool drain_once(void)
-{
-    granted = false;
-    drain_listener_begin(carry_out, come_back_holding);
-    bool is_empty = gate_await_empty();
-    if (is_empty) {
-        swap_settle();
-        lock_take(&contexts_lock);
-        for (struct device *d = device_next(NULL); d; d = device_next(d)) {
-            device_drain(d);
-        }
-        lock_drop(&contexts_lock);
-    }
-    drain_listener_end();
-    return is_empty && !granted;
-}
-
-/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. What runs
- * may wait for threads at the gate, so the agent is heard meanwhile: it can let them go on. */
-static bool drain(void)
-{
-    uint64_t began = now_ns();
-    bool drained;
-    do {
-        drained = drain_once();
-        if (gate_is_open()) {
-            return false;
-        }
-    } while (!drained);
-    idle_watch_set(0);
-    session.counters->drained_ns += now_ns() - began;
-    return true;
-}
-
-static void tell_drained(void)
-{
-    release_after_drain();
-    credits_end();
-    resume_tell_drained(revoked_epoch);
-    count_moves();
-}
-
-static void give_way(void)
-{
-    draining = true;
-    if (drain()) {
-        tell_drained();
-    }
-    draining = false;
-}
-
-/* What this process has submitted is done, but not what others have that it computes with: theirs waits
- * for what a thread at the gate is about to submit. */
-static void step(uint32_t epoch)
-{
-    if (gate_is_open()) {
-        return; /* the lease was given back meanwhile */
-    }
-    revoked_epoch = epoch;
-    draining = true;
-    gate_let_through();
-    give_way();
-}
-
-/* Heard while an earlier drain goes on, it is the one that is answered in the end. */
-static void take_back(uint32_t epoch)
-{
-    revoked_epoch = epoch;
-    if (!draining) {
-        give_way();
-    }
-}
-
 static void grant(uint32_t epoch)
 {
     session.epoch = epoch;
-    granted = true;
+    drain_note_grant();
     session.counters->handoffs++;
     gate_forget_want();
     gate_wake();
@@ -149,7 +60,7 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .resident_bytes = device->resident_bytes,
     };
     if (last) {
-        count_moves(); /* before the agent looks: the rest of its time were messages */
+        drain_count_moves(); /* before the agent looks: the rest of its time were messages */
     }
     agent_send(&note, sizeof(note), MW_EVICTED);
 }
@@ -160,7 +71,7 @@ static uint64_t move_on(void)
     bool restored;
     uint64_t wait_ns = swap_step(&restored);
     if (restored) {
-        count_moves();
+        drain_count_moves();
         agent_note(MW_RESTORED, session.epoch);
     }
     return wait_ns;
@@ -192,10 +103,10 @@ static void carry_out(const union agent_message *message)
         grant(message->note.epoch);
         break;
     case MW_REVOKE:
-        take_back(message->note.epoch);
+        drain_revoke(message->note.epoch);
         break;
     case MW_ALLOW_ONE:
-        step(message->note.epoch);
+        drain_step(message->note.epoch);
         break;
     case MW_RESTORE_BUDGET:
         device = device_of_gpu(message->amount.gpu);
@@ -273,7 +184,7 @@ static void reopen(bool holding)
 static void come_back_holding(void)
 {
     reopen(true);
-    granted = reopened = true;
+    drain_note_reopened();
 }
 
 /* Another agent, or the same one anew: drain if the lease was lost with the old one, so that what
@@ -283,17 +194,8 @@ static void come_back(void)
     bool holding = gate_is_open();
     swap_settle();
     swap_forget_orders();
-    if (!holding) {
-        draining = true;
-        reopened = false;
-        holding = !drain();
-        draining = false;
-        if (reopened) {
-            if (!holding) { /* and revoked again meanwhile */
-                tell_drained();
-            }
-            return;
-        }
+    if (!holding && !drain_for_new_agent(&holding)) {
+        return; /* the listener has taken another agent meanwhile */
     }
     reopen(holding);
 }
@@ -378,6 +280,7 @@ CUresult control_begin(void)
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     wiring_connect();
+    drain_connect(&session, carry_out, come_back_holding);
     int error = handshake_open(&session, path);
     if (error) {
         return CUDA_ERROR_SYSTEM_NOT_READY;

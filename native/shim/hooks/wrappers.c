@@ -1,10 +1,11 @@
-/* The wrappers that are all alike, made from the two tables (cuda/cuda_calls.def, entrypoints.h). */
+/* The wrappers that are all alike, made from the tables (cuda/cuda_calls.def, cuda/plain_calls.def, entrypoints.h). */
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/base/entrypoints.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/streams.h"
+#include "shim/gate/thunk.h"
 #include "shim/hooks/range_check.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_copy.h"
@@ -180,3 +181,20 @@ static inline CUstream of_config(const CUlaunchConfig *config)
     WRAP_(CLASS_##name, name, parameters, arguments, PLAIN, name) \
     WRAP_(CLASS_##name, name##_ptsz, parameters, arguments, OWN_STREAM, name)
 #include "cuda/cuda_calls.def"
+
+/* ---- functions whose parameters are not known (cuda/plain_calls.def) ---- */
+
+#undef PLAIN
+#define WAY(symbol, kind) THUNK(symbol, #symbol, &driver_entries[ENTRY_##symbol], kind);
+
+#define WAY_PASS(symbol)
+#define WAY_GATED(symbol) WAY(symbol, THUNK_GATED)
+#define WAY_PIN(symbol) WAY(symbol, THUNK_PIN)
+#define WAY_AWAIT(symbol) WAY(symbol, THUNK_AWAIT)
+
+#define PLAIN(class, name, symbol, since) WAY_##class(symbol)
+#define PLAIN_DS(class, name, symbol, since, since_ptds) \
+    WAY_##class(symbol) WAY_##class(symbol##_ptds)
+#define PLAIN_SZ(class, name, symbol, since, since_ptsz) \
+    WAY_##class(symbol) WAY_##class(symbol##_ptsz)
+#include "cuda/plain_calls.def"
