@@ -4,7 +4,7 @@
 
 #include "simgpu/nvml/nvml_abi.h"
 #include "simgpu/shared/link_bandwidth.h"
-#include "simgpu/shared/process_life.h"
+#include "simgpu/shared/process_identity.h"
 #include "simgpu/shared/process_table.h"
 #include "simgpu/shared/state.h"
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "simgpu/shared/process_life.h"
+#include "simgpu/shared/process_identity.h"
 
 static unsigned slot_of(const struct sg_process *process)
 {

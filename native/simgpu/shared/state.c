@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "simgpu/shared/machine_parse.h"
-#include "simgpu/shared/process_life.h"
+#include "simgpu/shared/process_identity.h"
 #include "simgpu/shared/process_table.h"
 
 #define MAGIC 0x3130757067696d73ull /* "simgpu01" */
@@ -173,7 +173,7 @@ static int take_slot(enum sg_role role)
         }
         memset(process, 0, sizeof *process);
         process->role = role;
-        sg_process_born(process);
+        sg_process_register(process);
         sg_process = process;
         if (i >= sg_state->processes_high) {
             sg_state->processes_high = i + 1;
@@ -219,10 +219,10 @@ int sg_state_open(enum sg_role role, char *why, size_t why_bytes)
         }
         return error;
     }
-    if (!sg_life_is_open()) {
+    if (!sg_slot_locks_are_open()) {
         char path[600];
         snprintf(path, sizeof path, "%s/alive", directory);
-        sg_life_open(create(directory, path, 0));
+        sg_slot_locks_open(create(directory, path, 0));
     }
     error = open_file(directory, &machine, why, why_bytes);
     if (!error) {

@@ -1,4 +1,4 @@
-#include "simgpu/shared/process_life.h"
+#include "simgpu/shared/process_identity.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static uint64_t pid_namespace(void)
 /* A file with one byte for each slot, which the owner of the slot locks. The kernel unlocks it when the
  * owner ends, and reports the owner's pid in the namespace of the process that asks. The file is never
  * closed: that would release all locks of the process, also those of the other library with this code. */
-static int alive_file = -1;
+static int lock_file = -1;
 
 static struct flock slot_lock(const struct sg_process *process)
 {
@@ -55,18 +55,18 @@ static struct flock slot_lock(const struct sg_process *process)
                           .l_len = 1};
 }
 
-int sg_life_is_open(void) { return alive_file >= 0; }
+int sg_slot_locks_are_open(void) { return lock_file >= 0; }
 
-void sg_life_open(int file) { alive_file = file; }
+void sg_slot_locks_open(int file) { lock_file = file; }
 
-void sg_process_born(struct sg_process *process)
+void sg_process_register(struct sg_process *process)
 {
     uint32_t pid = (uint32_t)getpid();
     process->start_time = start_time(pid);
     process->namespace = pid_namespace();
     process->pid = pid;
     struct flock lock = slot_lock(process);
-    fcntl(alive_file, F_SETLK, &lock);
+    fcntl(lock_file, F_SETLK, &lock);
 }
 
 int sg_process_is_own(const struct sg_process *process)
@@ -83,7 +83,7 @@ int sg_process_lives(const struct sg_process *process)
         return start_time(process->pid) == process->start_time;
     }
     struct flock lock = slot_lock(process);
-    return fcntl(alive_file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return fcntl(lock_file, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 uint32_t sg_process_pid(const struct sg_process *process)
@@ -92,7 +92,7 @@ uint32_t sg_process_pid(const struct sg_process *process)
         return process->pid;
     }
     struct flock lock = slot_lock(process);
-    return fcntl(alive_file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0
+    return fcntl(lock_file, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0
                ? (uint32_t)lock.l_pid
                : 0;
 }

@@ -1,16 +1,16 @@
 /* Which processes live. The owner of a slot is identified by pid and start time, or in another pid
  * namespace by a file lock. */
-#ifndef SIMGPU_PROCESS_LIFE_H
-#define SIMGPU_PROCESS_LIFE_H
+#ifndef SIMGPU_PROCESS_IDENTITY_H
+#define SIMGPU_PROCESS_IDENTITY_H
 
 #include "simgpu/shared/state_layout.h"
 
 /* The file of locks is opened once and never closed. */
-int sg_life_is_open(void);
-void sg_life_open(int file);
+int sg_slot_locks_are_open(void);
+void sg_slot_locks_open(int file);
 
 /* Makes the calling process the owner of a slot. */
-void sg_process_born(struct sg_process *process);
+void sg_process_register(struct sg_process *process);
 /* Returns whether the slot belongs to the calling process, or did before an exec. */
 int sg_process_is_own(const struct sg_process *process);
 
