@@ -224,14 +224,19 @@ BAD_RUNS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [
 def test_bad_input_is_refused_with_a_sentence(
     cli: Cli, what: str, arguments: list[str], error: type[errors.MoietyError], says: str
 ) -> None:
-    found = cli("run", *arguments)
+    found = cli("run", *arguments, MOIETY_ERRORS="json")
     assert found.returncode == error.exit_code, what
-    assert says in found.stderr
-    assert "Traceback" not in found.stderr
-    assert found.stdout == ""
-    told = json.loads(cli("run", *arguments, MOIETY_ERRORS="json").stderr)
+    told = json.loads(found.stderr)
     assert (told["error"], told["exit_code"]) == (error.__name__, error.exit_code)
     assert says in told["what"] + told["try"]
+    assert found.stdout == ""
+
+
+def test_an_error_is_two_lines_for_people(cli: Cli) -> None:
+    found = cli("run", "--gpu", "half", "true")
+    first, second = found.stderr.splitlines()
+    assert first == "moiety: --gpu: 'half' is not a part of a GPU"
+    assert second.startswith("  try: ")
 
 
 def test_programs_that_cannot_be_shared_are_refused_before_anything_starts(
