@@ -78,10 +78,14 @@ def report(record: Path, path: Path = quarantine.LIST) -> int:
     names = list(dict.fromkeys(quarantine.name_of(each) for each in recorded(record)))
     if names:
         today = dt.datetime.now(tz=dt.UTC).date()
-        with path.open("a") as written:
-            written.writelines(ENTRY.format(name=name, date=today) for name in names)
-        print("These tests failed once in this run. tests/quarantine.toml has them now as")
-        print("[[rerun]]: find out why, write it into `found`, and commit that.")
+        entries = "".join(ENTRY.format(name=name, date=today) for name in names)
+        print("These tests failed once in this run. Find out why, write it into `found` of their")
+        try:
+            with path.open("a") as written:
+                written.write(entries)
+            print("entries in tests/quarantine.toml, which has them now, and commit that.")
+        except OSError:  # the checkout is mounted to be read only
+            print(f"entries for tests/quarantine.toml, which cannot be written here:\n{entries}")
     for name in names:
         print(f"ran twice: {name}")
     return 0

@@ -120,3 +120,12 @@ def test_what_ran_twice_is_printed_last_and_waits_in_the_list_for_an_explanation
     assert [each["name"] for each in tables["rerun"]] == [NAME]
     (line,) = quarantine.complaints(tables, dt.datetime.now(tz=dt.UTC).date())
     assert "found is empty" in line
+
+
+def test_where_the_list_cannot_be_written_its_entries_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "record"
+    record.write_text(f"{NAME}\n")
+    assert rerun.report(record, tmp_path) == 0  # a folder, which nobody can write like a file
+    assert f'[[rerun]]\nname = "{NAME}"\n' in capsys.readouterr().out
