@@ -13,53 +13,54 @@
 
 struct device {
     CUdevice ordinal;
-    bool known;    /* the agent told limit and chunk */
-    bool attached; /* and made room for a context */
+    bool known;    /* the agent has told its limit and chunk size */
+    bool attached; /* the agent has made room for a context on it */
     uint32_t gpu;  /* the agent's index */
     uint64_t total_bytes;
-    uint64_t limit_bytes; /* changes at any moment: read it with device_limit */
+    uint64_t limit_bytes; /* changes at any moment: device_limit reads it */
     uint64_t chunk_bytes;
-    CUcontext primary;                /* the primary one, while it exists */
-    CUcontext contexts[CONTEXTS_MAX]; /* those that exist; any of them can move memory */
+    CUcontext primary;                /* the primary context, while it exists */
+    CUcontext contexts[CONTEXTS_MAX]; /* all that exist; any of them can move memory */
     uint32_t context_count;
-    uint32_t creating;           /* threads that are about to add one */
-    uint32_t contexts_destroyed; /* contexts that went: what was made in one of them is gone */
-    uint32_t lease_count; /* counts leases: what was known of the memory's content before is void */
-    /* The next ten are under extent_lock. */
-    uint64_t peers;   /* bits, by ordinal: devices that may use its memory (peer_access.h), */
-    uint64_t crossed; /* and those in whose streams it was copied without (peer_copy.h) */
+    uint32_t creating;           /* threads that are about to add a context */
+    uint32_t contexts_destroyed; /* what was made in a destroyed context is gone */
+    uint32_t lease_count;        /* rises with each lease; scans of an earlier lease are void */
+    /* All below is under extent_lock. */
+    uint64_t peers; /* bits, by ordinal: devices that have access to its memory (peer_access.h) */
+    uint64_t
+        crossed; /* bits: devices in whose streams its memory was copied without access (peer_copy.h) */
     uint64_t allocated_bytes;
-    uint64_t managed_bytes; /* those of them that the driver pages */
-    uint64_t pinned_bytes;  /* those of them that can never leave */
+    uint64_t managed_bytes; /* of the allocated bytes: those that the driver pages */
+    uint64_t pinned_bytes;  /* of the allocated bytes: those that never leave */
     uint64_t resident_bytes;
-    uint64_t restore_budget;    /* may be made resident without asking */
-    uint64_t credit_bytes;      /* may be allocated without asking (accounting.h) */
-    uint64_t credit_most_bytes; /* of these; 0: there is no allowance */
-    uint64_t credit_used_ns;    /* when something was taken of them, or came back, the last time */
+    uint64_t restore_budget;    /* may be made resident without asking the agent */
+    uint64_t credit_bytes;      /* may be allocated without asking the agent (accounting.h) */
+    uint64_t credit_most_bytes; /* the most credit that may be unused; 0: there is no credit */
+    uint64_t credit_used_ns;    /* when credit was used or came back the last time */
 };
 
 /* Guards the list of devices and their contexts. */
 extern struct lock device_lock;
 
-/* Whether this process has ever used two at a time. */
+/* True once this process has used two devices at a time. */
 extern bool devices_several;
 
 /* Looks the device up with the agent, without attaching; NULL when the agent refuses. */
 struct device *device_look_up(CUdevice ordinal);
-/* Makes room for a context on it, which the caller creates next and then calls device_created.
+/* Has the agent make room for a context, which the caller creates next; then it calls device_created.
  * CUDA_SUCCESS, or the error that the program gets. */
 CUresult device_attach(CUdevice ordinal, struct device **device);
 void device_created(struct device *device);
-/* Sees to it that it stays attached until device_created; false: it is not. */
+/* Keeps the device attached until device_created; false: it is not attached. */
 bool device_keep_attached(struct device *device);
 /* The device with this ordinal, attached. */
 CUresult device_of_ordinal(CUdevice ordinal, struct device **device);
-/* By the agent's index; NULL if this process does not use it. */
+/* The device with the agent's index; NULL: this process does not use it. */
 struct device *device_of_gpu(uint32_t gpu);
-/* What this process may allocate on a GPU has changed. */
+/* The agent has changed what this process may allocate on a GPU. */
 void device_set_limit(uint32_t gpu, uint64_t limit_bytes);
 uint64_t device_limit(const struct device *device);
-/* Loops over the attached ones: start with NULL. */
+/* The next attached device after this one; NULL starts and ends the loop. */
 struct device *device_next(const struct device *device);
 
 /* Detaches a device on which there is no context any more, none is being created, and no memory is

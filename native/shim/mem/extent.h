@@ -26,10 +26,10 @@ enum extent_use {
 };
 
 struct extent {
-    CUdeviceptr base;           /* 0: it has no address of its own */
-    uint64_t bytes;             /* as asked for */
-    uint64_t span;              /* whole granules (managed: pages): what it is charged with, */
-    uint64_t decommitted_bytes; /* less these, which have no memory (decommit.h) */
+    CUdeviceptr base; /* 0: it has no addresses of its own */
+    uint64_t bytes;   /* as asked for */
+    uint64_t span;    /* whole granules, or pages of managed memory; it is charged with these */
+    uint64_t decommitted_bytes; /* and not with these, which were given back (pool/decommit.h) */
     struct device *device;
     CUcontext context;
     const struct extent_ops *ops; /* of its kind */
@@ -39,13 +39,13 @@ struct extent {
         struct segment *segment;       /* EXTENT_OF_POOL */
         struct vmm_handle *vmm_handle; /* the kind EXTENT_MAPPED */
     };
-    bool pinned;         /* others can see its memory, so it never leaves */
-    uint64_t sequence;   /* counts up from allocation to allocation */
-    uint32_t busy;       /* chunks that are being looked at or moved */
-    uint32_t move_locks; /* of threads that change or wait for it: no more of it is moved */
-    bool making;         /* whoever makes it is not through yet, and alone may destroy it, */
-    bool orphan;         /* and must, as its context is gone */
-    bool retiring; /* it is about to be destroyed: nothing of it is looked at or moved any more */
+    bool pinned;         /* never leaves the GPU: other processes can see its memory */
+    uint64_t sequence;   /* rises from allocation to allocation */
+    uint32_t busy;       /* how many of its chunks are busy */
+    uint32_t move_locks; /* held by threads; while there is one, no chunk begins to move */
+    bool making;         /* a thread is still making it, and only that thread destroys it */
+    bool orphan;         /* its context went while it was being made: its maker destroys it */
+    bool retiring;       /* about to be destroyed: it is not found, scanned or moved any more */
     uint32_t chunk_count;
     struct chunk chunks[];
 };
@@ -64,48 +64,48 @@ enum cut {
     CUT_WHOLE, /* one chunk */
 };
 
-/* What it is charged with, and how many chunks that are. */
+/* The bytes that an allocation is charged with, and the number of its chunks. */
 uint64_t extent_span(uint64_t bytes);
 uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut);
-/* An extent with all its chunks new, addresses reserved; not in the table yet. */
+/* Makes an extent with reserved addresses and untouched chunks; it is not in the table yet. */
 CUresult extent_make(struct extent **extent, struct device *device, uint64_t bytes, enum cut cut);
-/* The same without addresses, of another kind; `whole`: as one chunk. */
+/* Makes an extent of another kind without addresses; `whole`: it has one chunk. */
 CUresult extent_make_unplaced(struct extent **extent, const struct extent_ops *ops,
                               struct device *device, uint64_t bytes, bool whole);
-/* Unmaps all its chunks, which are present, and keeps their memory. */
+/* Unmaps all chunks, which are resident, and keeps their memory for another allocation. */
 void extent_unmap(struct extent *extent);
-/* Unmaps what is present, gives back the rest, frees the addresses and the extent. Returns the
- * bytes that were present. */
+/* Gives back the memory of all chunks, their host copies, the addresses and the extent itself. Returns the
+ * bytes that were on the GPU. */
 uint64_t extent_destroy(struct extent *extent);
-/* Backs up to `most` chunks; *whole: and now all that are not decommitted. CUDA_ERROR_OUT_OF_MEMORY leaves those that
- * succeeded. */
+/* Gives memory to up to `most` chunks that lack it. *whole: no chunk lacks memory now. After
+ * CUDA_ERROR_OUT_OF_MEMORY the chunks that got memory keep it. */
 CUresult extent_map(struct extent *extent, uint32_t most, bool *whole);
-/* Backs all chunks that lack memory, with no lock held: others get extent_lock between the steps, since
- * mapping many chunks takes long. */
+/* Gives memory to all chunks that lack it. No lock is held: mapping many chunks takes long, and other
+ * threads get extent_lock between the steps. */
 CUresult extent_map_in_steps(struct extent *extent);
 /* Where its addresses end. */
 CUdeviceptr extent_end(const struct extent *extent);
-/* The address of a chunk; what the program maps itself has one after extent_ensure_mapped or extent_map_chunk. */
+/* The address by which a chunk can be copied; 0: it has none before extent_ensure_mapped. */
 static inline CUdeviceptr extent_address(const struct extent *extent, uint32_t chunk)
 {
     return extent->ops->address(extent, chunk);
 }
-/* Sees to it that a chunk that is present has an address by which it can be copied. */
+/* Gives a chunk that has memory an address by which it can be copied. */
 static inline CUresult extent_ensure_mapped(struct extent *extent, uint32_t chunk)
 {
     return extent->ops->ensure_mapped(extent, chunk);
 }
-/* Backs one chunk with memory, at every address where it is to be seen. The caller changes its state. */
+/* Gives one chunk memory, at every address where it is seen. The caller changes its state. */
 CUresult extent_map_chunk(struct extent *extent, uint32_t chunk);
 /* Takes the memory of a chunk away again; nothing may use it any more. The caller changes its state. */
 static inline void extent_unmap_chunk(struct extent *extent, uint32_t chunk)
 {
     extent->ops->unmap(extent, chunk);
 }
-/* A chunk is being looked at or moved / is not any more. */
+/* A chunk is scanned or moved from here to extent_end_busy. */
 void extent_begin_busy(struct extent *extent, uint32_t chunk);
 void extent_end_busy(struct extent *extent, uint32_t chunk);
-/* From now on nothing more of it is moved, nor is it destroyed, until that is released. */
+/* No chunk begins to move and the extent is not destroyed until extent_release_moves. */
 static inline void extent_hold_moves(struct extent *extent) { extent->move_locks++; }
 void extent_release_moves(struct extent *extent);
 /* Sleeps until nothing of the extent is being moved. The caller holds its moves, and no lock. */
@@ -116,10 +116,10 @@ void extent_retire(struct extent *extent);
 /* Sleeps until nothing of a retiring extent is being moved and no thread holds its moves. The caller has
  * retired it, and holds no lock. */
 void extent_await_holders(const struct extent *extent);
-/* Which kind of bytes it is charged as: MW_ALLOC_*. */
+/* The kind of bytes that it is charged as: MW_ALLOC_*. */
 uint32_t extent_charge_flags(const struct extent *extent);
 
-/* A number that no other allocation of this process has or had. */
+/* A number that no other allocation of this process has or had. Needs no lock. */
 uint64_t extent_next_sequence(void);
 void extent_after_fork(void);
 

@@ -1,7 +1,7 @@
-/* Room on demand: the driver needs device memory for itself, for code and contexts and graphs, and
- * knows nothing of memory that could leave.
+/* What is tried when the driver has run out of device memory: it needs memory for code, contexts and graphs,
+ * and does not know that memory of other programs can leave.
  *
- * Around a call that came back with CUDA_ERROR_OUT_OF_MEMORY:
+ * Around a call that returned CUDA_ERROR_OUT_OF_MEMORY:
  *
  *     for (unsigned attempt = 0; result == CUDA_ERROR_OUT_OF_MEMORY && oom_retry(attempt); attempt++)
  *         again;
@@ -16,18 +16,17 @@
 
 #define OOM_ATTEMPTS 2
 
-/* Asks the agent for room on the GPU of the current context, more with each attempt, and waits for
- * it. False when there is none to be had, or when waiting could do harm: inside the gate, where
- * nobody could be revoked for it. */
+/* Asks the agent for room on the GPU of the current context, more with each attempt, and waits for it. False:
+ * there is none, or the caller is inside the gate, where no lease could be revoked for it. */
 bool oom_retry(unsigned attempt);
 /* The same for a context that does not exist yet. */
 bool oom_retry_on(struct device *device, unsigned attempt);
-/* What it was needed for is there now: the agent measures it. */
+/* The call has succeeded: the agent measures what the driver took. */
 void oom_retry_done(void);
 
 struct extent;
-/* Backs an extent that stands in the table, inside the gate; what the driver still counts as used is
- * waited for a while. */
+/* Gives memory to an extent of the table that the agent has admitted. The driver may still count memory of a
+ * process that has just ended: then this waits for some seconds. The caller is outside the gate. */
 CUresult oom_retry_map(struct extent *extent);
 
 #endif

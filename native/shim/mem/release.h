@@ -14,20 +14,20 @@ struct extent;
 
 /* Frees what alloc_device and alloc_managed returned. False: it is not ours, ask the driver. */
 bool release_address(CUdeviceptr pointer, CUresult *result);
-/* Frees what was put off while a capture was open. */
+/* Frees what was deferred while a capture was open. */
 void release_after_capture(void);
-/* Control thread: the same while one is open, once nothing runs on a GPU. */
+/* The same while a capture is open, once nothing runs on a GPU. Control thread. */
 void release_after_drain(void);
-/* Frees everything that was allocated in this context (or on the device, if NULL). */
+/* Frees all that was allocated in a context; NULL: on the device. */
 void release_context(struct device *device, CUcontext context);
 
-/* Waits for the work of a context and of the current one, as freeing does; nothing runs without a
- * lease, so it returns at once there. False, with something not waited for: a capture is open. */
+/* Waits for the work of a context and of the current one, as freeing does. It returns at once without a
+ * lease, since nothing runs then. False: a capture is open, and the work may go on. */
 bool release_await(CUcontext context, CUresult *result);
-/* An extent that is retiring goes out of the table and is destroyed, unless its memory is kept for the
- * next one (accounting.h); the agent knows. Waits until nothing of it is being moved; no lock is held. */
+/* Takes a retiring extent out of the table and destroys it, unless its memory is cached (accounting.h), and
+ * tells the agent. Waits until nothing of it is being moved; no lock is held. */
 void release_extent(struct extent *extent);
-/* The same, but its memory is never kept. */
+/* The same, but its memory is never cached. */
 void release_extent_wholly(struct extent *extent);
 void release_after_fork(void);
 

@@ -19,21 +19,22 @@
 
 struct extent;
 
-/* With nothing behind it yet, and not in the table; one handle is given out. */
+/* Makes a handle, and an extent without memory that is not in the table yet. The program has it once. */
 CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t bytes,
                          const CUmemAllocationProp *prop);
-/* NULL: the handle is none of ours (any more). */
+/* NULL: the handle is none of ours, or was released. */
 struct vmm_handle *vmm_handle_find(CUmemGenericAllocationHandle handle);
-/* Gives a handle back. True: nobody has or sees it any more, so the caller discards the extent. */
+/* The program releases a handle. True: the program neither has nor maps it any more, so the caller retires
+ * the extent. */
 bool vmm_handle_release(struct vmm_handle *vmm_handle);
-/* Maps the first `bytes` of it, all of which are present; the driver's error codes. */
+/* Maps the first `bytes` of it, all of which have memory; the driver's error codes. */
 CUresult vmm_handle_map(struct vmm_handle *vmm_handle, CUdeviceptr address, uint64_t bytes,
                         unsigned long long flags);
-/* Takes a mapping away; nothing of its extent is being moved. True as above. */
+/* Takes a mapping away; nothing of its extent is being moved. True as of vmm_handle_release. */
 bool vmm_handle_unmap(struct vmm_mapping *mapping);
-/* Whether there is memory at an address of the mapping now, so that the driver knows of it. */
+/* True if there is memory at an address of the mapping now, so that the driver knows it. */
 bool vmm_handle_is_present_at(const struct vmm_mapping *mapping, CUdeviceptr address);
-/* The one whose memory the driver knows by this handle, among those that never leave; NULL: none. */
+/* The pinned handle whose memory the driver knows by this handle of its own; NULL: none. */
 struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real);
 
 void vmm_handle_after_fork(void);

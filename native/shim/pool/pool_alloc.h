@@ -7,7 +7,8 @@
 
 struct pool;
 
-/* Memory that whatever follows in the stream may use. */
+/* Allocates memory for what follows in the stream; the driver's own error codes. No lock is held, and the
+ * caller is outside the gate. */
 CUresult pool_allocate(struct pool *pool, CUdeviceptr *pointer, size_t bytes, CUstream stream);
 
 #endif

@@ -1,9 +1,9 @@
-/* Streams in which pooled memory was freed, and how far each of them has got.
+/* Streams in which pooled memory was freed, and how far each of them has come.
  *
- * A free is a number and no call of the driver: frees are counted, and memory that was freed in a
- * stream is over when the stream has come past that number. Which is found out when somebody wants
- * to know: a stream that is idle has come past everything, and otherwise an event is recorded then;
- * later than the free, so it says enough. Everything here is under pools_lock.
+ * A free is a number and no call of the driver: the frees of a stream are counted, and a free is over when
+ * the stream has come past it. That is found out when memory is wanted: an idle stream has come past all its
+ * frees; for another one an event is recorded then, which is later than the free, so it says enough.
+ * Everything here is under pools_lock.
  */
 #ifndef MOIETY_SHIM_POOL_STREAM_FENCE_H
 #define MOIETY_SHIM_POOL_STREAM_FENCE_H
@@ -19,29 +19,29 @@ struct stream_fence {
     CUstream stream;
     CUcontext context;
     CUdevice ordinal;
-    uint64_t thread;   /* whose own default stream it is; 0: no thread's */
-    bool blocking;     /* the legacy stream waits for it, and it for that one */
-    bool gone;         /* the stream was destroyed, what was freed in it may not be over */
-    uint64_t freed;    /* number of the last free in it */
-    uint64_t over;     /* up to here they are over */
+    uint64_t thread;   /* it is the default stream of this thread; 0: of none */
+    bool blocking;     /* it and the legacy stream wait for each other */
+    bool gone;         /* the stream was destroyed, but its frees may not be over */
+    uint64_t freed;    /* the number of the last free in it */
+    uint64_t over;     /* frees up to this number are over */
     CUevent event;     /* NULL: none was needed yet */
-    uint64_t recorded; /* what the event stands for */
-    uint64_t pieces;   /* of memory that wait for it */
+    uint64_t recorded; /* the number of the free that the event is behind */
+    uint64_t pieces;   /* how many pieces wait for it */
 };
 
-/* The line of a stream, as the program names it; the driver's error codes for a bad name. */
+/* The fence of a stream, as the program names it; the driver's error codes for a bad name. */
 CUresult stream_fence_of(CUstream stream, struct stream_fence **fence);
-/* One more free: its number. */
+/* Counts one more free; returns its number. */
 uint64_t stream_fence_free(struct stream_fence *fence);
 static inline bool stream_fence_is_over(const struct stream_fence *fence, uint64_t number)
 {
     return fence->over >= number;
 }
-/* Looks how far the lines are that somebody waits for; whether any of them has come further. */
+/* Looks how far the streams are that pieces wait for. True: one has come further. */
 bool stream_fences_poll(void);
-/* Has `stream` wait for everything that was freed in the line. */
+/* Has `stream` wait for all frees of the fence. */
 CUresult stream_fence_await(struct stream_fence *fence, CUstream stream);
-/* A stream is about to be destroyed / a context is gone, and all that ran in it is over. */
+/* A stream is about to be destroyed; a context is gone, and all that ran in it is over. */
 void stream_fences_forget_stream(CUstream stream);
 void stream_fences_forget_context(CUcontext context);
 void stream_fences_after_fork(void);

@@ -1,4 +1,4 @@
-/* What pools have reserved, and how it is given back. struct pool is shared with pool.c alone. */
+/* What pools have reserved, and how it is given back. Only the files of this folder use struct pool. */
 #ifndef MOIETY_SHIM_POOL_TRIM_H
 #define MOIETY_SHIM_POOL_TRIM_H
 
@@ -12,7 +12,7 @@
 
 struct pool {
     struct pool *next;
-    CUmemoryPool handle; /* NULL: destroyed, and gone with its last allocation */
+    CUmemoryPool handle; /* NULL: it is destroyed, and goes with its last allocation */
     CUdevice ordinal;
     uint64_t most;
     uint64_t threshold;
@@ -22,41 +22,39 @@ struct pool {
     struct heap heap;
 };
 
-/* Never held while the agent is asked, at the gate, or while something is being moved; taken before
- * extent_lock. */
+/* Never held while the agent is asked, at the gate, or while a move is waited for. */
 extern struct lock pools_lock;
 extern struct pool *pools;
 
-/* What was taken out of pools with the lock held, to be given back without. Zero: nothing. */
+/* Memory that was taken out of pools under the lock, to be given back without it. */
 struct taken {
     struct segment *segments;
     struct decommits decommits;
-    bool counted; /* whoever needs memory waits for it */
+    bool counted; /* threads that need memory wait for it */
 };
 
-/* Takes free segments until no more than `keep` bytes are reserved, then free parts of the others
- * until no more than `keep_parts` are; so much at a time as *taken can hold. No less is kept than
- * asked for. Whether there was anything. */
+/* Takes free segments until no more than `keep` bytes are reserved, then free parts of the others until no more
+ * than `keep_parts` are, as far as *taken can hold them. True: there were some. Under pools_lock. */
 bool trim_take(struct pool *pool, uint64_t keep, uint64_t keep_parts, struct taken *taken);
-/* All of it, free or not. */
+/* Takes all segments, free or not. Under pools_lock. */
 void trim_take_all(struct pool *pool, struct taken *taken);
-/* Forgets destroyed pools with nothing left. */
+/* Forgets destroyed pools without segments. Under pools_lock. */
 void trim_remove_empty(void);
-/* Without the lock: what is on its way is waited for. Whether there was anything. */
+/* Gives back what was taken, and waits for moves. True: there was some. No lock is held. */
 bool trim_give_back(struct taken *taken);
-/* If the pool has more than it should, whoever waits for the GPU next has a look. */
+/* Sets trim_is_due if the pool has more than its threshold. */
 void trim_note(const struct pool *pool);
 
-/* Gives back what is free, in whole chunks, until no more than so many bytes are reserved. */
+/* Gives back free memory, in whole chunks, until no more than so many bytes are reserved. */
 void trim_pool(struct pool *pool, uint64_t keep_bytes);
-/* The program has waited for the GPU, so pools give back what they have above their thresholds. The
- * flag tells whether any has. */
+/* True if a pool has more than its threshold. The program has waited for the GPU: pools give back what is
+ * above. */
 extern _Atomic bool trim_is_due;
 void trim_all(void);
-/* Something was freed in one of the driver's own. */
+/* Memory was freed in a pool of the driver's own. */
 void trim_note_free(void);
-/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the
- * same. Whether there was any. */
+/* Memory is needed on a device: gives back all that is free, and waits for other threads that do the same.
+ * True: there was some. */
 bool trim_reclaim(const struct device *device);
 void trim_after_fork(void);
 

@@ -1,4 +1,4 @@
-/* What moving memory of one device needs in one of its contexts: streams, events, the kernel. */
+/* The streams, events and the kernel that move memory of one device, in one of its contexts. */
 #ifndef MOIETY_SHIM_SWAP_COPY_STREAMS_H
 #define MOIETY_SHIM_SWAP_COPY_STREAMS_H
 
@@ -8,18 +8,18 @@
 #include "shim/mem/device.h"
 #include "shim/swap/zero_scan.h"
 
-#define COPY_DEPTH 8 /* chunks on their way in each direction, at most */
+#define COPY_DEPTH 8 /* the most chunks that are copied at a time in each direction */
 
 struct copy_streams {
-    CUcontext context;           /* all of it lives there, and is gone with it */
-    uint32_t contexts_destroyed; /* of the device, when it was made */
+    CUcontext context;           /* all below was made in it, and goes with it */
+    uint32_t contexts_destroyed; /* of the device, when they were made */
     CUstream out, in;            /* never take part in captures */
     CUevent out_done[COPY_DEPTH], in_done[COPY_DEPTH], scanned;
     struct zero_scan zero_scan;
 };
 
-/* Makes a context of the device current and sees that the lane is there; device_pop afterwards.
- * False: neither, with the driver's reason, if there is a context at all. Under contexts_lock. */
+/* Makes a context of the device current and makes what is missing in it; device_pop follows. False: neither,
+ * and *why is the driver's reason, CUDA_SUCCESS if there is no context. Under contexts_lock. */
 bool copy_streams_enter(struct copy_streams *copy_streams, struct device *device, CUresult *why);
 
 #endif

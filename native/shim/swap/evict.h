@@ -7,8 +7,8 @@
 
 #include "shim/swap/transfer.h"
 
-/* Begins what can be begun of the oldest order, and ends it when nothing of it is left to do. No lock is
- * held: host memory may have to come from the agent. */
+/* Begins scans and copies for the oldest order, and ends the order when nothing of it is left to do. No lock
+ * is held: host memory may have to come from the agent. */
 void evict_begin(struct transfer *transfer);
 
 /* ---- under extent_lock ---- */
@@ -17,7 +17,7 @@ void evict_begin(struct transfer *transfer);
 void evict_end(struct transfer *transfer, bool succeeded);
 /* The scan has ended. */
 void evict_end_scan(struct transfer *transfer, bool succeeded);
-/* The oldest order is carried out as far as it can be, with `bytes` gone since the last report. */
+/* Reports the end of the oldest order; `bytes` were evicted since the last report. */
 void evict_end_order(struct transfer *transfer, uint64_t bytes);
 
 #endif

@@ -12,9 +12,9 @@ void host_arena_give_back(void *at, uint64_t bytes);
 uint64_t host_arena_bytes(void);
 /* Adds memory that is registered already, a part of the agent's segment with this number. */
 int host_arena_add(void *base, uint64_t bytes, uint64_t segment);
-/* Whether anything is in the pieces of a segment. */
+/* True if memory of a segment is in use. */
 bool host_arena_uses(uint64_t segment);
-/* Takes the pieces of a segment out of the arena, unless something is in them. */
+/* Takes the pieces of a segment out of the arena, unless they are in use. */
 bool host_arena_remove(uint64_t segment);
 void host_arena_after_fork(void);
 

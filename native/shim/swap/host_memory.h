@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Space for `bytes` (a multiple of 2 MiB); NULL when host memory is not to be had. Needs a current
+/* Space for `bytes` (a multiple of 2 MiB); NULL: there is no host memory. Needs a current
  * context, for registering, and the caller holds contexts_lock. May wait for the agent. */
 void *host_memory_take(uint64_t bytes);
 /* What an agent said of itself in its welcome: MW_WELCOME_ARENA. */

@@ -19,14 +19,14 @@ void host_segments_new_agent(void);
 
 /* ---- for the control thread ---- */
 
-/* MW_ARENA: maps the segment and closes `fd`. False: there was none, or it could not be mapped. */
+/* The agent lends a segment: maps it and closes `fd`. False: there was none, or it could not be mapped. */
 bool host_segments_offer(const struct mw_arena *note, int fd);
-/* MW_ARENA_BACK: up to so many bytes that are empty are to be unmapped. */
+/* The agent wants up to so many bytes back that are empty. */
 void host_segments_back(uint64_t bytes);
 /* Tells a new agent what the last one lent us. */
 void host_segments_tell(void);
 
-/* ---- for the arena ---- */
+/* ---- for host_memory ---- */
 
 /* Registers the next piece of what has arrived; false: there is none. Needs a current context, and
  * the caller holds contexts_lock. */

@@ -7,10 +7,12 @@
 
 #include "shim/swap/transfer.h"
 
-/* Nothing can be begun for this reason. True: nothing will ever be. */
+/* Nothing can be restored now for this reason. True: nothing ever will be. */
 bool restore_is_hopeless(struct transfer *transfer, CUresult why);
-/* Begins what there is room for. True: all is there, or will never be. */
+/* Begins to restore what the budget allows. True: nothing is missing, or it will never come back. */
+
 bool restore_begin(struct transfer *transfer);
+/* The oldest copy has ended. */
 void restore_end(struct transfer *transfer, CUresult result);
 
 #endif

@@ -20,7 +20,7 @@ static bool is_better_victim(const struct extent *one, const struct chunk *chunk
     return one->sequence > other->extent->sequence;
 }
 
-struct victim victim_choose(const struct device *device, uint64_t bytes, bool can_look)
+struct victim victim_choose(const struct device *device, uint64_t bytes, bool can_scan)
 {
     struct victim best = {0};
     bool unscanned = false;
@@ -35,7 +35,7 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
             }
             unscanned = unscanned || (chunk_has_memory(chunk) && (!seen || extent->move_locks));
             if (chunk->state != CHUNK_RESIDENT || chunk->busy || extent->move_locks ||
-                (can_look && !seen)) {
+                (can_scan && !seen)) {
                 continue;
             }
             chunk->content = seen ? chunk->content : CHUNK_DATA;
@@ -46,7 +46,7 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
         }
     }
     /* More than is to go leaves only when nobody can be left who fits. */
-    if (best.extent && unscanned && can_look && best.extent->chunks[best.index].bytes > bytes) {
+    if (best.extent && unscanned && can_scan && best.extent->chunks[best.index].bytes > bytes) {
         best.extent = NULL;
     }
     best.unscanned = unscanned;
