@@ -13,7 +13,7 @@
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 
-/* A wait that is shorter needs no deputy. */
+/* A wait that is shorter needs no listener. */
 #define AFTER_NS 2000000L
 /* How long it listens before it looks whether it is still needed. */
 #define LISTEN_MS 20
@@ -55,7 +55,7 @@ static void *drain_listener_main(void *unused)
 {
     struct timespec pause = {0, PAUSE_NS};
     uint64_t times;
-    prctl(PR_SET_NAME, "moiety-deputy");
+    prctl(PR_SET_NAME, "moiety-drain");
     while (read(timer, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
         while (atomic_load(&waiting)) {
             struct pollfd ready = {.fd = agent_fd(), .events = POLLIN};

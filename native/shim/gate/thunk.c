@@ -60,7 +60,7 @@ __attribute__((used)) void thunk_leave(struct frame *frame)
     depth--;
 }
 
-/* In r11 is the passage; all else is as the caller left it: arguments in six registers, eight vector
+/* In r11 is the thunk; all else is as the caller left it: arguments in six registers, eight vector
  * registers and above the return address, in al how many of the vector ones. The driver is called with the
  * stack pointer where it was before the caller's own call. rbx, which the driver keeps, finds the frame
  * again, and debuggers find there what they need to walk on. */

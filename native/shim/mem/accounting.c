@@ -21,22 +21,22 @@ static void count(struct device *device, uint64_t bytes, uint32_t flags)
 
 /* ---- memory that is taken without asking ---- */
 
-static void tell(enum mw_type type, const struct device *device, uint64_t bytes, uint64_t spare)
+static void tell(enum mw_type type, const struct device *device, uint64_t bytes, uint64_t cached)
 {
     struct mw_free note = {.gpu = device->gpu,
                            .flags = type == MW_FREE ? MW_FREE_TO_CREDIT : 0,
                            .bytes = bytes,
-                           .resident_bytes = spare};
+                           .resident_bytes = cached};
     agent_send(&note, sizeof(note), type);
 }
 
-/* So much of the allowance is used, and so much of that was spare. */
-static void use(struct device *device, uint64_t bytes, uint64_t spare)
+/* So much of the credit is used, and `cached` of it was cached memory. */
+static void use(struct device *device, uint64_t bytes, uint64_t cached)
 {
     device->credit_bytes -= bytes;
     device->credit_used_ns = now_ns();
     count(device, bytes, 0);
-    tell(MW_CREDIT_USED, device, bytes, spare);
+    tell(MW_CREDIT_USED, device, bytes, cached);
 }
 
 static bool may_take(const struct device *device, uint64_t bytes)
@@ -67,12 +67,12 @@ static bool may_put(const struct device *device, uint64_t bytes)
     return device->credit_bytes + bytes <= device->credit_most_bytes;
 }
 
-static void put(struct device *device, uint64_t bytes, uint64_t spare)
+static void put(struct device *device, uint64_t bytes, uint64_t cached)
 {
     device->credit_bytes += bytes;
     device->credit_used_ns = now_ns();
     count(device, -bytes, 0);
-    tell(MW_FREE, device, bytes, spare);
+    tell(MW_FREE, device, bytes, cached);
 }
 
 bool credit_put(struct device *device, uint64_t bytes)

@@ -80,7 +80,7 @@ static struct extent *reuse(struct device *device, uint64_t bytes, enum cut cut)
         return NULL;
     }
     struct mw_slot *slot =
-        gate_enter(); /* what is spare goes before it is said that nothing runs */
+        gate_enter(); /* cached memory goes before the agent is told that nothing runs */
     lock_take(&extent_lock);
     struct extent *extent =
         credit_reuse(device, extent_span(bytes), extent_chunks(device, bytes, cut));

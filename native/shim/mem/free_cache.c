@@ -6,14 +6,14 @@
 
 #define FREE_CACHE_MAX 128 /* all are looked at for each allocation */
 
-static struct extent *spares[FREE_CACHE_MAX]; /* the oldest first */
+static struct extent *cached[FREE_CACHE_MAX]; /* the oldest first */
 static uint32_t count;
 
 static struct extent *take_out(uint32_t at)
 {
-    struct extent *taken = spares[at];
+    struct extent *taken = cached[at];
     count--;
-    memmove(spares + at, spares + at + 1, (count - at) * sizeof(spares[0]));
+    memmove(cached + at, cached + at + 1, (count - at) * sizeof(cached[0]));
     return taken;
 }
 
@@ -37,15 +37,15 @@ bool free_cache_put(struct extent *extent)
     }
     extent_unmap(extent);
     extent->use = EXTENT_OF_ONE;
-    spares[count++] = extent;
+    cached[count++] = extent;
     return true;
 }
 
 struct extent *free_cache_take(const struct device *device, uint64_t span, uint32_t chunks)
 {
     for (uint32_t i = count; i > 0; i--) {
-        const struct extent *spare = spares[i - 1];
-        if (spare->device == device && spare->span == span && spare->chunk_count == chunks) {
+        const struct extent *each = cached[i - 1];
+        if (each->device == device && each->span == span && each->chunk_count == chunks) {
             return take_out(i - 1);
         }
     }
@@ -57,10 +57,10 @@ uint64_t free_cache_shrink(const struct device *device, uint64_t most)
     uint64_t all = 0;
     uint64_t gone = 0;
     for (uint32_t i = 0; i < count; i++) {
-        all += spares[i]->device == device ? spares[i]->span : 0;
+        all += cached[i]->device == device ? cached[i]->span : 0;
     }
     for (uint32_t i = 0; i < count && all - gone > most;) {
-        if (spares[i]->device == device) {
+        if (cached[i]->device == device) {
             struct extent *oldest = take_out(i);
             gone += oldest->span;
             extent_destroy(oldest);
@@ -74,7 +74,7 @@ uint64_t free_cache_shrink(const struct device *device, uint64_t most)
 bool free_cache_has(CUdeviceptr address)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (address >= spares[i]->base && address - spares[i]->base < spares[i]->span) {
+        if (address >= cached[i]->base && address - cached[i]->base < cached[i]->span) {
             return true;
         }
     }
