@@ -1,8 +1,8 @@
-/* Entry points that no driver has, for tests of unknown functions. */
+#include "simgpu/api/fake_entrypoints.h"
+
 #include <string.h>
 
 #include "simgpu/base/entry.h"
-#include "simgpu/inspect.h"
 
 CUDA_EXPORT int cuSimgpuSum(double *sum, int a, long long b, int c, long long d, int e, long long f,
                             int g, double h, double i)

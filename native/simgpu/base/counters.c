@@ -1,7 +1,5 @@
 #include "simgpu/base/counters.h"
 
-#include "simgpu/base/entry.h"
-#include "simgpu/inspect.h"
 #include "simgpu/shared/clock.h"
 #include "simgpu/shared/state_layout.h"
 
@@ -22,13 +20,4 @@ void sg_count(enum sg_counted what, uint64_t bytes)
         __atomic_add_fetch(&counters->copied_bytes, bytes, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&counters->last_ns, sg_now_ns(), __ATOMIC_RELAXED);
-}
-
-CUDA_EXPORT int simgpu_counters(struct simgpu_counters *out)
-{
-    if (sg_enter() || !sg_process) {
-        return -1;
-    }
-    *out = sg_process->counters;
-    return 0;
 }

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include "simgpu/inspect.h"
 #include "simgpu/shared/fault.h"
 #include "simgpu/shared/state.h"
 
@@ -25,7 +24,7 @@ static CUresult result_of(uint32_t xid)
     }
 }
 
-CUDA_EXPORT int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)
+int sg_fault_inject(unsigned gpu, unsigned xid, unsigned pid)
 {
     if (!sg_state || gpu >= sg_state->machine.count) {
         return -1;

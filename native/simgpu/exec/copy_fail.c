@@ -1,18 +1,17 @@
 #include "simgpu/exec/copy_fail.h"
 
-#include "simgpu/inspect.h"
-
 static struct {
     _Atomic int64_t left; /* copies that still succeed; below 0: copies that failed */
     int64_t count;
     CUresult result;
 } failing[2];
 
-CUDA_EXPORT void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result)
+void sg_copy_fail_next(enum sg_direction direction, uint64_t after, uint64_t count, CUresult result)
 {
-    failing[to_gpu != 0].count = (int64_t)count;
-    failing[to_gpu != 0].result = (CUresult)result;
-    failing[to_gpu != 0].left = (int64_t)after;
+    int way = direction == SG_H2D;
+    failing[way].count = (int64_t)count;
+    failing[way].result = result;
+    failing[way].left = (int64_t)after;
 }
 
 CUresult sg_copy_failure(enum sg_direction direction)

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/nvml/internal.h"
+#include "simgpu/nvml/device.h"
+#include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/process_table.h"
 
 /* A handle is the GPU's number, not an address. */
 static nvmlDevice_t handle_of(unsigned gpu) { return (nvmlDevice_t)(uintptr_t)(gpu + 1); }

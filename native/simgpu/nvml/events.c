@@ -1,7 +1,7 @@
 /* NVML: being told of errors of GPUs (XID). Of all events there are only those. */
 #include <stdlib.h>
 
-#include "simgpu/nvml/internal.h"
+#include "simgpu/nvml/device.h"
 
 #define XID_CRITICAL 8ull
 

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "simgpu/nvml/internal.h"
+#include "simgpu/nvml/system.h"
+#include "simgpu/shared/state.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;

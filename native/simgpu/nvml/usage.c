@@ -3,8 +3,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "simgpu/nvml/internal.h"
+#include "simgpu/nvml/device.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/process_identity.h"
+#include "simgpu/shared/process_table.h"
 
 static uint64_t used_bytes(unsigned gpu)
 {

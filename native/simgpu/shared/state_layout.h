@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "simgpu/inspect.h"
 #include "simgpu/shared/fault.h"
 #include "simgpu/shared/profile.h"
+#include "simgpu/shared/work_counters.h"
 
 #define SG_PROCESSES_MAX 256
 #define SG_EXPORTS_MAX 4096

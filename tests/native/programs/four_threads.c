@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "cuda/cuda_calls.h"
-#include "simgpu/inspect.h"
+#include "simgpu/api/inspect.h"
 
 #define THREADS 4
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cuda/cuda_calls.h"
-#include "simgpu/inspect.h"
+#include "simgpu/api/inspect.h"
 
 #define MIB (1ull << 20)
 static void expect(int holds, int line, const char *what)

@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
-#include "simgpu/inspect.h"
+#include "simgpu/api/inspect.h"
 #include "simgpu_check.h"
 
 int main(int argc, char **argv)

@@ -9,7 +9,7 @@
 #include <execinfo.h>
 #include <pthread.h>
 
-#include "simgpu/inspect.h"
+#include "simgpu/api/fake_entrypoints.h"
 #include "simgpu_check.h"
 
 static __typeof__(&cuSimgpuSum) sum;
