@@ -26,7 +26,7 @@ import yaml
 
 from bench.figure import Figure
 from moiety.kube.client import SLICES
-from moiety.kube.dialects.request import Told
+from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration
 from moiety.kube.webhook.certificate_controller import NAMESPACES
@@ -117,7 +117,7 @@ def _question(number: int) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def _webhook(server: ApiServer) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
     server.put(NAMESPACES, {"metadata": {"name": names.NAMESPACE}})
-    server.put(registration.MUTATING, registration.mutating(Told()))
+    server.put(registration.MUTATING, registration.mutating(WebhookConfig()))
     server.put(registration.VALIDATING, registration.validating())
     spec = {"driver": "gpu.moiety.dev", "devices": [DEVICE]}
     server.put(SLICES, {"metadata": {"name": "a"}, "spec": spec})

@@ -316,7 +316,7 @@ async def _explain(
         except ApiError:
             maps.append({})
     cluster = webhook_config.read(maps[0], maps[1], of(dict(each) for each in seen.slices)).cluster
-    return explaining.explain(found, seen, events, cluster.told)
+    return explaining.explain(found, seen, events, cluster.config)
 
 
 async def _uninstall(client: Client) -> dict[str, int]:

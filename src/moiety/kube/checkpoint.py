@@ -1,4 +1,4 @@
-"""What pods were given on this node, written down so that it outlives whoever knew it.
+"""The shares that pods of this node have, in a file that outlives the process.
 
 One file. It is written whole, flushed to the disk and renamed, before anything is done by it: what
 is in it may not have been done yet, and what was done is in it.
@@ -33,8 +33,8 @@ class Slot(msgspec.Struct, frozen=True):
     share_id: str = ""
 
 
-class Given(msgspec.Struct, frozen=True):
-    """One share that a pod, or a container of one, was given."""
+class Assignment(msgspec.Struct, frozen=True):
+    """One share that a pod, or a container of one, has."""
 
     name: str
     """of the share, and of its CDI device"""
@@ -55,13 +55,13 @@ class Given(msgspec.Struct, frozen=True):
     at_s: float = 0.0
     """since 1970"""
     asked: dict[str, str] = {}
-    """resizes that were answered, by the UID of the pod that wished for them"""
+    """resizes that were answered, by the UID of the pod that asked for them"""
 
 
-class _Document(msgspec.Struct):
+class _Document(msgspec.Struct, rename={"assignments": "given"}):
     version: int
     boot: str
-    given: list[Given]
+    assignments: list[Assignment]
 
 
 class CheckpointUnreadable(MoietyError):
@@ -80,7 +80,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         """Read what is there. Raises CheckpointUnreadable, FileNotWritable."""
         self.path = path
-        self.given: dict[str, Given] = {}
+        self.assignments: dict[str, Assignment] = {}
         self.rebooted = False
         """the machine was restarted since it was written"""
         try:
@@ -101,28 +101,28 @@ class Checkpoint:
         if found.version != VERSION:
             problem = f"it is of version {found.version}, this moiety knows {VERSION}"
             raise CheckpointUnreadable(path, problem)
-        self.given = {each.name: each for each in found.given}
+        self.assignments = {each.name: each for each in found.assignments}
         self.rebooted = found.boot != boot_id()
 
-    def put(self, *given: Given) -> None:
+    def put(self, *assignments: Assignment) -> None:
         """Add, or change. Raises FileNotWritable, and then nothing has changed."""
-        self._write({**self.given, **{each.name: each for each in given}})
+        self._write({**self.assignments, **{each.name: each for each in assignments}})
 
     def drop(self, *names: str) -> None:
         """Forget. Raises FileNotWritable, and then nothing has changed."""
-        self._write({name: each for name, each in self.given.items() if name not in names})
+        self._write({name: each for name, each in self.assignments.items() if name not in names})
 
-    def of_claim(self, uid: str) -> list[Given]:
-        """What a claim was given, by request."""
-        return [each for each in self.given.values() if (each.kind, each.key) == (CLAIM, uid)]
+    def of_claim(self, uid: str) -> list[Assignment]:
+        """The shares of a claim, by request."""
+        return [each for each in self.assignments.values() if (each.kind, each.key) == (CLAIM, uid)]
 
-    def _write(self, given: dict[str, Given]) -> None:
-        document = _Document(VERSION, boot_id(), list(given.values()))
+    def _write(self, assignments: dict[str, Assignment]) -> None:
+        document = _Document(VERSION, boot_id(), list(assignments.values()))
         try:
             write_durably(self.path, msgspec.json.encode(document))
         except OSError as error:
             raise FileNotWritable(str(self.path), error.strerror or str(error)) from None
-        self.given = given
+        self.assignments = assignments
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:

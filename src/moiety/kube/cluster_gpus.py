@@ -1,4 +1,4 @@
-"""Which GPUs a cluster has, as far as a pod's wish can be impossible. Pure.
+"""Which GPUs a cluster has, as far as a pod's request can be impossible. Pure.
 
 From the ResourceSlices of all nodes: each model's name, and how much memory can be shared out of
 it. Where nothing is known yet, nothing is said to be impossible.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.dialects.request import GpuRequest, Refused
 from moiety.kube.model import quantity, share_config
 from moiety.model.format import format_bytes
 
@@ -33,36 +33,38 @@ class Fleet:
 
     kinds: frozenset[Kind] = frozenset()
 
-    def sizes(self, ask: Ask) -> list[int]:
-        """Of the GPUs that an ask could be given: how much memory, the smallest first."""
-        return sorted({each.memory_bytes for each in self.kinds if fits(ask, each.model)})
+    def sizes(self, gpu_request: GpuRequest) -> list[int]:
+        """How much memory the GPUs that fit a request have, the smallest first."""
+        return sorted({each.memory_bytes for each in self.kinds if fits(gpu_request, each.model)})
 
-    def check(self, ask: Ask) -> None:
+    def check(self, gpu_request: GpuRequest) -> None:
         """Raises Refused for what no GPU of the cluster can give."""
         if not self.kinds:
-            if ask.memory_part is not None:
+            if gpu_request.memory_part is not None:
                 raise Refused(
                     "no GPU is known to the cluster yet, so a percentage of its memory is no number"
                     " of bytes; moiety.dev/memory says it in bytes"
                 )
             return
-        sizes = self.sizes(ask)
+        sizes = self.sizes(gpu_request)
         if not sizes:
             there = ", ".join(sorted({each.model for each in self.kinds}))
             raise Refused(
-                f"no node has a GPU of model {' or '.join(ask.models)}; there are {there}"
+                f"no node has a GPU of model {' or '.join(gpu_request.models)}; there are {there}"
             )
-        if ask.share.memory_bytes > sizes[-1]:
+        kept = gpu_request.share.memory_bytes
+        of_model = " of that model" if gpu_request.models else ""
+        if kept > sizes[-1]:
             raise Refused(
-                f"{format_bytes(ask.share.memory_bytes)} are to stay on a GPU, and the largest"
-                f"{' of that model' if ask.models else ''} has {format_bytes(sizes[-1])}"
+                f"{format_bytes(kept)} are to stay on a GPU, and the largest{of_model} has "
+                f"{format_bytes(sizes[-1])}"
             )
-        limit = ask.share.memory_limit_bytes
+        limit = gpu_request.share.memory_limit_bytes
         if limit is not None and limit > sizes[-1]:
             raise Refused(
-                f"a limit of {format_bytes(limit)} limits nothing: the largest GPU"
-                f"{' of that model' if ask.models else ''} has {format_bytes(sizes[-1])}; without "
-                "a limit a program may allocate all that its GPU has"
+                f"a limit of {format_bytes(limit)} limits nothing: the largest GPU{of_model} has "
+                f"{format_bytes(sizes[-1])}; without a limit a program may allocate all that its "
+                "GPU has"
             )
 
 
@@ -83,9 +85,9 @@ def of(slices: Iterable[dict[str, Any]]) -> Fleet:
     return Fleet(frozenset(kinds))
 
 
-def fits(ask: Ask, model: str) -> bool:
-    """Whether a GPU of this model is one that is asked for."""
-    return not ask.models or any(plain(each) in plain(model) for each in ask.models)
+def fits(gpu_request: GpuRequest, model: str) -> bool:
+    """Whether a request accepts a GPU of this model."""
+    return not gpu_request.models or any(plain(each) in plain(model) for each in gpu_request.models)
 
 
 def plain(model: str) -> str:
@@ -93,6 +95,6 @@ def plain(model: str) -> str:
     return _LETTERS.sub("", model.lower())
 
 
-def models(ask: Ask, fleet: Fleet) -> list[str]:
-    """The product names that an ask may be given, as the nodes say them."""
-    return sorted({each.model for each in fleet.kinds if fits(ask, each.model)})
+def models(gpu_request: GpuRequest, fleet: Fleet) -> list[str]:
+    """The product names that a request accepts, as the nodes say them."""
+    return sorted({each.model for each in fleet.kinds if fits(gpu_request, each.model)})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint, Given, Slot
+from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, Slot
 from moiety.kube.resource_slices import WHOLE, Gpu
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes
@@ -70,16 +70,16 @@ class Ledger:
         self.gpus: Mapping[str, Gpu] = {}
         """by device; whoever knows keeps this up to date"""
         for kind in sorted({CLAIM, UNITS} - mode.kinds):
-            if shares := sorted(g.name for g in checkpoint.given.values() if g.kind == kind):
+            if shares := sorted(g.name for g in checkpoint.assignments.values() if g.kind == kind):
                 raise ModeTaken(mode, kind, shares)
 
     def booked(self, uuid: str, *, without: Collection[str] = ()) -> Booked:
         """What of a GPU is given; `without` are shares that do not count."""
         slots = [
-            (slot, given.kind)
-            for given in self.checkpoint.given.values()
-            if given.name not in without
-            for slot in given.slots
+            (slot, assignment.kind)
+            for assignment in self.checkpoint.assignments.values()
+            if assignment.name not in without
+            for slot in assignment.slots
             if slot.uuid == uuid
         ]
         return Booked(
@@ -116,13 +116,13 @@ class Ledger:
                 )
         return ""
 
-    def check(self, given: Iterable[Given]) -> str:
+    def check(self, assignments: Iterable[Assignment]) -> str:
         """As `refuse`, of whole shares."""
-        shares = list(given)
+        shares = list(assignments)
         slots = [slot for each in shares for slot in each.slots]
         return self.refuse(slots, instead_of=[each.name for each in shares])
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is given."""
-        return not self.checkpoint.given
+        return not self.checkpoint.assignments

@@ -17,7 +17,7 @@ import grpc
 
 from moiety.kube import rpc, units
 from moiety.kube.cdi_specs import PREFIX
-from moiety.kube.checkpoint import UNITS, Given, Slot
+from moiety.kube.checkpoint import UNITS, Assignment, Slot
 from moiety.kube.device_accounting import Mode
 from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
 from moiety.kube.resource_slices import WHOLE, Gpu
@@ -108,13 +108,15 @@ class Plugin:
         """Make the share of each container; a no fails the pod, with the sentence in its status."""
         async with self._lock:
             try:
-                given = [self._given(list(each.devices_ids)) for each in request.container_requests]
-                await self._free(name for each in given for name in each.units)
-                await self.shares.give(given)
+                assignments = [
+                    self._assignment(list(each.devices_ids)) for each in request.container_requests
+                ]
+                await self._free(name for each in assignments for name in each.units)
+                await self.shares.give(assignments)
             except (MoietyError, OSError) as error:
                 self.log.warning("units refused", resource=self.named.resource, reason=str(error))
                 raise rpc.Refusal(str(error), grpc.StatusCode.FAILED_PRECONDITION) from None
-        for each in given:
+        for each in assignments:
             self.log.info(
                 "units given",
                 resource=self.named.resource,
@@ -127,7 +129,7 @@ class Plugin:
                 plugin_pb.ContainerAllocateResponse(
                     cdi_devices=[plugin_pb.CDIDevice(name=self.shares.specs.device(each.name))]
                 )
-                for each in given
+                for each in assignments
             ]
         )
 
@@ -174,14 +176,14 @@ class Plugin:
             return "claims have a part of it"
         return ""
 
-    def _given(self, names: list[str]) -> Given:
+    def _assignment(self, names: list[str]) -> Assignment:
         uuids, part = units.parts(names, self.count)
         known = {gpu.card.uuid: gpu for gpu in self.gpus}
         lost = [uuid for uuid in uuids if uuid not in known]
         if lost:
             raise units.BadUnits(f"{lost[0]} is no GPU of {self.named.resource} on this node")
         digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:20]
-        return Given(
+        return Assignment(
             name=f"{PREFIX}u-{digest}",
             kind=UNITS,
             key=self.named.resource,
@@ -194,7 +196,7 @@ class Plugin:
     async def _free(self, names: Any) -> None:
         """Take back what had these units: the kubelet gives only what is free."""
         wanted = set(names)
-        over = [each.name for each in self.shares.given.values() if wanted & set(each.units)]
+        over = [each.name for each in self.shares.assignments.values() if wanted & set(each.units)]
         if over:
             await self.shares.take_back(over)
 
@@ -204,7 +206,7 @@ async def take_back_unused(shares: Shares, used: Collection[str], log: Any) -> N
     now_s = time.time()
     over = [
         each.name
-        for each in shares.given.values()
+        for each in shares.assignments.values()
         if each.kind == UNITS
         and not set(each.units) & set(used)
         and not 0 <= now_s - each.at_s < UNUSED_S

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moiety.kube.allocation_result import Granted, Unprepared, consumers, granted, whole_claims
 from moiety.kube.cdi_specs import PREFIX
-from moiety.kube.checkpoint import CLAIM, Given, Slot
+from moiety.kube.checkpoint import CLAIM, Assignment, Slot
 from moiety.kube.client import CLAIMS, PODS, ApiError, Client, Object
 from moiety.kube.inventory import Inventory
 from moiety.kube.model.share_config import DRIVER
@@ -59,7 +59,7 @@ class DraDriver:
     async def _prepared(self, claim: Any) -> Any:
         async with self._alone(claim.uid):
             try:
-                given = await self._prepare(claim.namespace, claim.name, claim.uid)
+                assignments = await self._prepare(claim.namespace, claim.name, claim.uid)
             except (MoietyError, OSError) as error:
                 text = _sentence(error)
                 self.log.warning("claim refused", claim=_name(claim), uid=claim.uid, reason=text)
@@ -73,7 +73,7 @@ class DraDriver:
                     cdi_device_ids=[self.shares.specs.device(each.name)],
                     share_id=slot.share_id or None,
                 )
-                for each in given
+                for each in assignments
                 for slot in each.slots
             ]
         )
@@ -95,7 +95,7 @@ class DraDriver:
     def _alone(self, uid: str) -> asyncio.Lock:
         return self._busy.setdefault(uid, asyncio.Lock())
 
-    async def _prepare(self, namespace: str, name: str, uid: str) -> list[Given]:
+    async def _prepare(self, namespace: str, name: str, uid: str) -> list[Assignment]:
         known = self.shares.ledger.checkpoint.of_claim(uid)
         if known:
             await self.shares.make_sure(known)
@@ -119,12 +119,12 @@ class DraDriver:
                 "resources.claims[].request with one of these; for several GPUs, one request "
                 "with a count",
             )
-        given = [
-            self._given(claim, each, number if len(found) > 1 else None)
+        assignments = [
+            self._assignment(claim, each, number if len(found) > 1 else None)
             for number, each in enumerate(found)
         ]
-        await self.shares.give(given)
-        for each in given:
+        await self.shares.give(assignments)
+        for each in assignments:
             devices = [slot.device for slot in each.slots]
             self.log.info(
                 "claim prepared",
@@ -134,7 +134,7 @@ class DraDriver:
                 devices=devices,
                 asked=str(each.share),
             )
-        return given
+        return assignments
 
     async def _pod(self, namespace: str, name: str) -> Object | None:
         try:
@@ -143,7 +143,7 @@ class DraDriver:
             self.log.info("pod not readable", pod=f"{namespace}/{name}", problem=no.what)
             return None
 
-    def _given(self, claim: Object, found: Granted, number: int | None) -> Given:
+    def _assignment(self, claim: Object, found: Granted, number: int | None) -> Assignment:
         metadata = claim["metadata"]
         who = consumers(claim)
         slots = []
@@ -167,7 +167,7 @@ class DraDriver:
         labels = {"namespace": metadata.get("namespace", ""), "claim": metadata["name"]}
         if len(who) == 1:
             labels["pod"] = who[0].name
-        return Given(
+        return Assignment(
             name=f"{PREFIX}{metadata['uid']}" + ("" if number is None else f"-{number}"),
             kind=CLAIM,
             key=metadata["uid"],

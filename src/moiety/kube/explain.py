@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moiety.kube import cluster_report
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import Refused, Told
+from moiety.kube.dialects.request import Refused, WebhookConfig
 from moiety.model.format import format_bytes, format_fraction
 
 Object = Mapping[str, Any]
@@ -36,14 +36,14 @@ def explain(
     pod: Object,
     seen: cluster_report.Seen,
     events: Sequence[Object] = (),
-    told: Told | None = None,
+    config: WebhookConfig | None = None,
 ) -> Explanation:
     """Of one pod, as it is now; `events` are the pod's, the oldest first."""
     name = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")
     scheduler = _scheduler(status)
-    sentence, hint = _said(pod, seen, events, told or Told(), phase, scheduler)
+    sentence, hint = _said(pod, seen, events, config or WebhookConfig(), phase, scheduler)
     return Explanation(name, phase, f"{name} {sentence}", hint, scheduler)
 
 
@@ -51,7 +51,7 @@ def _said(
     pod: Object,
     seen: cluster_report.Seen,
     events: Sequence[Object],
-    told: Told,
+    config: WebhookConfig,
     phase: str,
     scheduler: str,
 ) -> tuple[str, str]:
@@ -66,7 +66,7 @@ def _said(
     if lacking and phase not in cluster_report.ENDED:
         return f"waits for claim {lacking[0]}, which does not exist", "kubectl get resourceclaims"
     if row is None:
-        return _without(pod, told)
+        return _without(pod, config)
     asked = "; ".join(f"{who}: {what}" for who, what in row.asked.items())
     if phase in cluster_report.ENDED:
         return f"has ended ({phase})", ""
@@ -89,15 +89,17 @@ def _said(
     return f"waits for a GPU ({asked}): {room}{theirs}", "kubectl moiety status"
 
 
-def _without(pod: Object, told: Told) -> tuple[str, str]:
+def _without(pod: Object, config: WebhookConfig) -> tuple[str, str]:
     """Nothing was made of it: because it asks for nothing, or because nobody was asked."""
     try:
-        asks = resolve.read(pod, told)
+        pod_request = resolve.read(pod, config)
     except Refused as no:
         return f"has no share: it asks for one that makes no sense: {no.what}", no.hint
-    if asks is None:
+    if pod_request is None:
         return "asks for no share of a GPU", "moiety.dev/gpu: '0.5' among its annotations"
-    what = "; ".join(f"{who}: {ask}" for who, ask in asks.by_container.items())
+    what = "; ".join(
+        f"{who}: {gpu_request}" for who, gpu_request in pod_request.by_container.items()
+    )
     return (
         f"has no share although it asks for one ({what}): it was made when no webhook was "
         "registered, or in a namespace that is left out",

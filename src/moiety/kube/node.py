@@ -128,7 +128,7 @@ class Node:
                 readiness.close()
             await self.line.close()
             self._listener.abandon()
-            self.log.info("ended", shares=len(self.shares.given))
+            self.log.info("ended", shares=len(self.shares.assignments))
 
     async def _first_look(self, stop: asyncio.Task[Any]) -> bool:
         """Wait for the agent and bring everything to what the book says; False: told to end."""
@@ -163,7 +163,7 @@ class Node:
             node=self.options.name,
             mode=self.options.mode.value,
             gpus=len(self.inventory.gpus),
-            shares=len(self.shares.given),
+            shares=len(self.shares.assignments),
         )
         return loops
 
@@ -218,7 +218,7 @@ class Node:
             self._wished.clear()
             try:
                 await self._name_pods()
-                has_units = any(each.kind == UNITS for each in self.shares.given.values())
+                has_units = any(each.kind == UNITS for each in self.shares.assignments.values())
                 await self.owners.see(await held(self.options.kubelet_dir) if has_units else None)
                 failed = ""
             except (MoietyError, OSError) as error:
@@ -293,10 +293,10 @@ class Node:
 
     async def _sweep(self) -> None:
         """Take back what belongs to claims that are gone without the kubelet having said so."""
-        given = [each for each in self.shares.given.values() if each.kind == CLAIM]
-        for uid in self._suspects.keys() - {each.key for each in given}:
+        assignments = [each for each in self.shares.assignments.values() if each.kind == CLAIM]
+        for uid in self._suspects.keys() - {each.key for each in assignments}:
             del self._suspects[uid]
-        for each in given:
+        for each in assignments:
             if not await self._is_gone(each.namespace, each.claim, each.key):
                 self._suspects.pop(each.key, None)
                 continue

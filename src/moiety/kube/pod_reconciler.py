@@ -14,7 +14,7 @@ import msgspec
 
 from moiety.kube import resize
 from moiety.kube.allocation_result import consumers
-from moiety.kube.checkpoint import CLAIM, Given
+from moiety.kube.checkpoint import CLAIM, Assignment
 from moiety.kube.client import CLAIMS, PODS, ApiError, Client
 from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import Notices
@@ -43,54 +43,56 @@ class Owners:
 
     async def see(self, held: Sequence[Held] | None = None) -> None:
         """Look at every share once; `held`: who has which units, if the kubelet said so."""
-        for given in list(self.shares.given.values()):
-            if given.kind == CLAIM:
-                await self._see_claim(given)
+        for assignment in list(self.shares.assignments.values()):
+            if assignment.kind == CLAIM:
+                await self._see_claim(assignment)
             elif held is not None:
-                await self._see_units(given, held)
+                await self._see_units(assignment, held)
         if held is not None:
             used = {device for each in held for device in each.devices}
             await take_back_unused(self.shares, used, self._log)
 
-    async def _see_claim(self, given: Given) -> None:
+    async def _see_claim(self, assignment: Assignment) -> None:
         using = [
             pod
             for pod in self.pods.by_uid.values()
-            if pod.namespace == given.namespace and given.claim in pod.claims
+            if pod.namespace == assignment.namespace and assignment.claim in pod.claims
         ]
-        if any(pod.uid not in given.pods for pod in using):
-            given = await self._joined(given, using) or given
-        mine = [pod for pod in using if pod.uid in given.pods]
+        if any(pod.uid not in assignment.pods for pod in using):
+            assignment = await self._joined(assignment, using) or assignment
+        mine = [pod for pod in using if pod.uid in assignment.pods]
         if not mine:
             return
-        containers = {c for p in mine for c in p.containers_of(given.claim, given.request)}
-        labels = dict(given.labels)
+        containers = {
+            c for p in mine for c in p.containers_of(assignment.claim, assignment.request)
+        }
+        labels = dict(assignment.labels)
         if len(mine) == 1:
             labels["pod"] = mine[0].name
         else:
             labels.pop("pod", None)
         if len(containers) == 1:
             (labels["container"],) = containers
-        await self._settle(given, mine, given.share, labels, given.pods)
+        await self._settle(assignment, mine, assignment.share, labels, assignment.pods)
 
-    async def _joined(self, given: Given, using: Sequence[Pod]) -> Given | None:
+    async def _joined(self, assignment: Assignment, using: Sequence[Pod]) -> Assignment | None:
         """Let in the pods for which the claim is reserved, and nobody who only names it."""
         try:
-            claim = await self._client.get(CLAIMS, given.claim, given.namespace)
+            claim = await self._client.get(CLAIMS, assignment.claim, assignment.namespace)
         except ApiError:
             return None
-        if claim["metadata"]["uid"] != given.key:
+        if claim["metadata"]["uid"] != assignment.key:
             return None
         reserved = {each.uid for each in consumers(claim)}
-        pods = sorted(reserved & {*given.pods, *(pod.uid for pod in using)})
-        if not pods or pods == sorted(given.pods):
+        pods = sorted(reserved & {*assignment.pods, *(pod.uid for pod in using)})
+        if not pods or pods == sorted(assignment.pods):
             return None
-        changed = msgspec.structs.replace(given, pods=pods)
+        changed = msgspec.structs.replace(assignment, pods=pods)
         await self._change(changed)
-        return self.shares.given.get(given.name)
+        return self.shares.assignments.get(assignment.name)
 
-    async def _see_units(self, given: Given, held: Sequence[Held]) -> None:
-        own = set(given.units)
+    async def _see_units(self, assignment: Assignment, held: Sequence[Held]) -> None:
+        own = set(assignment.units)
         found = next((each for each in held if own & each.devices), None)
         if found is None:
             return
@@ -98,28 +100,28 @@ class Owners:
         if pod is None:
             return
         labels = {"namespace": found.namespace, "pod": found.pod, "container": found.container}
-        share = given.share
-        if not given.pods:  # it is seen for the first time: what was asked for beside units counts
-            share = await self._asked(given, pod, found.container)
-        await self._settle(given, [pod], share, labels, [pod.uid])
+        share = assignment.share
+        if not assignment.pods:  # seen for the first time: what it asked for beside units counts
+            share = await self._asked(assignment, pod, found.container)
+        await self._settle(assignment, [pod], share, labels, [pod.uid])
 
-    async def _asked(self, given: Given, pod: Pod, container: str) -> Share:
+    async def _asked(self, assignment: Assignment, pod: Pod, container: str) -> Share:
         text = pod.notes.get(names.ASKED)
         if not text:
-            return given.share
+            return assignment.share
         try:
             document = msgspec.json.decode(text).get(container)
             asked = share_config.decode(document) if document else Share()
-            part = given.share.gpu or 0.0
+            part = assignment.share.gpu or 0.0
             return dataclasses.replace(asked, gpu=part, gpu_limit=max(asked.gpu_limit, part))
         except (MoietyError, msgspec.MsgspecError, AttributeError, TypeError) as error:
             note = f"{names.ASKED} makes no sense: {error}"
             await self._notices.tell(pod, "Refused", note[:TEXT_MOST], warning=True)
-            return given.share
+            return assignment.share
 
     async def _settle(
         self,
-        given: Given,
+        assignment: Assignment,
         mine: Sequence[Pod],
         share: Share,
         labels: dict[str, str],
@@ -130,28 +132,35 @@ class Owners:
         answered = {
             uid: wish
             for uid, wish in wishes.items()
-            if wish == given.asked.get(uid, given.asked.get(names.RESIZE))
+            if wish == assignment.asked.get(uid, assignment.asked.get(names.RESIZE))
         }
         # Of several at once the others are next: the answer to this one is seen, too.
         pod = next((pod for pod in mine if pod.uid in wishes.keys() - answered.keys()), None)
         asked = {**answered, pod.uid: wishes[pod.uid]} if pod else answered
         known = msgspec.structs.replace(
-            given, share=share, labels=labels, pods=pods, asked=asked, slots=_slots(given, share)
+            assignment,
+            share=share,
+            labels=labels,
+            pods=pods,
+            asked=asked,
+            slots=_slots(assignment, share),
         )
         if pod:
             await self._resize(known, pod, wishes[pod.uid], labels.get("container", ""))
-        elif known != given:
+        elif known != assignment:
             await self._change(known)
 
-    async def _resize(self, given: Given, pod: Pod, wish: str, container: str) -> None:
+    async def _resize(self, assignment: Assignment, pod: Pod, wish: str, container: str) -> None:
         try:
-            share = resize.wanted({names.RESIZE: wish}, container, given.share)
-            wished = msgspec.structs.replace(given, share=share, slots=_slots(given, share))
+            share = resize.wanted({names.RESIZE: wish}, container, assignment.share)
+            wished = msgspec.structs.replace(
+                assignment, share=share, slots=_slots(assignment, share)
+            )
             await self.shares.change(wished)
         except (MoietyError, OSError) as error:
             why = f"refused: {error}"[:TEXT_MOST]
             self._log.warning("resize refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
-            await self._change(given)  # it is answered, all the same
+            await self._change(assignment)  # it is answered, all the same
             await self._notices.tell(pod, "ResizeRefused", f"{wish}: {why}", warning=True)
             await self._answer(pod, why)
             return
@@ -166,17 +175,17 @@ class Owners:
         except ApiError as no:
             self._log.warning("answer not written", pod=pod.name, problem=no.what)
 
-    async def _change(self, given: Given) -> None:
+    async def _change(self, assignment: Assignment) -> None:
         try:
-            await self.shares.change(given)
+            await self.shares.change(assignment)
         except (MoietyError, OSError) as error:
-            self._log.warning("share not changed", share=given.name, problem=str(error))
+            self._log.warning("share not changed", share=assignment.name, problem=str(error))
 
 
-def _slots(given: Given, share: Share) -> list[Any]:
+def _slots(assignment: Assignment, share: Share) -> list[Any]:
     """The slots of a share of another size."""
     percent = (share.gpu or 0.0) * WHOLE
     return [
         msgspec.structs.replace(slot, percent=percent, memory_bytes=share.memory_bytes)
-        for slot in given.slots
+        for slot in assignment.slots
     ]

@@ -14,7 +14,7 @@ from typing import Any
 from moiety.agent.control import protocol
 from moiety.kube.agent_client import AgentLine
 from moiety.kube.cdi_specs import PREFIX, Specs
-from moiety.kube.checkpoint import Given
+from moiety.kube.checkpoint import Assignment
 from moiety.kube.device_accounting import Ledger
 from moiety.kube.inventory import Inventory
 from moiety.model import errors
@@ -53,28 +53,28 @@ class Shares:
         self.ledger.gpus = self.inventory.gpus
 
     @property
-    def given(self) -> dict[str, Given]:
+    def assignments(self) -> dict[str, Assignment]:
         """All of them, by name."""
-        return self.ledger.checkpoint.given
+        return self.ledger.checkpoint.assignments
 
-    async def give(self, given: Sequence[Given]) -> None:
+    async def give(self, assignments: Sequence[Assignment]) -> None:
         """Make these, all or none. Raises NoRoom, and what the agent and the disk raise."""
         async with self.lock:
-            if no := self.ledger.check(given):
+            if no := self.ledger.check(assignments):
                 raise NoRoom(no)
-            new = [each.name for each in given if each.name not in self.given]
-            self.ledger.checkpoint.put(*given)
+            new = [each.name for each in assignments if each.name not in self.assignments]
+            self.ledger.checkpoint.put(*assignments)
             try:
-                for each in given:
+                for each in assignments:
                     await self._make(each)
             except (errors.MoietyError, OSError):
                 await self._unmake(new)
                 raise
         self._tell()
 
-    async def make_sure(self, given: Sequence[Given]) -> None:
+    async def make_sure(self, assignments: Sequence[Assignment]) -> None:
         """Have what was given before be there. Raises what the agent and the disk raise."""
-        for each in given:
+        for each in assignments:
             await self._make(each)
 
     async def take_back(self, names: Sequence[str]) -> None:
@@ -83,19 +83,19 @@ class Shares:
             await self._unmake(names, must=True)
         self._tell()
 
-    async def change(self, given: Given) -> None:
+    async def change(self, assignment: Assignment) -> None:
         """Have one be otherwise from now on, also for its running processes.
 
         Raises NoRoom, and what the agent raises: then it is as it was.
         """
         async with self.lock:
-            before = self.given.get(given.name)
+            before = self.assignments.get(assignment.name)
             if before is None:
                 return
-            if given.slots != before.slots and (no := self.ledger.check([given])):
+            if assignment.slots != before.slots and (no := self.ledger.check([assignment])):
                 raise NoRoom(no)
-            await self._make(given)
-            self.ledger.checkpoint.put(given)
+            await self._make(assignment)
+            self.ledger.checkpoint.put(assignment)
         self._tell()
 
     async def reconcile(self) -> None:
@@ -104,36 +104,36 @@ class Shares:
             asked = await self.line.ask(protocol.Containers(), protocol.ContainerRows)
             rows = {row.name: row for row in asked.rows}
             for name, row in rows.items():
-                if name.startswith(PREFIX) and name not in self.given:
+                if name.startswith(PREFIX) and name not in self.assignments:
                     if row.pids:
                         self.log.warning("share of no pod is in use", share=name, pids=row.pids)
                         continue
                     self.log.info("share of no pod removed", share=name)
                     await self._forget(name)
-            for each in self.given.values():
+            for each in self.assignments.values():
                 try:
                     await self._make(each, rows.get(each.name))
                 except errors.MoietyError as error:
                     self.log.error("share not made again", share=each.name, problem=error.what)
-            for name in self.specs.sweep(self.given):
+            for name in self.specs.sweep(self.assignments):
                 self.log.info("specification of no pod removed", share=name)
 
-    async def _make(self, given: Given, row: protocol.ContainerRow | None = None) -> None:
+    async def _make(self, assignment: Assignment, row: protocol.ContainerRow | None = None) -> None:
         wanted = protocol.CreateContainer(
-            name=given.name,
-            share=given.share,
-            spec=str(self.specs.path(given.name)),
-            gpus=sorted({slot.uuid for slot in given.slots}),
-            pods=given.pods,
-            labels=given.labels,
+            name=assignment.name,
+            share=assignment.share,
+            spec=str(self.specs.path(assignment.name)),
+            gpus=sorted({slot.uuid for slot in assignment.slots}),
+            pods=assignment.pods,
+            labels=assignment.labels,
         )
         if row is None or not _is_so(row, wanted):
             done = await self.line.ask(wanted, protocol.Contained)
             row = done.row
-        uuids = {slot.uuid for slot in given.slots}
+        uuids = {slot.uuid for slot in assignment.slots}
         gpus = self.inventory.gpus.values()
         cards = sorted((g.card for g in gpus if g.card.uuid in uuids), key=lambda c: c.index)
-        self.specs.write(given.name, Path(row.folder), cards)
+        self.specs.write(assignment.name, Path(row.folder), cards)
 
     async def _unmake(self, names: Sequence[str], *, must: bool = False) -> None:
         for name in names:
@@ -145,7 +145,7 @@ class Shares:
                     raise
                 self.log.warning("share not removed yet", share=name, problem=str(error))
                 continue  # it stays in the book, and the next who comes does the rest
-            if name in self.given:
+            if name in self.assignments:
                 self.ledger.checkpoint.drop(name)
 
     async def _forget(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What an ask is in the API: a ResourceClaimTemplate (by claims), or units of a resource. Pure.
+"""A GPU request in the API: a ResourceClaimTemplate (by claims), or units of a resource. Pure.
 
 A template's name is a hash of what it says: two pods that ask for the same have the same one, it is
 never changed, and whoever finds it there need not read it.
@@ -15,7 +15,7 @@ import msgspec
 
 from moiety.kube import cluster_gpus
 from moiety.kube.cluster_gpus import Fleet
-from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.dialects.request import GpuRequest, Refused
 from moiety.kube.model import names, quantity, share_config
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
@@ -34,10 +34,10 @@ def percent(share: Share) -> int:
     return 0 if share.gpu is None else math.ceil(round(share.gpu * WHOLE, 6))
 
 
-def template(ask: Ask, cluster: Fleet) -> dict[str, Any]:
-    """The ResourceClaimTemplate of an ask, without a namespace. Raises Refused."""
-    cluster.check(ask)
-    spec = _spec(ask, cluster)
+def template(gpu_request: GpuRequest, cluster: Fleet) -> dict[str, Any]:
+    """The ResourceClaimTemplate of a request, without a namespace. Raises Refused."""
+    cluster.check(gpu_request)
+    spec = _spec(gpu_request, cluster)
     digest = hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:12]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -47,22 +47,22 @@ def template(ask: Ask, cluster: Fleet) -> dict[str, Any]:
     }
 
 
-def shares(ask: Ask, cluster: Fleet) -> list[tuple[int, Share]]:
-    """What an ask is on GPUs of each size that it could be given: (bytes of the GPU, share)."""
-    if ask.memory_part is None:
-        return [(0, ask.share)]
-    return [(size, _of_size(ask, size)) for size in cluster.sizes(ask)[:SIZES_MOST]]
+def shares(gpu_request: GpuRequest, cluster: Fleet) -> list[tuple[int, Share]]:
+    """The share of a request on GPUs of each size that fits it: (bytes of the GPU, share)."""
+    if gpu_request.memory_part is None:
+        return [(0, gpu_request.share)]
+    return [(size, _of_size(gpu_request, size)) for size in cluster.sizes(gpu_request)[:SIZES_MOST]]
 
 
-def units(ask: Ask, per_gpu: int, memory_bytes: int = 0) -> int:
-    """How many units of a GPU an ask is, `per_gpu` being all of it. Raises Refused.
+def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
+    """How many units a request is, where a whole GPU has `per_gpu`. Raises Refused.
 
     `memory_bytes` is what a GPU of this cluster has: 0 where the settings do not say.
     """
-    share = ask.share
+    share = gpu_request.share
     part = share.gpu or 0.0
-    if ask.memory_part is not None:
-        part = max(part, float(ask.memory_part))
+    if gpu_request.memory_part is not None:
+        part = max(part, float(gpu_request.memory_part))
     elif share.memory_bytes:
         if memory_bytes:
             part = max(part, share.memory_bytes / memory_bytes)
@@ -73,52 +73,54 @@ def units(ask: Ask, per_gpu: int, memory_bytes: int = 0) -> int:
                 "settings of the cluster, how much memory a GPU has)"
             )
     if part > 1:
-        raise Refused(f"{ask}: more memory than a GPU of this cluster has")
-    if ask.models:
+        raise Refused(f"{gpu_request}: more memory than a GPU of this cluster has")
+    if gpu_request.models:
         raise Refused(
             "this cluster gives GPUs in units, which do not say of which model; a resource of that "
             "model among the container's limits does"
         )
-    if ask.gpus > 1 and part < 1:
+    if gpu_request.gpus > 1 and part < 1:
         raise Refused("this cluster gives GPUs in units, and those of several GPUs are whole ones")
-    return max(1, math.ceil(round(part * per_gpu, 6))) * ask.gpus
+    return max(1, math.ceil(round(part * per_gpu, 6))) * gpu_request.gpus
 
 
-def _of_size(ask: Ask, size: int) -> Share:
-    """The share of a GPU with so much memory, where the ask says a part of it."""
-    assert ask.memory_part is not None
-    kept = int(size * ask.memory_part)
+def _of_size(gpu_request: GpuRequest, size: int) -> Share:
+    """The share of a GPU with `size` bytes, where the request says a part of its memory."""
+    assert gpu_request.memory_part is not None
+    kept = int(size * gpu_request.memory_part)
     try:
-        return dataclasses.replace(ask.share, memory_bytes=kept, memory_limit_bytes=kept)
+        return dataclasses.replace(gpu_request.share, memory_bytes=kept, memory_limit_bytes=kept)
     except MoietyError as error:
         raise Refused(error.what) from None
 
 
-def _spec(ask: Ask, cluster: Fleet) -> dict[str, Any]:
-    found = shares(ask, cluster)
+def _spec(gpu_request: GpuRequest, cluster: Fleet) -> dict[str, Any]:
+    found = shares(gpu_request, cluster)
     request: dict[str, Any] = {"name": REQUEST}
     if len(found) == 1:
-        request["exactly"] = _exactly(ask, found[0][1], cluster)
+        request["exactly"] = _exactly(gpu_request, found[0][1], cluster)
         configs = [_config(REQUEST, found[0][1])]
     else:
         request["firstAvailable"] = [
-            {"name": f"size-{number}", **_exactly(ask, share, cluster, size)}
+            {"name": f"size-{number}", **_exactly(gpu_request, share, cluster, size)}
             for number, (size, share) in enumerate(found)
         ]
         configs = [
             _config(f"{REQUEST}/size-{number}", share) for number, (_, share) in enumerate(found)
         ]
     devices: dict[str, Any] = {"requests": [request], "config": configs}
-    if ask.gpus > 1:  # devices that many may have could else be one device, many times
+    if gpu_request.gpus > 1:  # devices that many may have could else be one device, many times
         devices["constraints"] = [{"requests": [REQUEST], "distinctAttribute": UUID}]
     return {"devices": devices}
 
 
-def _exactly(ask: Ask, share: Share, cluster: Fleet, size: int = 0) -> dict[str, Any]:
+def _exactly(
+    gpu_request: GpuRequest, share: Share, cluster: Fleet, size: int = 0
+) -> dict[str, Any]:
     selectors = []
-    if ask.models:
-        known = cluster_gpus.models(ask, cluster)
-        selectors.append(_cel_models(known) if known else _cel_words(ask.models))
+    if gpu_request.models:
+        known = cluster_gpus.models(gpu_request, cluster)
+        selectors.append(_cel_models(known) if known else _cel_words(gpu_request.models))
     if size:
         selectors.append(
             f'device.capacity["{share_config.DRIVER}"].memory.compareTo(quantity("{size}")) == 0'
@@ -126,7 +128,7 @@ def _exactly(ask: Ask, share: Share, cluster: Fleet, size: int = 0) -> dict[str,
     found: dict[str, Any] = {
         "deviceClassName": share_config.DRIVER,
         "allocationMode": "ExactCount",
-        "count": ask.gpus,
+        "count": gpu_request.gpus,
         "capacity": {
             "requests": {
                 "compute": str(percent(share)),

@@ -171,7 +171,7 @@ class KubeNode:
 
     def written_down(self) -> set[str]:
         """The names in the book."""
-        return set(Checkpoint(self.state / "given.json").given)
+        return set(Checkpoint(self.state / "given.json").assignments)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until this holds; an AssertionError that names `what` and shows the log if not."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.kube.cluster_gpus import Fleet, Kind
-from moiety.kube.dialects.request import Told
+from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names, share_config
 from moiety.kube.webhook import admission, review, webhook_config
 from moiety.kube.webhook.admission import By, Cluster, Verdict
@@ -239,14 +239,14 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
     )
     cluster = found.cluster
     assert (cluster.by, cluster.units, cluster.gpu_memory_bytes) == (By.UNITS, 10, 80 << 30)
-    assert cluster.told.spellings == ("moiety", "kai")
-    assert cluster.told.metagpu_resources == {"cnvrg.io/metagpu": "", "cnvrg.io/a100": "A100"}
-    assert cluster.told.sizes == {"small": {"gpu": "0.25", "memory": "10Gi"}}
-    assert not cluster.told.whole_gpus
+    assert cluster.config.spellings == ("moiety", "kai")
+    assert cluster.config.metagpu_resources == {"cnvrg.io/metagpu": "", "cnvrg.io/a100": "A100"}
+    assert cluster.config.sizes == {"small": {"gpu": "0.25", "memory": "10Gi"}}
+    assert not cluster.config.whole_gpus
     said = " ".join(found.problems)
     for word in ("colour", "maybe", "size odd", "size none"):
         assert word in said
 
 
 def test_without_settings_all_is_as_usual() -> None:
-    assert webhook_config.read({}, {}, Fleet()).cluster == Cluster(told=Told())
+    assert webhook_config.read({}, {}, Fleet()).cluster == Cluster(config=WebhookConfig())

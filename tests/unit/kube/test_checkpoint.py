@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from moiety.devices.gpu_models import Card
-from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint, CheckpointUnreadable, Given, Slot
+from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, CheckpointUnreadable, Slot
 from moiety.kube.device_accounting import Ledger, Mode, ModeTaken
 from moiety.kube.resource_slices import Gpu
 from moiety.model.errors import FileNotWritable
 from moiety.model.share import Priority, Share
 
 
-def given(name: str, percent: float, kind: str = CLAIM, memory_bytes: int = 0) -> Given:
+def assignment(name: str, percent: float, kind: str = CLAIM, memory_bytes: int = 0) -> Assignment:
     slot = Slot("gpu-0", "GPU-0", percent, memory_bytes)
     share = Share(gpu=percent / 100, priority=Priority.HIGH)
-    return Given(name, kind, f"key-{name}", [slot], share, pods=["u"], labels={"pod": "p"})
+    return Assignment(name, kind, f"key-{name}", [slot], share, pods=["u"], labels={"pod": "p"})
 
 
 def ledger(path: Path, mode: Mode = Mode.BOTH) -> Ledger:
@@ -30,13 +30,13 @@ def ledger(path: Path, mode: Mode = Mode.BOTH) -> Ledger:
 def test_what_was_written_is_read_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "state" / "given.json"
     first = Checkpoint(path)
-    assert first.given == {}
-    first.put(given("a", 30), given("b", 40))
+    assert first.assignments == {}
+    first.put(assignment("a", 30), assignment("b", 40))
     first.drop("b", "none")
     again = Checkpoint(path)
-    assert again.given == {"a": given("a", 30)}
+    assert again.assignments == {"a": assignment("a", 30)}
     assert not again.rebooted
-    assert again.of_claim("key-a") == [given("a", 30)]
+    assert again.of_claim("key-a") == [assignment("a", 30)]
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["given.json"]
 
@@ -62,18 +62,18 @@ def test_a_damaged_book_is_refused_and_left_as_it_is(tmp_path: Path, text: str, 
 def test_what_cannot_be_written_was_not_given(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     book = Checkpoint(path)
-    book.put(given("a", 30))
+    book.put(assignment("a", 30))
     before = path.read_text()
     (tmp_path / ".given.json.new").mkdir()  # nothing can be written there
     with pytest.raises(FileNotWritable):
-        book.put(given("b", 40))
-    assert set(book.given) == {"a"}
+        book.put(assignment("b", 40))
+    assert set(book.assignments) == {"a"}
     assert path.read_text() == before
 
 
 def test_a_machine_that_was_restarted_is_known_by_its_boot(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
-    Checkpoint(path).put(given("a", 30))
+    Checkpoint(path).put(assignment("a", 30))
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "boot": "another"}))
     assert Checkpoint(path).rebooted
@@ -81,19 +81,19 @@ def test_a_machine_that_was_restarted_is_known_by_its_boot(tmp_path: Path) -> No
 
 def test_nothing_is_given_twice_by_whichever_way(tmp_path: Path) -> None:
     book = ledger(tmp_path / "given.json")
-    book.checkpoint.put(given("a", 60, memory_bytes=6 << 30), given("b", 20, UNITS))
-    assert "80 % of it are given already, by claims and units" in book.check([given("c", 21)])
-    assert book.check([given("c", 20)]) == ""
-    assert "6 GiB of 10 GiB" in book.check([given("c", 10, memory_bytes=5 << 30)])
-    assert book.check([given("a", 80, memory_bytes=10 << 30)]) == "", "it is instead of itself"
-    assert book.check([given("c", 15), given("d", 15)])
+    book.checkpoint.put(assignment("a", 60, memory_bytes=6 << 30), assignment("b", 20, UNITS))
+    assert "80 % of it are given already, by claims and units" in book.check([assignment("c", 21)])
+    assert book.check([assignment("c", 20)]) == ""
+    assert "6 GiB of 10 GiB" in book.check([assignment("c", 10, memory_bytes=5 << 30)])
+    assert book.check([assignment("a", 80, memory_bytes=10 << 30)]) == "", "it is instead of itself"
+    assert book.check([assignment("c", 15), assignment("d", 15)])
     strange = Slot("gpu-0", "GPU-9", 1)
     assert "is not a GPU of this node's agent" in book.refuse([strange])
 
 
 def test_a_mode_is_left_only_when_nobody_needs_it(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
-    Checkpoint(path).put(given("a", 30), given("b", 20, UNITS))
+    Checkpoint(path).put(assignment("a", 30), assignment("b", 20, UNITS))
     with pytest.raises(ModeTaken, match="does not serve units"):
         Ledger(Checkpoint(path), Mode.DRA)
     with pytest.raises(ModeTaken, match="does not serve claims"):

@@ -8,7 +8,7 @@ import pytest
 from moiety.kube import cluster_report, explain, templates
 from moiety.kube.cluster_gpus import Fleet, Kind
 from moiety.kube.cluster_report import Seen
-from moiety.kube.dialects.request import Ask
+from moiety.kube.dialects.request import GpuRequest
 from moiety.kube.model import names, share_config
 from moiety.model.share import Share
 
@@ -31,7 +31,7 @@ def gpu_slice(*taints: str, node: str = "a") -> dict[str, Any]:
 
 def claim(name: str, gpu: float, memory: int = 0, node: str = "") -> dict[str, Any]:
     share = Share(gpu=gpu, memory_bytes=memory)
-    made = templates.template(Ask(share), Fleet(frozenset({KIND, LARGE})))["spec"]["spec"]
+    made = templates.template(GpuRequest(share), Fleet(frozenset({KIND, LARGE})))["spec"]["spec"]
     found: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
         "spec": made,

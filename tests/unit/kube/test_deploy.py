@@ -51,7 +51,7 @@ def test_settings_and_sizes_make_sense(overlay: str) -> None:
     read = webhook_config.read(settings, sizes, Fleet())
     assert read.problems == ()
     assert read.cluster.by is (By.UNITS if overlay == "plugin" else By.CLAIMS)
-    assert read.cluster.told.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}
+    assert read.cluster.config.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

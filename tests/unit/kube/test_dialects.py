@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.kube.dialects import resolve, table
-from moiety.kube.dialects.request import Refused, Told
+from moiety.kube.dialects.request import Refused, WebhookConfig
 from moiety.model.share import Priority, Share
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-TOLD = table.TOLD
+CONFIG = table.CONFIG
 
 
 def limited(name: str, limits: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def pod(
     return {"metadata": {"annotations": notes, "labels": labels or {}}, "spec": spec}
 
 
-def refused(found: dict[str, Any], told: Told = TOLD) -> str:
+def refused(found: dict[str, Any], told: WebhookConfig = CONFIG) -> str:
     with pytest.raises(Refused) as caught:
         resolve.read(found, told)
     assert "\n" not in caught.value.what
@@ -51,13 +51,15 @@ def test_the_page_has_no_other_rows() -> None:
 
 
 def test_a_pod_that_asks_for_nothing_is_left_alone() -> None:
-    assert resolve.read(pod(), TOLD) is None
-    assert resolve.read({}, TOLD) is None
-    assert resolve.read(pod(limited("main", {"cpu": "2", "nvidia.com/gpu": "1"})), TOLD) is None
+    assert resolve.read(pod(), CONFIG) is None
+    assert resolve.read({}, CONFIG) is None
+    assert resolve.read(pod(limited("main", {"cpu": "2", "nvidia.com/gpu": "1"})), CONFIG) is None
 
 
 def test_whole_gpus_are_shared_where_the_cluster_says_so() -> None:
-    asks = resolve.read(pod(limited("main", {"nvidia.com/gpu": "2"})), Told(whole_gpus=True))
+    asks = resolve.read(
+        pod(limited("main", {"nvidia.com/gpu": "2"})), WebhookConfig(whole_gpus=True)
+    )
     assert asks is not None
     assert asks.by_container["main"].share == Share(gpu=1.0)
     assert asks.by_container["main"].gpus == 2
@@ -65,12 +67,12 @@ def test_whole_gpus_are_shared_where_the_cluster_says_so() -> None:
 
 def test_dialects_that_are_switched_off_are_not_read() -> None:
     asked = pod(limited("main", {"nvshare.com/gpu": "1"}))
-    assert resolve.read(asked, Told(spellings=("moiety",))) is None
+    assert resolve.read(asked, WebhookConfig(spellings=("moiety",))) is None
 
 
 def test_all_that_annotations_say_is_read() -> None:
     asks = resolve.read(
-        pod(gpu="0.5", gpu_limit="800m", memory="1Gi", memory_limit="2Gi", priority="low"), TOLD
+        pod(gpu="0.5", gpu_limit="800m", memory="1Gi", memory_limit="2Gi", priority="low"), CONFIG
     )
     assert asks is not None
     assert asks.by_container["main"].share == Share(
@@ -86,7 +88,7 @@ def test_an_annotation_means_the_first_container_or_the_one_that_it_names() -> N
     two = (limited("main", {}), limited("proxy", {}))
 
     def who(**notes: str) -> list[str]:
-        asks = resolve.read(pod(*two, gpu="0.5", **cast("Any", notes)), TOLD)
+        asks = resolve.read(pod(*two, gpu="0.5", **cast("Any", notes)), CONFIG)
         assert asks is not None
         return list(asks.by_container)
 
@@ -95,20 +97,20 @@ def test_an_annotation_means_the_first_container_or_the_one_that_it_names() -> N
     assert who(container="proxy, main") == ["main", "proxy"]
     asked = pod(*two, gpu="0.5")
     asked["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] = "proxy"
-    asks = resolve.read(asked, TOLD)
+    asks = resolve.read(asked, CONFIG)
     assert asks is not None
     assert list(asks.by_container) == ["proxy"]
 
 
 def test_containers_that_an_annotation_names_have_one_share_between_them() -> None:
-    asks = resolve.read(pod(limited("a", {}), limited("b", {}), gpu="0.5", container="a,b"), TOLD)
+    asks = resolve.read(pod(limited("a", {}), limited("b", {}), gpu="0.5", container="a,b"), CONFIG)
     assert asks is not None
     assert asks.together == {"a", "b"}
 
 
 def test_two_containers_that_each_ask_have_a_share_each() -> None:
     asks = resolve.read(
-        pod(limited("a", {"nvshare.com/gpu": "1"}), limited("b", {"nvshare.com/gpu": "1"})), TOLD
+        pod(limited("a", {"nvshare.com/gpu": "1"}), limited("b", {"nvshare.com/gpu": "1"})), CONFIG
     )
     assert asks is not None
     assert list(asks.by_container) == ["a", "b"]
@@ -117,7 +119,7 @@ def test_two_containers_that_each_ask_have_a_share_each() -> None:
 
 def test_an_init_container_that_asks_for_the_same_uses_the_share_before() -> None:
     limits = {"cnvrg.io/metagpu": "30"}
-    asks = resolve.read(pod(limited("main", limits), init=(limited("load", limits),)), TOLD)
+    asks = resolve.read(pod(limited("main", limits), init=(limited("load", limits),)), CONFIG)
     assert asks is not None
     assert asks.together == {"load", "main"}
 
@@ -125,7 +127,7 @@ def test_an_init_container_that_asks_for_the_same_uses_the_share_before() -> Non
 def test_a_sidecar_has_a_share_of_its_own() -> None:
     limits = {"cnvrg.io/metagpu": "30"}
     sidecar = limited("side", limits, restartPolicy="Always")
-    asks = resolve.read(pod(limited("main", limits), init=(sidecar,)), TOLD)
+    asks = resolve.read(pod(limited("main", limits), init=(sidecar,)), CONFIG)
     assert asks is not None
     assert list(asks.by_container) == ["side", "main"]
     assert asks.together == frozenset()
@@ -134,14 +136,14 @@ def test_a_sidecar_has_a_share_of_its_own() -> None:
 def test_an_init_container_that_asks_for_something_else_has_a_share_of_its_own() -> None:
     main = limited("main", {"cnvrg.io/metagpu": "30"})
     init = limited("load", {"cnvrg.io/metagpu": "10"})
-    asks = resolve.read(pod(main, init=(init,)), TOLD)
+    asks = resolve.read(pod(main, init=(init,)), CONFIG)
     assert asks is not None
     assert asks.together == frozenset()
     assert asks.by_container["load"] != asks.by_container["main"]
 
 
 def test_dialects_that_say_the_same_are_one_wish() -> None:
-    asks = resolve.read(pod(limited("main", {"nvshare.com/gpu": "1"}), gpu="0.1"), TOLD)
+    asks = resolve.read(pod(limited("main", {"nvshare.com/gpu": "1"}), gpu="0.1"), CONFIG)
     assert asks is not None
     assert asks.by_container["main"].share == Share(gpu=0.1)
     assert asks.resources == {"nvshare.com/gpu"}
@@ -250,7 +252,7 @@ def test_any_pod_is_understood_or_refused(notes: dict[str, str], limits: dict[st
     asked = pod(limited("main", limits))
     asked["metadata"]["annotations"] = notes
     try:
-        asks = resolve.read(asked, TOLD)
+        asks = resolve.read(asked, CONFIG)
     except Refused as no:
         assert no.what  # noqa: PT017 (either is right)
     else:

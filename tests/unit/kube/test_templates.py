@@ -7,7 +7,7 @@ import pytest
 
 from moiety.kube import cluster_gpus, templates
 from moiety.kube.cluster_gpus import Fleet, Kind
-from moiety.kube.dialects.request import Ask, Refused
+from moiety.kube.dialects.request import GpuRequest, Refused
 from moiety.kube.model import share_config
 from moiety.model.share import Share
 
@@ -17,14 +17,14 @@ T4 = Kind(14 * GIB, "Tesla T4")
 ONE, BOTH = Fleet(frozenset({A100})), Fleet(frozenset({A100, T4}))
 
 
-def spec(ask: Ask, cluster: Fleet = ONE) -> dict[str, Any]:
+def spec(ask: GpuRequest, cluster: Fleet = ONE) -> dict[str, Any]:
     found: dict[str, Any] = templates.template(ask, cluster)["spec"]["spec"]["devices"]
     return found
 
 
 def test_an_ask_becomes_a_request_with_what_it_consumes_and_its_share() -> None:
     share = Share(gpu=0.5, memory_bytes=20 * GIB)
-    devices = spec(Ask(share))
+    devices = spec(GpuRequest(share))
     (request,) = devices["requests"]
     assert request["exactly"]["deviceClassName"] == "gpu.moiety.dev"
     assert request["exactly"]["capacity"] == {"requests": {"compute": "50", "memory": "20Gi"}}
@@ -34,12 +34,12 @@ def test_an_ask_becomes_a_request_with_what_it_consumes_and_its_share() -> None:
 
 
 def test_the_same_ask_has_the_same_name_and_another_one_another() -> None:
-    def name(ask: Ask) -> str:
+    def name(ask: GpuRequest) -> str:
         found: str = templates.template(ask, ONE)["metadata"]["name"]
         return found
 
-    assert name(Ask(Share(gpu=0.5))) == name(Ask(Share(gpu=0.5)))
-    assert name(Ask(Share(gpu=0.5))) != name(Ask(Share(gpu=0.6)))
+    assert name(GpuRequest(Share(gpu=0.5))) == name(GpuRequest(Share(gpu=0.5)))
+    assert name(GpuRequest(Share(gpu=0.5))) != name(GpuRequest(Share(gpu=0.6)))
 
 
 def test_compute_is_never_less_than_is_asked_for() -> None:
@@ -49,7 +49,7 @@ def test_compute_is_never_less_than_is_asked_for() -> None:
 
 
 def test_several_gpus_are_different_ones() -> None:
-    devices = spec(Ask(Share(gpu=1.0), gpus=2))
+    devices = spec(GpuRequest(Share(gpu=1.0), gpus=2))
     assert devices["requests"][0]["exactly"]["count"] == 2
     assert devices["constraints"] == [
         {"requests": ["gpu"], "distinctAttribute": "gpu.moiety.dev/uuid"}
@@ -57,12 +57,12 @@ def test_several_gpus_are_different_ones() -> None:
 
 
 def test_a_part_of_the_memory_is_bytes_where_all_gpus_are_alike() -> None:
-    (request,) = spec(Ask(Share(gpu=0.5), memory_part=Fraction(1, 2)))["requests"]
+    (request,) = spec(GpuRequest(Share(gpu=0.5), memory_part=Fraction(1, 2)))["requests"]
     assert request["exactly"]["capacity"]["requests"]["memory"] == "39Gi"
 
 
 def test_a_part_of_the_memory_is_an_alternative_for_each_size_where_they_differ() -> None:
-    devices = spec(Ask(Share(gpu=0.5), memory_part=Fraction(1, 2)), BOTH)
+    devices = spec(GpuRequest(Share(gpu=0.5), memory_part=Fraction(1, 2)), BOTH)
     (request,) = devices["requests"]
     memory = [each["capacity"]["requests"]["memory"] for each in request["firstAvailable"]]
     assert memory == ["7Gi", "39Gi"]
@@ -71,7 +71,7 @@ def test_a_part_of_the_memory_is_an_alternative_for_each_size_where_they_differ(
 
 
 def test_a_model_is_selected_by_what_nodes_call_it() -> None:
-    (request,) = spec(Ask(Share(gpu=0.5), models=("a100",)), BOTH)["requests"]
+    (request,) = spec(GpuRequest(Share(gpu=0.5), models=("a100",)), BOTH)["requests"]
     (selector,) = request["exactly"]["selectors"]
     assert '["NVIDIA A100-SXM4-80GB"]' in selector["cel"]["expression"]
 
@@ -79,20 +79,28 @@ def test_a_model_is_selected_by_what_nodes_call_it() -> None:
 @pytest.mark.parametrize(
     ("ask", "cluster", "said"),
     [
-        (Ask(Share(memory_bytes=80 * GIB)), BOTH, "the largest has 78 GiB"),
-        (Ask(Share(memory_bytes=20 * GIB), models=("T4",)), BOTH, "of that model has 14 GiB"),
-        (Ask(Share(gpu=0.5), models=("H200",)), BOTH, "no node has a GPU of model H200; there are"),
-        (Ask(memory_part=Fraction(1, 2)), Fleet(), "no GPU is known to the cluster yet"),
+        (GpuRequest(Share(memory_bytes=80 * GIB)), BOTH, "the largest has 78 GiB"),
+        (
+            GpuRequest(Share(memory_bytes=20 * GIB), models=("T4",)),
+            BOTH,
+            "of that model has 14 GiB",
+        ),
+        (
+            GpuRequest(Share(gpu=0.5), models=("H200",)),
+            BOTH,
+            "no node has a GPU of model H200; there are",
+        ),
+        (GpuRequest(memory_part=Fraction(1, 2)), Fleet(), "no GPU is known to the cluster yet"),
     ],
 )
-def test_what_no_gpu_can_give_is_refused(ask: Ask, cluster: Fleet, said: str) -> None:
+def test_what_no_gpu_can_give_is_refused(ask: GpuRequest, cluster: Fleet, said: str) -> None:
     with pytest.raises(Refused) as caught:
         templates.template(ask, cluster)
     assert said in caught.value.what
 
 
 def test_where_no_gpu_is_known_yet_bytes_and_models_are_taken_at_their_word() -> None:
-    ask = Ask(Share(memory_bytes=80 * GIB), models=("H200",))
+    ask = GpuRequest(Share(memory_bytes=80 * GIB), models=("H200",))
     (request,) = spec(ask, Fleet())["requests"]
     assert "h200" in request["exactly"]["selectors"][0]["cel"]["expression"]
 
@@ -111,26 +119,26 @@ def test_slices_of_our_driver_say_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("ask", "memory", "expected"),
     [
-        (Ask(Share(gpu=0.5)), 0, 50),
-        (Ask(Share(gpu=0.333)), 0, 34),
-        (Ask(Share(gpu=1.0), gpus=2), 0, 200),
-        (Ask(Share(gpu=0.1), memory_part=Fraction(1, 4)), 0, 25),
-        (Ask(Share(memory_bytes=20 * GIB)), 80 * GIB, 25),
-        (Ask(Share(gpu=0.5, memory_bytes=20 * GIB)), 80 * GIB, 50),
+        (GpuRequest(Share(gpu=0.5)), 0, 50),
+        (GpuRequest(Share(gpu=0.333)), 0, 34),
+        (GpuRequest(Share(gpu=1.0), gpus=2), 0, 200),
+        (GpuRequest(Share(gpu=0.1), memory_part=Fraction(1, 4)), 0, 25),
+        (GpuRequest(Share(memory_bytes=20 * GIB)), 80 * GIB, 25),
+        (GpuRequest(Share(gpu=0.5, memory_bytes=20 * GIB)), 80 * GIB, 50),
     ],
 )
-def test_units_are_the_larger_part(ask: Ask, memory: int, expected: int) -> None:
+def test_units_are_the_larger_part(ask: GpuRequest, memory: int, expected: int) -> None:
     assert templates.units(ask, 100, memory) == expected
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        Ask(Share(memory_bytes=GIB)),
-        Ask(Share(gpu=0.5), models=("A100",)),
-        Ask(Share(gpu=0.5), gpus=2),
+        GpuRequest(Share(memory_bytes=GIB)),
+        GpuRequest(Share(gpu=0.5), models=("A100",)),
+        GpuRequest(Share(gpu=0.5), gpus=2),
     ],
 )
-def test_what_units_cannot_say_is_refused(ask: Ask) -> None:
+def test_what_units_cannot_say_is_refused(ask: GpuRequest) -> None:
     with pytest.raises(Refused):
         templates.units(ask, 100)

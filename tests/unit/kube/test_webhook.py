@@ -14,7 +14,7 @@ import aiohttp
 import structlog
 
 from moiety.kube.client import PODS, SLICES, Client
-from moiety.kube.dialects.request import Told
+from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
 from moiety.kube.webhook.certificate_controller import NAMESPACES, SECRET, SECRETS, Keeper
@@ -40,7 +40,7 @@ def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def cluster() -> AsyncIterator[tuple[ApiServer, Client]]:
     async with ApiServer() as server, Client(server.access, patience_s=1) as client:
         server.put(NAMESPACES, {"metadata": {"name": names.NAMESPACE}})
-        server.put(registration.MUTATING, registration.mutating(Told()))
+        server.put(registration.MUTATING, registration.mutating(WebhookConfig()))
         server.put(registration.VALIDATING, registration.validating())
         server.put(
             SLICES, {"metadata": {"name": "a"}, "spec": {"driver": "gpu.moiety.dev",
@@ -253,7 +253,7 @@ def test_a_secret_that_somebody_broke_is_made_again() -> None:
 def test_the_registration_is_the_namespaces_and_keeps_what_others_wrote() -> None:
     async def body() -> None:
         async with cluster() as (server, client):
-            mine = registration.mutating(Told())
+            mine = registration.mutating(WebhookConfig())
             mine["webhooks"][0]["timeoutSeconds"] = 3
             server.put(registration.MUTATING, mine)
             keeper = Keeper(client, names.NAMESPACE, Knowledge(client, names.NAMESPACE, LOG), LOG)
@@ -325,4 +325,4 @@ def test_the_registration_in_deploy_is_what_the_code_says() -> None:
     found = list(yaml.safe_load_all(file.read_text()))
     for each in found:
         del each["metadata"]["labels"]
-    assert found == [registration.mutating(Told()), registration.validating()]
+    assert found == [registration.mutating(WebhookConfig()), registration.validating()]

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from moiety.kube.dialects.request import (
     MIB,
-    Ask,
+    ContainerRequest,
+    GpuRequest,
     Pod,
     Refused,
-    Told,
-    Wish,
+    WebhookConfig,
     containers,
     count,
     notes,
@@ -38,20 +38,22 @@ NOT_HERE: Final = (
 )  # fmt: skip
 
 
-def read(pod: Pod, told: Told) -> list[Wish]:
-    """What a pod wishes in HAMi's words; raises Refused."""
+def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in HAMi's words; raises Refused."""
     found = []
     for container in containers(pod):
         said = {k: v for k, v in resources(container).items() if k in (WHOLE, *PARTS)}
-        if not any(key in said for key in PARTS) and not (told.whole_gpus and WHOLE in said):
+        if not any(key in said for key in PARTS) and not (config.whole_gpus and WHOLE in said):
             continue
-        ask = _ask(f"container {container['name']}", said, notes(pod))
-        if ask is not None:
-            found.append(Wish(container["name"], ask, tuple(said)))
+        gpu_request = _gpu_request(f"container {container['name']}", said, notes(pod))
+        if gpu_request is not None:
+            found.append(ContainerRequest(container["name"], gpu_request, tuple(said)))
     return found
 
 
-def _ask(where: str, said: Mapping[str, str], beside: Mapping[str, str]) -> Ask | None:
+def _gpu_request(
+    where: str, said: Mapping[str, str], beside: Mapping[str, str]
+) -> GpuRequest | None:
     for key in NOT_HERE:
         if beside.get(key):
             raise Refused(
@@ -79,4 +81,4 @@ def _ask(where: str, said: Mapping[str, str], beside: Mapping[str, str]) -> Ask 
         fields["gpu"] = 1.0  # of each, as whoever says only how many means it
     models = tuple(each.strip() for each in beside.get(USE_TYPE, "").split(",") if each.strip())
     part = Fraction(percent, 100) if percent else None
-    return Ask(share(where, **fields), gpus, models, part)
+    return GpuRequest(share(where, **fields), gpus, models, part)

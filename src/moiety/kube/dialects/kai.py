@@ -12,11 +12,11 @@ from typing import Final
 from moiety.kube.dialects.hami import WHOLE
 from moiety.kube.dialects.request import (
     MIB,
-    Ask,
+    ContainerRequest,
+    GpuRequest,
     Pod,
     Refused,
-    Told,
-    Wish,
+    WebhookConfig,
     containers,
     count,
     default_container,
@@ -33,8 +33,8 @@ CONTAINER: Final = "gpu-fraction-container-name"
 KEYS: Final = (FRACTION, MEMORY, DEVICES, CONTAINER)
 
 
-def read(pod: Pod, _told: Told) -> list[Wish]:
-    """What a pod wishes in Run:ai's or KAI's words; raises Refused."""
+def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in Run:ai's or KAI's words; raises Refused."""
     said = {key: text for key, text in notes(pod).items() if key in KEYS}
     if not said:
         return []
@@ -60,10 +60,10 @@ def read(pod: Pod, _told: Told) -> list[Wish]:
         if not 0 < part <= 1:
             raise Refused(f"{FRACTION}: {said[FRACTION]!r} is not above 0 and at most 1")
         part = Fraction(part)
-        ask = Ask(share(FRACTION, gpu=float(part)), gpus, memory_part=part)
+        gpu_request = GpuRequest(share(FRACTION, gpu=float(part)), gpus, memory_part=part)
     else:
         kept = count(MEMORY, said[MEMORY]) * MIB
         if not kept:
             raise Refused(f"{MEMORY}: 0 is no memory")
-        ask = Ask(share(MEMORY, memory_bytes=kept, memory_limit_bytes=kept), gpus)
-    return [Wish(name, ask, tuple(said))]
+        gpu_request = GpuRequest(share(MEMORY, memory_bytes=kept, memory_limit_bytes=kept), gpus)
+    return [ContainerRequest(name, gpu_request, tuple(said))]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moiety.kube.dialects.request import (
-    Ask,
+    ContainerRequest,
+    GpuRequest,
     Pod,
     Refused,
-    Told,
-    Wish,
+    WebhookConfig,
     count,
     default_container,
     labels,
@@ -33,8 +33,8 @@ RESULTS: Final = ("sharedgpu/gpu_uuid", "sharedgpu/gpu_manager_port", "sharedgpu
 KNOWN: Final = (REQUEST, LIMIT, MEMORY, MODEL, PRIORITY, *GROUP, *RESULTS)
 
 
-def read(pod: Pod, _told: Told) -> list[Wish]:
-    """What a pod wishes in KubeShare's words; raises Refused."""
+def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in KubeShare's words; raises Refused."""
     said: dict[str, str] = {}
     for where in (labels(pod), notes(pod)):
         for key, text in where.items():
@@ -54,10 +54,10 @@ def read(pod: Pod, _told: Told) -> list[Wish]:
         )
     if LIMIT not in asked:
         raise Refused(f"{LIMIT} is missing, which KubeShare wants beside {', '.join(asked)}")
-    return [Wish(default_container(pod), _ask(asked), tuple(asked))]
+    return [ContainerRequest(default_container(pod), _gpu_request(asked), tuple(asked))]
 
 
-def _ask(asked: dict[str, str]) -> Ask:
+def _gpu_request(asked: dict[str, str]) -> GpuRequest:
     limit = number(LIMIT, asked[LIMIT])
     request = number(REQUEST, asked[REQUEST]) if REQUEST in asked else limit * 0
     models = (asked[MODEL],) if asked.get(MODEL) else ()
@@ -89,4 +89,4 @@ def _ask(asked: dict[str, str]) -> Ask:
         if level > 100:
             raise Refused(f"{PRIORITY}: {level} is not from 0 to 100")
         fields["priority"] = Priority.NORMAL if level else Priority.LOW
-    return Ask(share(", ".join(asked), **fields), gpus, models)
+    return GpuRequest(share(", ".join(asked), **fields), gpus, models)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from moiety.kube.dialects.request import (
-    Ask,
+    ContainerRequest,
+    GpuRequest,
     Pod,
     Refused,
-    Told,
-    Wish,
+    WebhookConfig,
     containers,
     count,
     resources,
@@ -21,11 +21,11 @@ from moiety.kube.dialects.request import (
 )
 
 
-def read(pod: Pod, told: Told) -> list[Wish]:
-    """What a pod wishes in MetaGPU's words; raises Refused."""
+def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in MetaGPU's words; raises Refused."""
     found = []
     for container in containers(pod):
-        said = {k: v for k, v in resources(container).items() if k in told.metagpu_resources}
+        said = {k: v for k, v in resources(container).items() if k in config.metagpu_resources}
         where = f"container {container['name']}"
         if len(said) > 1:
             raise Refused(f"{where} asks for {' and '.join(said)}; one of them")
@@ -33,15 +33,15 @@ def read(pod: Pod, told: Told) -> list[Wish]:
             units = count(f"{where}: {key}", text)
             if not units:
                 continue
-            gpus, rest = divmod(units, told.metagpu_units)
+            gpus, rest = divmod(units, config.metagpu_units)
             if gpus and rest:
                 raise Refused(
-                    f"{where}: {key}: {units} is more than the {told.metagpu_units} units of a "
+                    f"{where}: {key}: {units} is more than the {config.metagpu_units} units of a "
                     "GPU, and then it has to be a multiple of them"
                 )
-            model = told.metagpu_resources[key]
+            model = config.metagpu_resources[key]
             models = (model,) if model else ()
-            part = Fraction(1 if gpus else Fraction(rest, told.metagpu_units))
-            ask = Ask(share(where, gpu=float(part)), gpus or 1, models, part)
-            found.append(Wish(container["name"], ask, (key,)))
+            part = Fraction(1 if gpus else Fraction(rest, config.metagpu_units))
+            gpu_request = GpuRequest(share(where, gpu=float(part)), gpus or 1, models, part)
+            found.append(ContainerRequest(container["name"], gpu_request, (key,)))
     return found

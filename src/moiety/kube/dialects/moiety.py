@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moiety.kube.dialects.request import (
-    Ask,
+    ContainerRequest,
+    GpuRequest,
     Pod,
     Refused,
-    Told,
-    Wish,
+    WebhookConfig,
     containers,
     count,
     default_container,
@@ -39,36 +39,39 @@ KNOWN: Final = (*names.ASKS, names.RESIZE, *names.OURS)
 GPUS_MOST: Final = 16
 
 
-def read(pod: Pod, told: Told) -> list[Wish]:
-    """What a pod wishes in annotations of ours; raises Refused."""
+def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in annotations of ours; raises Refused."""
     said = {key: text for key, text in notes(pod).items() if key.startswith(names.PREFIX)}
     for key in said:
         if key not in KNOWN:
             near = difflib.get_close_matches(key, names.ASKS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names.ASKS)}"
             raise Refused(f"there is no annotation {key}; {meant}")
-    _units(pod, told)
+    _units(pod, config)
     asked = {key: text for key, text in said.items() if key in names.ASKS}
     if not asked:
         return []
-    ask = _ask(asked, told)
-    return [Wish(name, ask, tuple(asked)) for name in _who(pod, asked.get(names.CONTAINER))]
+    gpu_request = _gpu_request(asked, config)
+    return [
+        ContainerRequest(name, gpu_request, tuple(asked))
+        for name in _who(pod, asked.get(names.CONTAINER))
+    ]
 
 
-def _ask(asked: Mapping[str, str], told: Told) -> Ask:
+def _gpu_request(asked: Mapping[str, str], config: WebhookConfig) -> GpuRequest:
     values = dict(asked)
     if size := values.pop(names.TEMPLATE, None):
-        values = size_of(size, told) | values
+        values = size_of(size, config) | values
     values.pop(names.CONTAINER, None)
     if not any(key in values for key in AMOUNTS):
         raise Refused(
             f"{', '.join(values)} says how, and nothing says how much; add {names.GPU} (a part of "
             f"a GPU, 0.5) or {names.MEMORY} (20Gi)"
         )
-    return ask_of(values)
+    return gpu_request_of(values)
 
 
-def ask_of(values: Mapping[str, str]) -> Ask:
+def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
     """What annotations of ours ask for; raises Refused."""
     fields: dict[str, Any] = {}
     if text := values.get(names.GPU):
@@ -97,15 +100,15 @@ def ask_of(values: Mapping[str, str]) -> Ask:
     if not 1 <= gpus <= GPUS_MOST:
         raise Refused(f"{names.GPUS}: {gpus} is not from 1 to {GPUS_MOST}")
     models = tuple(each.strip() for each in values.get(names.MODEL, "").split(",") if each.strip())
-    return Ask(share(", ".join(values), **fields), gpus, models)
+    return GpuRequest(share(", ".join(values), **fields), gpus, models)
 
 
-def size_of(name: str, told: Told) -> dict[str, str]:
+def size_of(name: str, config: WebhookConfig) -> dict[str, str]:
     """What one of the cluster's sizes says, as annotations; raises Refused."""
-    if name not in told.sizes:
-        known = ", ".join(sorted(told.sizes)) or "none: the cluster has no sizes"
+    if name not in config.sizes:
+        known = ", ".join(sorted(config.sizes)) or "none: the cluster has no sizes"
         raise Refused(f"{names.TEMPLATE}: there is no size {name!r}; there are {known}")
-    return {f"{names.PREFIX}{key}": text for key, text in told.sizes[name].items()}
+    return {f"{names.PREFIX}{key}": text for key, text in config.sizes[name].items()}
 
 
 def _who(pod: Pod, named: str | None) -> list[str]:
@@ -121,15 +124,15 @@ def _who(pod: Pod, named: str | None) -> list[str]:
     return found
 
 
-def _units(pod: Pod, told: Told) -> None:
+def _units(pod: Pod, config: WebhookConfig) -> None:
     """Units are the nodes' own matter; those that no node has would wait for ever."""
     for container in containers(pod):
         for key, text in resources(container).items():
             if not key.startswith(names.PREFIX):
                 continue
-            if key not in told.units:
+            if key not in config.units:
                 raise Refused(
                     f"container {container['name']}: no node has a resource {key}; there are "
-                    f"{', '.join(told.units)}"
+                    f"{', '.join(config.units)}"
                 )
             count(f"container {container['name']}: {key}", text)

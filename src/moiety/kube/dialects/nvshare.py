@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from moiety.kube.dialects.request import Ask, Pod, Refused, Told, Wish, containers, count, resources
+from moiety.kube.dialects.request import (
+    ContainerRequest,
+    GpuRequest,
+    Pod,
+    Refused,
+    WebhookConfig,
+    containers,
+    count,
+    resources,
+)
 from moiety.model.share import Share
 
 PREFIX: Final = "nvshare.com/"
 RESOURCE: Final = "nvshare.com/gpu"
-ASK: Final = Ask(Share(gpu=0.1))
+GPU_REQUEST: Final = GpuRequest(Share(gpu=0.1))
 
 
-def read(pod: Pod, _told: Told) -> list[Wish]:
-    """What a pod wishes in nvshare's words; raises Refused."""
+def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
+    """What a pod asks for in nvshare's words; raises Refused."""
     found = []
     for container in containers(pod):
         name = container["name"]
@@ -34,5 +43,5 @@ def read(pod: Pod, _told: Told) -> list[Wish]:
                     "moiety.dev/gpu"
                 )
             if number:
-                found.append(Wish(name, ASK, (key,)))
+                found.append(ContainerRequest(name, GPU_REQUEST, (key,)))
     return found

@@ -25,8 +25,8 @@ class Refused(InvalidValue):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Some GPUs, and the same share of each."""
+class GpuRequest:
+    """A number of GPUs, and the same share of each."""
 
     share: Share = NOTHING_ASKED
     gpus: int = 1
@@ -45,17 +45,17 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ContainerRequest:
     """What one container asks for, and where that was written."""
 
     container: str
-    ask: Ask
+    gpu_request: GpuRequest
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What somebody who runs the cluster told the webhook about spellings."""
+class WebhookConfig:
+    """What the cluster's ConfigMap says about spellings: the webhook's settings."""
 
     spellings: tuple[str, ...] = SPELLINGS
     whole_gpus: bool = False
@@ -71,7 +71,7 @@ class Told:
 
 
 def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
-    """All that can ask, those that run before the others first."""
+    """Every container that can ask for a share, init containers first."""
     spec = pod.get("spec") or {}
     yield from spec.get("initContainers") or []
     yield from spec.get("containers") or []
@@ -102,7 +102,7 @@ def resources(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def default_container(pod: Pod) -> str:
-    """Whom an annotation on a pod means that names nobody: the default one, else the first.
+    """The container of an annotation that names none: the default one, else the first.
 
     Raises Refused if the default container is none of the pod's.
     """

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from moiety.kube.dialects import hami, kai, kubeshare, metagpu, moiety, nvshare
-from moiety.kube.dialects.request import Ask, Pod, Refused, Told, Wish, containers, resources
+from moiety.kube.dialects.request import (
+    ContainerRequest,
+    GpuRequest,
+    Pod,
+    Refused,
+    WebhookConfig,
+    containers,
+    resources,
+)
 from moiety.kube.model import names
 
-READERS: Final[Mapping[str, Callable[[Pod, Told], list[Wish]]]] = {
+READERS: Final[Mapping[str, Callable[[Pod, WebhookConfig], list[ContainerRequest]]]] = {
     "moiety": moiety.read,
     "nvshare": nvshare.read,
     "kubeshare": kubeshare.read,
@@ -25,11 +33,11 @@ SCHEDULERS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
-    """What a pod asks for."""
+class PodRequest:
+    """What a pod asks for, by container."""
 
-    by_container: Mapping[str, Ask]
-    """in the pod's order; containers with the same ask, in annotations of ours, share it"""
+    by_container: Mapping[str, GpuRequest]
+    """in the pod's order; containers with equal requests in annotations of ours have one share"""
     together: frozenset[str] = frozenset()
     """containers that have one share between them"""
     resources: frozenset[str] = frozenset()
@@ -37,43 +45,45 @@ class Asks:
     spellings: tuple[str, ...] = ()
 
 
-def read(pod: Pod, told: Told) -> Asks | None:
+def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
     """What a pod asks for; None if it asks for nothing of ours. Raises Refused."""
-    found: dict[str, list[Wish]] = {}
-    for spelling in told.spellings:
-        wishes = READERS[spelling](pod, told)
-        if wishes:
-            found[spelling] = wishes
+    found: dict[str, list[ContainerRequest]] = {}
+    for spelling in config.spellings:
+        requests = READERS[spelling](pod, config)
+        if requests:
+            found[spelling] = requests
     if not found:
         return None
-    merged: dict[str, Wish] = {}
-    for wishes in found.values():
-        for wish in wishes:
-            _agree(merged.setdefault(wish.container, wish), wish)
+    merged: dict[str, ContainerRequest] = {}
+    for requests in found.values():
+        for request in requests:
+            _agree(merged.setdefault(request.container, request), request)
     _same_containers(found)
     _no_units_beside(pod, merged)
     order = [each["name"] for each in containers(pod)]
-    keys = {key for wishes in found.values() for wish in wishes for key in wish.keys}
-    together = {wish.container for wish in found.get("moiety", [])}
-    return Asks(
-        {name: merged[name].ask for name in order if name in merged},
+    keys = {key for requests in found.values() for request in requests for key in request.keys}
+    together = {request.container for request in found.get("moiety", [])}
+    return PodRequest(
+        {name: merged[name].gpu_request for name in order if name in merged},
         frozenset(together) | _shared_with_init(pod, merged),
         frozenset(key for key in keys if any(key in resources(c) for c in containers(pod))),
         tuple(found),
     )
 
 
-def _agree(one: Wish, other: Wish) -> None:
-    if one.ask != other.ask:
+def _agree(one: ContainerRequest, other: ContainerRequest) -> None:
+    if one.gpu_request != other.gpu_request:
         raise Refused(
             f"container {one.container} is asked for twice, and not the same: {', '.join(one.keys)}"
-            f" says {one.ask}; {', '.join(other.keys)} says {other.ask}"
+            f" says {one.gpu_request}; {', '.join(other.keys)} says {other.gpu_request}"
         )
 
 
-def _same_containers(found: Mapping[str, list[Wish]]) -> None:
+def _same_containers(found: Mapping[str, list[ContainerRequest]]) -> None:
     """Two spellings that name different containers are two opinions about one pod."""
-    who = {spelling: frozenset(w.container for w in wishes) for spelling, wishes in found.items()}
+    who = {
+        spelling: frozenset(w.container for w in requests) for spelling, requests in found.items()
+    }
     if len(set(who.values())) > 1:
         said = "; ".join(f"{name}: {', '.join(sorted(of))}" for name, of in who.items())
         raise Refused(
@@ -81,11 +91,11 @@ def _same_containers(found: Mapping[str, list[Wish]]) -> None:
         )
 
 
-def _no_units_beside(pod: Pod, merged: Mapping[str, Wish]) -> None:
+def _no_units_beside(pod: Pod, merged: Mapping[str, ContainerRequest]) -> None:
     for container in containers(pod):
         asked = resources(container)
-        wish = merged.get(container["name"])
-        read_here = set(wish.keys) if wish else set()
+        request = merged.get(container["name"])
+        read_here = set(request.keys) if request else set()
         for key in asked:
             whole = key in (hami.WHOLE, names.GPU) and asked[key] != "0"
             if whole and (key not in read_here or key == names.GPU):
@@ -96,7 +106,7 @@ def _no_units_beside(pod: Pod, merged: Mapping[str, Wish]) -> None:
                 )
 
 
-def _shared_with_init(pod: Pod, merged: Mapping[str, Wish]) -> set[str]:
+def _shared_with_init(pod: Pod, merged: Mapping[str, ContainerRequest]) -> set[str]:
     """An init container that asks for what a later one asks for uses its share before it."""
     spec = pod.get("spec") or {}
     regular = [each["name"] for each in spec.get("containers") or []]
@@ -104,7 +114,11 @@ def _shared_with_init(pod: Pod, merged: Mapping[str, Wish]) -> set[str]:
     for each in spec.get("initContainers") or []:
         if each["name"] not in merged or each.get("restartPolicy") == "Always":
             continue
-        later = [n for n in regular if n in merged and merged[n].ask == merged[each["name"]].ask]
+        later = [
+            n
+            for n in regular
+            if n in merged and merged[n].gpu_request == merged[each["name"]].gpu_request
+        ]
         if later:
             found |= {each["name"], later[0]}
     return found

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import Refused, Told
+from moiety.kube.dialects.request import Refused, WebhookConfig
 
-TOLD: Final = Told(
+CONFIG: Final = WebhookConfig(
     sizes={"small": {"gpu": "0.25", "memory": "10Gi"}},
     metagpu_resources={"cnvrg.io/metagpu": "", "cnvrg.io/metagpu-a100": "A100"},
 )
@@ -48,10 +48,10 @@ class Row:
     def means(self) -> str:
         """What the code makes of it."""
         try:
-            asks = resolve.read(self.pod, TOLD)
+            pod_request = resolve.read(self.pod, CONFIG)
         except Refused as no:
             return f"refused: {no.what}"
-        return "left alone" if asks is None else str(asks.by_container["main"])
+        return "left alone" if pod_request is None else str(pod_request.by_container["main"])
 
 
 def _notes(system: str, said: Mapping[str, str]) -> Row:

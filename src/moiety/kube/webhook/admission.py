@@ -12,7 +12,15 @@ import msgspec
 from moiety.kube import templates
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import Ask, Pod, Refused, Told, containers, labels, notes
+from moiety.kube.dialects.request import (
+    GpuRequest,
+    Pod,
+    Refused,
+    WebhookConfig,
+    containers,
+    labels,
+    notes,
+)
 from moiety.kube.model import names, share_config
 from moiety.kube.resize import InvalidResize
 from moiety.kube.resize import parse as parse_resize
@@ -31,7 +39,7 @@ class By(StrEnum):
 class Cluster:
     """All that an answer depends on, beside the pod."""
 
-    told: Told = field(default_factory=Told)
+    config: WebhookConfig = field(default_factory=WebhookConfig)
     fleet: Fleet = field(default_factory=Fleet)
     by: By = By.CLAIMS
     units: int = 100
@@ -92,7 +100,7 @@ def check_claim(spec: Mapping[str, Any]) -> Verdict:
 
 
 def _admit(pod: Pod, cluster: Cluster) -> Verdict:
-    asks = resolve.read(pod, cluster.told)
+    pod_request = resolve.read(pod, cluster.config)
     forged = [key for key in names.OURS if key in notes(pod)]
     if forged:
         raise Refused(
@@ -100,7 +108,7 @@ def _admit(pod: Pod, cluster: Cluster) -> Verdict:
             "manifest",
             "the manifest that the pod was made from",
         )
-    if asks is None:
+    if pod_request is None:
         return Verdict()
     spec = pod["spec"]
     made: dict[str, Mapping[str, Any]] = {}
@@ -111,10 +119,10 @@ def _admit(pod: Pod, cluster: Cluster) -> Verdict:
     claims: list[dict[str, str]] = []
     by_name = {each["name"]: each for where in changed.values() for each in where}
     for container in by_name.values():
-        container["resources"] = _without(container, asks.resources)
+        container["resources"] = _without(container, pod_request.resources)
     if cluster.by is By.CLAIMS:
-        for group, ask in _groups(asks):
-            found = templates.template(ask, cluster.fleet)
+        for group, gpu_request in _groups(pod_request):
+            found = templates.template(gpu_request, cluster.fleet)
             made[found["metadata"]["name"]] = found
             entry = _free_name(f"moiety-{group[0]}"[:63].rstrip("-"), spec, claims)
             claims.append({"name": entry, "resourceClaimTemplateName": found["metadata"]["name"]})
@@ -122,39 +130,39 @@ def _admit(pod: Pod, cluster: Cluster) -> Verdict:
                 own = by_name[name]["resources"]
                 own["claims"] = [*(own.get("claims") or []), {"name": entry}]
     else:
-        _one_user_each(asks)
-        for name, ask in asks.by_container.items():
+        _one_user_each(pod_request)
+        for name, gpu_request in pod_request.by_container.items():
             own = by_name[name]["resources"]
-            number = templates.units(ask, cluster.units, cluster.gpu_memory_bytes)
+            number = templates.units(gpu_request, cluster.units, cluster.gpu_memory_bytes)
             own["limits"] = {**(own.get("limits") or {}), names.GPU: str(number)}
     return Verdict(
-        patch=tuple(_patch(pod, asks, changed, claims, cluster)),
-        warnings=tuple(_warnings(pod, asks)),
+        patch=tuple(_patch(pod, pod_request, changed, claims, cluster)),
+        warnings=tuple(_warnings(pod, pod_request)),
         templates=tuple(made.values()),
     )
 
 
-def _groups(asks: resolve.Asks) -> list[tuple[list[str], Ask]]:
+def _groups(pod_request: resolve.PodRequest) -> list[tuple[list[str], GpuRequest]]:
     """Who has one share: each container by itself, but for those that are together."""
-    found: list[tuple[list[str], Ask]] = []
-    for name, ask in asks.by_container.items():
-        if name in asks.together:
+    found: list[tuple[list[str], GpuRequest]] = []
+    for name, gpu_request in pod_request.by_container.items():
+        if name in pod_request.together:
             for group, other in found:
-                if other == ask and group[0] in asks.together:
+                if other == gpu_request and group[0] in pod_request.together:
                     group.append(name)
                     break
             else:
-                found.append(([name], ask))
+                found.append(([name], gpu_request))
         else:
-            found.append(([name], ask))
+            found.append(([name], gpu_request))
     return found
 
 
-def _one_user_each(asks: resolve.Asks) -> None:
-    if "moiety" in asks.spellings and len(asks.together) > 1:
+def _one_user_each(pod_request: resolve.PodRequest) -> None:
+    if "moiety" in pod_request.spellings and len(pod_request.together) > 1:
         raise Refused(
             f"this cluster gives GPUs in units, which containers do not share: "
-            f"{', '.join(sorted(asks.together))}",
+            f"{', '.join(sorted(pod_request.together))}",
             f"one container in {names.CONTAINER}, or units in each one's limits",
         )
 
@@ -180,13 +188,16 @@ def _free_name(wanted: str, spec: Mapping[str, Any], ours: list[dict[str, str]])
 
 def _patch(
     pod: Pod,
-    asks: resolve.Asks,
+    pod_request: resolve.PodRequest,
     changed: Mapping[str, list[dict[str, Any]]],
     claims: list[dict[str, str]],
     cluster: Cluster,
 ) -> list[Mapping[str, Any]]:
     spec = pod["spec"]
-    asked = {name: share_config.encode(ask.share) for name, ask in asks.by_container.items()}
+    asked = {
+        name: share_config.encode(gpu_request.share)
+        for name, gpu_request in pod_request.by_container.items()
+    }
     text = msgspec.json.encode(asked, order="deterministic").decode()
     kind = "claim" if cluster.by is By.CLAIMS else "units"
     found: list[Mapping[str, Any]] = [
@@ -208,17 +219,17 @@ def _add(path: str, value: Any) -> Mapping[str, Any]:
     return {"op": "add", "path": path, "value": value}
 
 
-def _warnings(pod: Pod, asks: resolve.Asks) -> list[str]:
+def _warnings(pod: Pod, pod_request: resolve.PodRequest) -> list[str]:
     found = []
     spec = pod["spec"]
     regular = [each["name"] for each in spec.get("containers") or []]
-    if "moiety" in asks.spellings and names.CONTAINER not in notes(pod) and len(regular) > 1:
-        who = ", ".join(asks.by_container)
+    if "moiety" in pod_request.spellings and names.CONTAINER not in notes(pod) and len(regular) > 1:
+        who = ", ".join(pod_request.by_container)
         found.append(f"moiety: of {len(regular)} containers, {who} gets the GPU; "
                      f"{names.CONTAINER} names others")  # fmt: skip
     for each in spec.get("initContainers") or []:
         name = each["name"]
-        alone = name in asks.by_container and name not in asks.together
+        alone = name in pod_request.by_container and name not in pod_request.together
         if alone and each.get("restartPolicy") != "Always":
             found.append(
                 f"moiety: init container {name} has a share of its own, held as long as the pod"

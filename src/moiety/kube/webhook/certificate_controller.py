@@ -95,10 +95,10 @@ class Keeper:
     async def register(self) -> None:
         """Have the API server trust it, and ask about what the settings say. Raises ApiError."""
         assert self.certificates is not None, "agree comes first"
-        trusted, told = self.certificates.trusted, self.knowledge.cluster.told
+        trusted, config = self.certificates.trusted, self.knowledge.cluster.config
         owner = await self._owner()
         for resource, wanted in (
-            (registration.MUTATING, registration.mutating(told, trusted, self.namespace)),
+            (registration.MUTATING, registration.mutating(config, trusted, self.namespace)),
             (registration.VALIDATING, registration.validating(trusted, self.namespace)),
         ):
             try:

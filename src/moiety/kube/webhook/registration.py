@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moiety.kube.client import Resource
 from moiety.kube.dialects import hami, kai, kubeshare, nvshare
-from moiety.kube.dialects.request import Told
+from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names, share_config
 
 MUTATING: Final = Resource(
@@ -30,13 +30,13 @@ CLAIMS_HOOK: Final = "claims.moiety.dev"
 NOT_IN: Final = ("kube-system", "kube-node-lease", names.NAMESPACE)
 
 
-def asks(told: Told) -> str:
+def match_expression(config: WebhookConfig) -> str:
     """A CEL expression: whether a pod asks for anything that the webhook reads.
 
     It looks at names only and cannot fail, so that other pods never depend on the webhook.
     """
-    resources = [*hami.PARTS, *told.metagpu_resources]
-    if told.whole_gpus:
+    resources = [*hami.PARTS, *config.metagpu_resources]
+    if config.whole_gpus:
         resources.append(hami.WHOLE)
     listed = _list(resources)
     key = f"k in {listed} || k.startsWith('{nvshare.PREFIX}') || k.startsWith('{names.PREFIX}')"
@@ -54,13 +54,15 @@ def asks(told: Told) -> str:
     )
 
 
-def mutating(told: Told, trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[str, Any]:
+def mutating(
+    config: WebhookConfig, trusted: bytes = b"", namespace: str = names.NAMESPACE
+) -> dict[str, Any]:
     """The configuration for new pods."""
     hook = _hook(
         PODS_HOOK,
         "/mutate",
         [_rule("", "v1", ["pods"], ["CREATE"])],
-        {"name": "asks-for-a-share", "expression": asks(told)},
+        {"name": "asks-for-a-share", "expression": match_expression(config)},
         trusted,
         namespace,
     )

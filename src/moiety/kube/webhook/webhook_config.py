@@ -16,7 +16,7 @@ from typing import Final
 
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import moiety
-from moiety.kube.dialects.request import SPELLINGS, Refused, Told
+from moiety.kube.dialects.request import SPELLINGS, Refused, WebhookConfig
 from moiety.kube.model import quantity
 from moiety.kube.webhook.admission import By, Cluster
 from moiety.model.errors import InvalidValue
@@ -28,19 +28,19 @@ WORDS: Final = (
 
 
 class BadSettings(InvalidValue):
-    """A ConfigMap that makes no sense, in one sentence; what was told before goes on."""
+    """A ConfigMap that makes no sense, in one sentence; the settings before stay in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a cluster told, as far as it makes sense."""
+    """What the ConfigMaps say, as far as it makes sense."""
 
     cluster: Cluster
     problems: tuple[str, ...] = ()
 
 
 def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> Read:
-    """What both ConfigMaps say; what makes no sense in them is left out and told."""
+    """What both ConfigMaps say; what makes no sense is left out and reported."""
     problems = [f"settings: there is no {key!r}" for key in settings if key not in WORDS]
     known: dict[str, Mapping[str, str]] = {}
     for name, text in sizes.items():
@@ -78,7 +78,7 @@ def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) ->
     metagpu = [
         each.partition("=")[::2] for each in word("metagpu-resources", "cnvrg.io/metagpu").split()
     ]
-    told = Told(
+    config = WebhookConfig(
         spellings=tuple(each for each in SPELLINGS if each in spellings),
         whole_gpus=choice("whole-gpus", "leave", ("leave", "share")) == "share",
         metagpu_resources=dict(metagpu),
@@ -87,7 +87,7 @@ def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) ->
         sizes=known,
     )
     cluster = Cluster(
-        told=told,
+        config=config,
         fleet=fleet,
         by=By(choice("shares", "claims", tuple(By))),
         units=number("units", 100),
@@ -113,7 +113,7 @@ def size(name: str, text: str) -> dict[str, str]:
             )
         found[key] = value
     try:
-        moiety.ask_of({f"moiety.dev/{key}": value for key, value in found.items()})
+        moiety.gpu_request_of({f"moiety.dev/{key}": value for key, value in found.items()})
     except Refused as no:
         raise BadSettings(f"size {name}: {no.what}") from None
     if not found.keys() & {"gpu", "memory"}:
