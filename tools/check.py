@@ -40,6 +40,7 @@ def checks() -> dict[str, list[str]]:
         "layers": ["lint-imports", "--no-cache"],
         "native-layers": [python, "tools/layers.py"],
         "charters": [python, "tools/charters.py"],
+        "mirror": [python, "tools/mirror.py"],
         "wording": [python, "tools/wording.py"],
         "quarantine": [python, "tools/quarantine.py"],
         "c-format": ["clang-format", "--dry-run", "-Werror", *c],
