@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from moiety.kube.dialects.request import Told
+from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.webhook import registration
 
 FILE = Path(__file__).resolve().parents[1] / "deploy" / "base" / "webhook-registration.yaml"
@@ -19,7 +19,7 @@ HEAD = """\
 
 def text() -> str:
     """The file."""
-    found = [registration.mutating(Told()), registration.validating()]
+    found = [registration.mutating(WebhookConfig()), registration.validating()]
     for each in found:
         each["metadata"]["labels"] = {"app.kubernetes.io/part-of": "moiety"}
     return HEAD + "---\n".join(yaml.safe_dump(each, sort_keys=False, width=100) for each in found)
