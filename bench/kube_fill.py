@@ -30,7 +30,7 @@ def fake_node(name: str) -> list[dict[str, Any]]:
     """A node that kwok plays, and its GPUs as our driver publishes them."""
     from moiety.devices.gpu_models import Card
     from moiety.kube.client import SLICES
-    from moiety.kube.resource_slices import Gpu, slices
+    from moiety.kube.resource_slices import NodeGpu, slices
 
     room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
     node = {
@@ -44,7 +44,7 @@ def fake_node(name: str) -> list[dict[str, Any]]:
         "status": {"allocatable": room, "capacity": room},
     }
     gpus = [
-        Gpu(
+        NodeGpu(
             Card(
                 index=number,
                 uuid=f"GPU-{name}-{number}",
@@ -66,9 +66,9 @@ async def make_nodes(bed: Bed) -> None:
     """All nodes with their slices; several at a time, since kubectl makes 50 objects a second."""
     from moiety.kube import access
     from moiety.kube.client import NODES as NODES_OF
-    from moiety.kube.client import SLICES, Client
+    from moiety.kube.client import SLICES, ApiClient
 
-    async with Client(access.find(str(bed.kubeconfig))) as client:
+    async with ApiClient(access.find(str(bed.kubeconfig))) as client:
 
         async def make(first: int) -> None:
             for number in range(first, NODES, MAKERS):
@@ -95,7 +95,7 @@ async def fill(bed: Bed, count: int, within_s: float) -> list[float]:
     """When each of `count` pods got its half: seconds from the first that was made, in order."""
     from moiety.kube import access
     from moiety.kube.client import PODS as PODS_OF
-    from moiety.kube.client import Client
+    from moiety.kube.client import ApiClient
 
     wanted = claimant("half", NAMESPACE, *KEPT)
     wanted["spec"] |= {
@@ -103,7 +103,7 @@ async def fill(bed: Bed, count: int, within_s: float) -> list[float]:
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "half"}],
     }
     # Each event of a pod is all of it: who makes pods must not wait until all of them are read.
-    async with Client(access.find(str(bed.kubeconfig))) as client:
+    async with ApiClient(access.find(str(bed.kubeconfig))) as client:
         placed: dict[str, float] = {}
         began_s = time.monotonic()
 

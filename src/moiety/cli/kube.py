@@ -28,13 +28,13 @@ def node(**given: Any) -> None:
     stays theirs.
     """
     must_have(NEEDED)
-    from moiety.kube.device_accounting import Mode
+    from moiety.kube.device_accounting import ServiceMode
     from moiety.kube.node import main
-    from moiety.kube.options import Options
+    from moiety.kube.options import DriverOptions
 
-    told = settled(KubeSettings, given)
-    values = {field: value for field, value in vars(told).items() if value is not None}
-    main(Options(**values | {"mode": Mode(told.mode)}))
+    values = settled("kube", given)
+    values["mode"] = ServiceMode(values["mode"])
+    main(DriverOptions(**{field: value for field, value in values.items() if value is not None}))
 
 
 def must_have(modules: tuple[str, ...]) -> None:
@@ -69,6 +69,6 @@ def webhook(host: str, port: int, namespace: str, kubeconfig: str | None, log_fo
     must_have(("aiohttp", "cryptography"))
     from moiety.config.values import LogFormat
     from moiety.kube.logs import open_log
-    from moiety.kube.webhook.server import Options, main
+    from moiety.kube.webhook.server import WebhookOptions, main
 
-    main(Options(host, port, namespace, kubeconfig), open_log(LogFormat(log_format)))
+    main(WebhookOptions(host, port, namespace, kubeconfig), open_log(LogFormat(log_format)))

@@ -15,8 +15,8 @@ from moiety.cli.output import emit_json, output_option, size, table
 from moiety.model.errors import PodRefusal
 
 if TYPE_CHECKING:
-    from moiety.kube.client import Client
-    from moiety.kube.cluster_report import Seen
+    from moiety.kube.client import ApiClient
+    from moiety.kube.cluster_report import ClusterObjects
 
 EXEC_S: Final = 15.0
 LOOK_S: Final = 0.5
@@ -141,23 +141,23 @@ def uninstall(kubeconfig: str | None, yes: bool, output: str) -> None:
         click.echo(", ".join(f"{number} {kind}" for kind, number in gone.items()) + " removed")
 
 
-def _run(kubeconfig: str | None, work: Callable[[Client], Awaitable[Any]]) -> Any:
+def _run(kubeconfig: str | None, work: Callable[[ApiClient], Awaitable[Any]]) -> Any:
     from moiety.cli.kube import must_have
 
     must_have(("aiohttp",))
     from moiety.kube import access
-    from moiety.kube.client import Client
+    from moiety.kube.client import ApiClient
 
     async def body() -> Any:
-        async with Client(access.find(kubeconfig), patience_s=2) as client:
+        async with ApiClient(access.find(kubeconfig), patience_s=2) as client:
             return await work(client)
 
     return asyncio.run(body())
 
 
-async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
+async def _look(client: ApiClient, system: str, kubeconfig: str | None) -> ClusterObjects:
     from moiety.kube.client import CLAIMS, PODS, SLICES, ApiError
-    from moiety.kube.cluster_report import Seen
+    from moiety.kube.cluster_report import ClusterObjects
     from moiety.kube.model.share_config import DRIVER
 
     pods, _ = await client.list(PODS)
@@ -178,7 +178,7 @@ async def _look(client: Client, system: str, kubeconfig: str | None) -> Seen:
     nodes = zip((node for _, node in agents), answers, strict=True)
     silent = {node: answer for node, answer in nodes if isinstance(answer, str)}
     rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
-    return Seen(slices, claims, pods, rows, silent)
+    return ClusterObjects(slices, claims, pods, rows, silent)
 
 
 async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]] | str:
@@ -202,7 +202,7 @@ async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict
     return found
 
 
-def _show(seen: Seen, output: str) -> None:
+def _show(seen: ClusterObjects, output: str) -> None:
     """What was seen; of agents that said nothing, that they did not."""
     from moiety.kube import cluster_report
 
@@ -220,7 +220,7 @@ def _show(seen: Seen, output: str) -> None:
         click.echo(f"RECEIVED and ALLOCATED on node {node} are not known: {why}", err=True)
 
 
-def _text(seen: Seen) -> str:
+def _text(seen: ClusterObjects) -> str:
     from moiety.kube import cluster_report
 
     rows = cluster_report.gpus(seen)
@@ -253,7 +253,7 @@ def _text(seen: Seen) -> str:
 
 
 async def _resize(
-    client: Client, pod: str, namespace: str | None, text: str, wait_s: float
+    client: ApiClient, pod: str, namespace: str | None, text: str, wait_s: float
 ) -> str | None:
     from moiety.kube import cluster_report
     from moiety.kube.client import PODS
@@ -278,7 +278,7 @@ async def _resize(
     return None
 
 
-async def _pod(client: Client, name: str, namespace: str) -> dict[str, Any]:
+async def _pod(client: ApiClient, name: str, namespace: str) -> dict[str, Any]:
     from moiety.kube.client import PODS, ApiError
 
     try:
@@ -291,7 +291,7 @@ async def _pod(client: Client, name: str, namespace: str) -> dict[str, Any]:
 
 
 async def _explain(
-    client: Client, pod: str, namespace: str | None, system: str, kubeconfig: str | None
+    client: ApiClient, pod: str, namespace: str | None, system: str, kubeconfig: str | None
 ) -> Any:
     from moiety.kube import explain as explaining
     from moiety.kube.client import EVENTS, ApiError
@@ -319,7 +319,7 @@ async def _explain(
     return explaining.explain(found, seen, events, cluster.config)
 
 
-async def _uninstall(client: Client) -> dict[str, int]:
+async def _uninstall(client: ApiClient) -> dict[str, int]:
     from moiety.kube.client import SLICES, ApiError
     from moiety.kube.model.share_config import DRIVER
     from moiety.kube.webhook import registration, template_gc

@@ -21,7 +21,7 @@ A = TypeVar("A", bound=protocol.Answer)
 AGAIN_S: Final = 0.1
 
 
-class AgentLine:
+class AgentClient:
     """One conversation with the agent, in a thread of its own."""
 
     def __init__(

@@ -29,7 +29,7 @@ class Unprepared(MoietyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AllocatedDevice:
     """One device that was found for a request."""
 
     request: str
@@ -42,12 +42,12 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class AllocatedRequest:
     """What one request got."""
 
     request: str
     """without the alternative: what containers name"""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[AllocatedDevice, ...]
     share: Share
 
 
@@ -59,7 +59,7 @@ class Consumer:
     uid: str
 
 
-def granted(claim: Object, node: str) -> list[Granted]:
+def granted(claim: Object, node: str) -> list[AllocatedRequest]:
     """What each request of ours got here; raises Unprepared."""
     name = f"claim {claim['metadata'].get('namespace', '')}/{claim['metadata']['name']}"
     allocation = (claim.get("status") or {}).get("allocation")
@@ -69,7 +69,7 @@ def granted(claim: Object, node: str) -> list[Granted]:
     results = [r for r in devices.get("results") or [] if r.get("driver") == share_config.DRIVER]
     if not results:
         raise Unprepared(f"{name} has no device of {share_config.DRIVER}")
-    by_request: dict[str, list[Piece]] = {}
+    by_request: dict[str, list[AllocatedDevice]] = {}
     for result in results:
         if result["pool"] != node:
             raise Unprepared(f"{name} was given device {result['pool']}/{result['device']}, and "
@@ -84,7 +84,7 @@ def granted(claim: Object, node: str) -> list[Granted]:
     found = []
     for request, pieces in by_request.items():
         config = _config(devices.get("config") or [], {piece.request for piece in pieces})
-        found.append(Granted(request, tuple(pieces), _share(name, pieces, config)))
+        found.append(AllocatedRequest(request, tuple(pieces), _share(name, pieces, config)))
     return found
 
 
@@ -116,10 +116,10 @@ def whole_claims(pod: Object, claim: str) -> list[str]:
     ]
 
 
-def _piece(result: Mapping[str, Any]) -> Piece:
+def _piece(result: Mapping[str, Any]) -> AllocatedDevice:
     consumed = result.get("consumedCapacity") or {}
     percent = quantity.parse(str(consumed.get(COMPUTE, WHOLE)))
-    return Piece(
+    return AllocatedDevice(
         request=result["request"],
         pool=result["pool"],
         device=result["device"],
@@ -148,7 +148,7 @@ def _config(entries: Sequence[Mapping[str, Any]], requests: set[str]) -> Share:
     return found
 
 
-def _share(name: str, pieces: Sequence[Piece], config: Share) -> Share:
+def _share(name: str, pieces: Sequence[AllocatedDevice], config: Share) -> Share:
     percent = min(piece.percent for piece in pieces)
     memory_bytes = min(piece.memory_bytes for piece in pieces)
     gpu = config.gpu

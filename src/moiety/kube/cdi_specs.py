@@ -33,7 +33,7 @@ class Parts:
     driver: Path
 
 
-class Specs:
+class CdiSpecs:
     """The folder with these files."""
 
     def __init__(self, folder: Path, parts: Parts, *, hook: bool) -> None:

@@ -101,7 +101,7 @@ class ApiError(ClusterRefusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchEvent:
     """What became of an object."""
 
     kind: str
@@ -109,7 +109,7 @@ class Change:
     object: Object
 
 
-class Client:
+class ApiClient:
     """Speaks to one API server; use it as a context manager."""
 
     def __init__(self, access: Access, *, patience_s: float = PATIENCE_S) -> None:
@@ -210,7 +210,7 @@ class Client:
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **selectors: str
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncIterator[WatchEvent]:
         """Every object there is, then what becomes of them; goes on over outages, for ever.
 
         After an outage that was too long to be resumed, all are told again (as MODIFIED), and
@@ -250,7 +250,7 @@ class Client:
         namespace: str | None,
         selectors: Mapping[str, str],
         version: str,
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncIterator[WatchEvent]:
         query = _query(selectors) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -271,7 +271,7 @@ class Client:
                         raise ApiError(
                             code, body.get("reason") or "", body.get("message") or "", path
                         )
-                    yield Change(told["type"], body)
+                    yield WatchEvent(told["type"], body)
         except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
             raise ApiError(0, "", str(error) or type(error).__name__, f"watch {path}") from None
 
@@ -324,16 +324,16 @@ class Client:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def _news(known: dict[str, Object], found: list[Object]) -> Iterator[Change]:
+def _news(known: dict[str, Object], found: list[Object]) -> Iterator[WatchEvent]:
     """What a list says beside what was known, which it is from here on."""
     now = {_key(each): each for each in found}
     for key in known.keys() - now.keys():
-        yield Change("DELETED", known.pop(key))
+        yield WatchEvent("DELETED", known.pop(key))
     for key, each in now.items():
         kind = "MODIFIED" if key in known else "ADDED"
         known[key] = each
-        yield Change(kind, each)
-    yield Change("SYNCED", {})
+        yield WatchEvent(kind, each)
+    yield WatchEvent("SYNCED", {})
 
 
 def _query(selectors: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube.dialects.request import GpuRequest, Refused
+from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import quantity, share_config
 from moiety.model.format import format_bytes
 
@@ -20,7 +20,7 @@ _LETTERS: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Kind:
+class GpuKind:
     """GPUs that are alike."""
 
     memory_bytes: int
@@ -31,17 +31,17 @@ class Kind:
 class Fleet:
     """Every kind of GPU that some node has."""
 
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[GpuKind] = frozenset()
 
     def sizes(self, gpu_request: GpuRequest) -> list[int]:
         """How much memory the GPUs that fit a request have, the smallest first."""
         return sorted({each.memory_bytes for each in self.kinds if fits(gpu_request, each.model)})
 
     def check(self, gpu_request: GpuRequest) -> None:
-        """Raises Refused for what no GPU of the cluster can give."""
+        """Raises RequestRefused for what no GPU of the cluster can give."""
         if not self.kinds:
             if gpu_request.memory_part is not None:
-                raise Refused(
+                raise RequestRefused(
                     "no GPU is known to the cluster yet, so a percentage of its memory is no number"
                     " of bytes; moiety.dev/memory says it in bytes"
                 )
@@ -49,19 +49,19 @@ class Fleet:
         sizes = self.sizes(gpu_request)
         if not sizes:
             there = ", ".join(sorted({each.model for each in self.kinds}))
-            raise Refused(
+            raise RequestRefused(
                 f"no node has a GPU of model {' or '.join(gpu_request.models)}; there are {there}"
             )
         kept = gpu_request.share.memory_bytes
         of_model = " of that model" if gpu_request.models else ""
         if kept > sizes[-1]:
-            raise Refused(
+            raise RequestRefused(
                 f"{format_bytes(kept)} are to stay on a GPU, and the largest{of_model} has "
                 f"{format_bytes(sizes[-1])}"
             )
         limit = gpu_request.share.memory_limit_bytes
         if limit is not None and limit > sizes[-1]:
-            raise Refused(
+            raise RequestRefused(
                 f"a limit of {format_bytes(limit)} limits nothing: the largest GPU{of_model} has "
                 f"{format_bytes(sizes[-1])}; without a limit a program may allocate all that its "
                 "GPU has"
@@ -79,7 +79,7 @@ def of(slices: Iterable[dict[str, Any]]) -> Fleet:
             name = ((device.get("attributes") or {}).get("productName") or {}).get("string", "")
             memory = ((device.get("capacity") or {}).get(MEMORY) or {}).get("value", "")
             try:
-                kinds.add(Kind(quantity.parse_bytes(str(memory)), name))
+                kinds.add(GpuKind(quantity.parse_bytes(str(memory)), name))
             except quantity.InvalidQuantity:
                 continue
     return Fleet(frozenset(kinds))

@@ -19,7 +19,7 @@ ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldPart:
     """What of one GPU a claim has."""
 
     node: str
@@ -30,7 +30,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRow:
+class ClusterGpuRow:
     """One GPU of the cluster."""
 
     node: str
@@ -75,7 +75,7 @@ class PodRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterObjects:
     """All objects that the rows are made of."""
 
     slices: Sequence[Object] = ()
@@ -87,7 +87,7 @@ class Seen:
     """by node, why its agent said nothing"""
 
 
-def held(claim: Object) -> list[Held]:
+def held(claim: Object) -> list[HeldPart]:
     """What a claim has of our GPUs."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     found = []
@@ -97,13 +97,13 @@ def held(claim: Object) -> list[Held]:
         consumed = each.get("consumedCapacity") or {}
         percent = int(quantity.parse(str(consumed.get("compute", WHOLE))))
         memory = quantity.parse_bytes(str(consumed.get("memory", 0)))
-        found.append(Held(each["pool"], each["device"], each["request"], percent, memory))
+        found.append(HeldPart(each["pool"], each["device"], each["request"], percent, memory))
     return found
 
 
-def gpus(seen: Seen) -> list[GpuRow]:
+def gpus(seen: ClusterObjects) -> list[ClusterGpuRow]:
     """Every GPU, with what is promised of it."""
-    promised: dict[tuple[str, str], list[Held]] = {}
+    promised: dict[tuple[str, str], list[HeldPart]] = {}
     for claim in seen.claims:
         for one in held(claim):
             promised.setdefault((one.node, one.device), []).append(one)
@@ -116,7 +116,7 @@ def gpus(seen: Seen) -> list[GpuRow]:
         for device in spec.get("devices") or []:
             taken = promised.get((node, device["name"]), [])
             found.append(
-                GpuRow(
+                ClusterGpuRow(
                     node,
                     device["name"],
                     ((device.get("attributes") or {}).get("productName") or {}).get("string", ""),
@@ -130,7 +130,7 @@ def gpus(seen: Seen) -> list[GpuRow]:
     return sorted(found, key=lambda row: (row.node, row.device))
 
 
-def pods(seen: Seen) -> list[PodRow]:
+def pods(seen: ClusterObjects) -> list[PodRow]:
     """Every pod that has or waits for a share, and has not ended."""
     claims = {_key(claim): claim for claim in seen.claims}
     found = []

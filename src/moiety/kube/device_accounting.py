@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import Final
 
 from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, Slot
-from moiety.kube.resource_slices import WHOLE, Gpu
+from moiety.kube.resource_slices import WHOLE, NodeGpu
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes
 
 SLACK: Final = 1e-6
 
 
-class Mode(StrEnum):
+class ServiceMode(StrEnum):
     """By what pods get shares on a node."""
 
     DRA = "dra"
@@ -31,17 +31,17 @@ class Mode(StrEnum):
     @property
     def kinds(self) -> frozenset[str]:
         """What is given."""
-        return frozenset({CLAIM, UNITS} if self is Mode.BOTH else {_KIND[self]})
+        return frozenset({CLAIM, UNITS} if self is ServiceMode.BOTH else {_KIND[self]})
 
 
-_KIND: Final = {Mode.DRA: CLAIM, Mode.PLUGIN: UNITS}
+_KIND: Final = {ServiceMode.DRA: CLAIM, ServiceMode.PLUGIN: UNITS}
 _WORDS: Final = {CLAIM: "claims", UNITS: "units"}
 
 
 class ModeTaken(MoietyError):
     """Pods have shares in a way that this mode does not serve."""
 
-    def __init__(self, mode: Mode, other: str, shares: list[str]) -> None:
+    def __init__(self, mode: ServiceMode, other: str, shares: list[str]) -> None:
         super().__init__(
             f"--mode {mode} does not serve {_WORDS[other]}, and {len(shares)} share(s) on this "
             f"node are given by them ({', '.join(shares[:3])})",
@@ -60,14 +60,14 @@ class Booked:
     """one share has all of its time"""
 
 
-class Ledger:
+class DeviceAccounting:
     """The book of one node; what is in it is in the checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, mode: Mode) -> None:
+    def __init__(self, checkpoint: Checkpoint, mode: ServiceMode) -> None:
         """Raises ModeTaken."""
         self.checkpoint = checkpoint
         self.mode = mode
-        self.gpus: Mapping[str, Gpu] = {}
+        self.gpus: Mapping[str, NodeGpu] = {}
         """by device; whoever knows keeps this up to date"""
         for kind in sorted({CLAIM, UNITS} - mode.kinds):
             if shares := sorted(g.name for g in checkpoint.assignments.values() if g.kind == kind):

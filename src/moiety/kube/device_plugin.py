@@ -18,10 +18,10 @@ import grpc
 from moiety.kube import rpc, units
 from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import UNITS, Assignment, Slot
-from moiety.kube.device_accounting import Mode
+from moiety.kube.device_accounting import ServiceMode
 from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
-from moiety.kube.resource_slices import WHOLE, Gpu
-from moiety.kube.share_manager import Shares
+from moiety.kube.resource_slices import WHOLE, NodeGpu
+from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
@@ -35,13 +35,17 @@ UNUSED_S: Final = 60.0
 """for so long units may be given and with no pod: it is only being started"""
 
 
-class Plugin:
-    """One resource; implements DevicePlugin."""
+class DevicePlugin:
+    """The kubelet's device plugin for one resource."""
 
     def __init__(
-        self, named: units.Named, others: tuple[units.Named, ...], count: int, shares: Shares,
+        self,
+        named: units.UnitName,
+        others: tuple[units.UnitName, ...],
+        count: int,
+        shares: ShareManager,
         log: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`others` come before it where a GPU could be of both; `count`: units of a GPU."""
         self.named = named
         self.count = count
@@ -60,7 +64,7 @@ class Plugin:
         return f"moiety-{slug}.sock"
 
     @property
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[NodeGpu]:
         """Those whose units these are."""
         found = units.divide(self._others, self.shares.inventory.gpus.values())
         return found.get(self.named.resource, [])
@@ -115,7 +119,7 @@ class Plugin:
                 await self.shares.give(assignments)
             except (MoietyError, OSError) as error:
                 self.log.warning("units refused", resource=self.named.resource, reason=str(error))
-                raise rpc.Refusal(str(error), grpc.StatusCode.FAILED_PRECONDITION) from None
+                raise rpc.CallRefused(str(error), grpc.StatusCode.FAILED_PRECONDITION) from None
         for each in assignments:
             self.log.info(
                 "units given",
@@ -168,11 +172,11 @@ class Plugin:
             ]
         return plugin_pb.ListAndWatchResponse(devices=found)
 
-    def _trouble(self, gpu: Gpu) -> str:
+    def _trouble(self, gpu: NodeGpu) -> str:
         if gpu.trouble:
             return gpu.trouble
         ledger = self.shares.ledger
-        if ledger.mode is Mode.BOTH and ledger.booked(gpu.card.uuid).kinds - {UNITS}:
+        if ledger.mode is ServiceMode.BOTH and ledger.booked(gpu.card.uuid).kinds - {UNITS}:
             return "claims have a part of it"
         return ""
 
@@ -201,7 +205,7 @@ class Plugin:
             await self.shares.take_back(over)
 
 
-async def take_back_unused(shares: Shares, used: Collection[str], log: Any) -> None:
+async def take_back_unused(shares: ShareManager, used: Collection[str], log: Any) -> None:
     """Take back the units that no pod has; `used` are those that pods have."""
     now_s = time.time()
     over = [

@@ -12,16 +12,22 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from moiety.kube.allocation_result import Granted, Unprepared, consumers, granted, whole_claims
+from moiety.kube.allocation_result import (
+    AllocatedRequest,
+    Unprepared,
+    consumers,
+    granted,
+    whole_claims,
+)
 from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import CLAIM, Assignment, Slot
-from moiety.kube.client import CLAIMS, PODS, ApiError, Client, Object
+from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError, Object
 from moiety.kube.inventory import Inventory
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
-from moiety.kube.share_manager import Shares
+from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
 
 DRA: Final = dra_pb.DESCRIPTOR.services_by_name["DRAPlugin"]
@@ -36,7 +42,7 @@ HEALTH_TIMEOUT_S: Final = 60
 class DraDriver:
     """Prepares claims; implements DRAPlugin."""
 
-    def __init__(self, node: str, client: Client, shares: Shares, log: Any) -> None:
+    def __init__(self, node: str, client: ApiClient, shares: ShareManager, log: Any) -> None:
         self.node = node
         self.client = client
         self.shares = shares
@@ -143,7 +149,7 @@ class DraDriver:
             self.log.info("pod not readable", pod=f"{namespace}/{name}", problem=no.what)
             return None
 
-    def _assignment(self, claim: Object, found: Granted, number: int | None) -> Assignment:
+    def _assignment(self, claim: Object, found: AllocatedRequest, number: int | None) -> Assignment:
         metadata = claim["metadata"]
         who = consumers(claim)
         slots = []

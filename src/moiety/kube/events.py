@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.control import protocol
-from moiety.kube.agent_client import AgentLine
-from moiety.kube.client import EVENTS, ApiError, Client
+from moiety.kube.agent_client import AgentClient
+from moiety.kube.client import EVENTS, ApiClient, ApiError
 from moiety.kube.pods import Pod, Pods, reference
 from moiety.model.errors import MoietyError
 
@@ -52,13 +52,13 @@ class _Series:
     count: int = 1
 
 
-class Notices:
+class EventRecorder:
     """Tells Kubernetes what happens on one node."""
 
     def __init__(
         self,
-        client: Client,
-        line: AgentLine,
+        client: ApiClient,
+        line: AgentClient,
         pods: Pods,
         node: str,
         cursor: Path,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moiety.kube import cluster_report
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import Refused, WebhookConfig
+from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 from moiety.model.format import format_bytes, format_fraction
 
 Object = Mapping[str, Any]
@@ -21,7 +21,7 @@ CREATING: Final = ("FailedResourceClaimCreation",)
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class PodExplanation:
     """What is said of one pod."""
 
     pod: str
@@ -34,22 +34,22 @@ class Explanation:
 
 def explain(
     pod: Object,
-    seen: cluster_report.Seen,
+    seen: cluster_report.ClusterObjects,
     events: Sequence[Object] = (),
     config: WebhookConfig | None = None,
-) -> Explanation:
+) -> PodExplanation:
     """Of one pod, as it is now; `events` are the pod's, the oldest first."""
     name = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")
     scheduler = _scheduler(status)
     sentence, hint = _said(pod, seen, events, config or WebhookConfig(), phase, scheduler)
-    return Explanation(name, phase, f"{name} {sentence}", hint, scheduler)
+    return PodExplanation(name, phase, f"{name} {sentence}", hint, scheduler)
 
 
 def _said(
     pod: Object,
-    seen: cluster_report.Seen,
+    seen: cluster_report.ClusterObjects,
     events: Sequence[Object],
     config: WebhookConfig,
     phase: str,
@@ -93,7 +93,7 @@ def _without(pod: Object, config: WebhookConfig) -> tuple[str, str]:
     """Nothing was made of it: because it asks for nothing, or because nobody was asked."""
     try:
         pod_request = resolve.read(pod, config)
-    except Refused as no:
+    except RequestRefused as no:
         return f"has no share: it asks for one that makes no sense: {no.what}", no.hint
     if pod_request is None:
         return "asks for no share of a GPU", "moiety.dev/gpu: '0.5' among its annotations"
@@ -129,7 +129,10 @@ def _container(pod: Object) -> str:
 
 
 def _room(
-    claims: Sequence[Object], rows: Sequence[cluster_report.GpuRow], *, is_whole: bool = False
+    claims: Sequence[Object],
+    rows: Sequence[cluster_report.ClusterGpuRow],
+    *,
+    is_whole: bool = False,
 ) -> str:
     """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
     if not rows:
@@ -157,7 +160,7 @@ def _room(
     )
 
 
-def _though_it_fits(asked: Sequence[Object], fits: Sequence[cluster_report.GpuRow]) -> str:
+def _though_it_fits(asked: Sequence[Object], fits: Sequence[cluster_report.ClusterGpuRow]) -> str:
     """Why a pod waits although a GPU has room for the largest of its requests."""
     count = max((int(request.get("count") or 1) for request in asked), default=1)
     on_node = Counter(row.node for row in fits)

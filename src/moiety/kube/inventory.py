@@ -7,7 +7,7 @@ from typing import Final
 
 from moiety.agent.control import protocol
 from moiety.devices.gpu_models import Card
-from moiety.kube.resource_slices import Gpu
+from moiety.kube.resource_slices import NodeGpu
 
 SERIOUS: Final = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
 """errors (XID) after which a GPU gets nobody new; of others a program is to blame, not the card"""
@@ -20,7 +20,7 @@ class Inventory:
         """`cards` are by UUID; `recovery_s` after its last serious error a GPU counts as well."""
         self._cards = cards
         self._recovery_s = recovery_s
-        self.gpus: dict[str, Gpu] = {}
+        self.gpus: dict[str, NodeGpu] = {}
         self.on_change: list[Callable[[], None]] = []
 
     def saw(self, rows: list[protocol.GpuRow]) -> bool:
@@ -28,7 +28,7 @@ class Inventory:
         found = {}
         for row in rows:
             card = self._cards.get(row.uuid) or Card(row.gpu, row.uuid, row.name, row.total_bytes)
-            gpu = Gpu(card, row.capacity_bytes, self._trouble(row))
+            gpu = NodeGpu(card, row.capacity_bytes, self._trouble(row))
             found[gpu.device] = gpu
         if found == self.gpus:
             return False

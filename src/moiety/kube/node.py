@@ -22,24 +22,24 @@ from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.gpu_models import Card
 from moiety.devices.native import is_simulated
 from moiety.kube import access, resource_slices, units
-from moiety.kube.agent_client import AgentLine
-from moiety.kube.cdi_specs import Specs, install
+from moiety.kube.agent_client import AgentClient
+from moiety.kube.cdi_specs import CdiSpecs, install
 from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint
-from moiety.kube.client import CLAIMS, ApiError, Client
-from moiety.kube.device_accounting import Ledger, Mode
-from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN, Plugin
+from moiety.kube.client import CLAIMS, ApiClient, ApiError
+from moiety.kube.device_accounting import DeviceAccounting, ServiceMode
+from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN, DevicePlugin
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
-from moiety.kube.events import Notices
+from moiety.kube.events import EventRecorder
 from moiety.kube.inventory import Inventory
 from moiety.kube.logs import open_log
 from moiety.kube.model.share_config import DRIVER
-from moiety.kube.options import Options
-from moiety.kube.pod_reconciler import Owners
+from moiety.kube.options import DriverOptions
+from moiety.kube.pod_reconciler import PodReconciler
 from moiety.kube.podresources import held
 from moiety.kube.pods import Pods
 from moiety.kube.readiness import Readiness
 from moiety.kube.rpc import Server
-from moiety.kube.share_manager import Shares
+from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import AgentError, MoietyError
 
 LISTEN_S: Final = 30.0
@@ -51,22 +51,22 @@ ORPHANS_S: Final = 60.0
 AGAIN_S: Final = 1.0
 
 
-class Node:
+class NodeDriver:
     """One node, from its book to its last answer."""
 
-    def __init__(self, options: Options, client: Client, log: Any) -> None:
+    def __init__(self, options: DriverOptions, client: ApiClient, log: Any) -> None:
         """Read the book; raises CheckpointUnreadable, ModeTaken, and what installing raises."""
         self.options = options
         self.client = client
         self.log = log
-        self.line = AgentLine(find)
+        self.line = AgentClient(find)
         self.inventory = Inventory(_cards(log), recovery_s=options.recovery_s)
         self.checkpoint = Checkpoint(options.state_dir / "given.json")
-        ledger = Ledger(self.checkpoint, options.mode)
+        ledger = DeviceAccounting(self.checkpoint, options.mode)
         driver = require_driver(os.environ)
         parts = install(require_shim(), driver, is_simulated(), options.native)
-        specs = Specs(options.cdi_dir, parts, hook=options.hooks)
-        self.shares = Shares(ledger, self.line, specs, self.inventory, log)
+        specs = CdiSpecs(options.cdi_dir, parts, hook=options.hooks)
+        self.shares = ShareManager(ledger, self.line, specs, self.inventory, log)
         self.published = False
         self.registration: Registration | None = None
         self._servers: list[Server] = []
@@ -79,11 +79,11 @@ class Node:
         self.pods = Pods(client, options.name, lambda _: self._wished.set())
         self._named: tuple[int, dict[str, str]] = (0, {})
         """which agent was told what pods are called"""
-        self._listener = AgentLine(find, timeout_s=LISTEN_S)
+        self._listener = AgentClient(find, timeout_s=LISTEN_S)
         cursor = options.state_dir / "told"
-        self.notices = Notices(client, self._listener, self.pods, options.name, cursor, log)
-        self.owners = Owners(self.shares, self.pods, client, self.notices, log)
-        self.plugins: list[Plugin] = []
+        self.notices = EventRecorder(client, self._listener, self.pods, options.name, cursor, log)
+        self.owners = PodReconciler(self.shares, self.pods, client, self.notices, log)
+        self.plugins: list[DevicePlugin] = []
         self._kubelet_inode = 0
         """of the socket where the plugins are registered"""
 
@@ -92,9 +92,9 @@ class Node:
         found = []
         if not self._agent_pid:
             found.append("the agent does not answer")
-        if self.options.mode is not Mode.DRA and not self._kubelet_inode:
+        if self.options.mode is not ServiceMode.DRA and not self._kubelet_inode:
             found.append("the kubelet has not taken the device plugin")
-        if self.options.mode is not Mode.PLUGIN:
+        if self.options.mode is not ServiceMode.PLUGIN:
             if not self.published:
                 found.append("the slices are not published")
             if self.registration is None or not self.registration.registered:
@@ -152,10 +152,10 @@ class Node:
             self._follow_pods(),
             self.notices.follow(),
         ]
-        if self.options.mode is not Mode.PLUGIN:
+        if self.options.mode is not ServiceMode.PLUGIN:
             await self._start_dra()
             loops += [self._keep_published(), _forever(self._sweep, ORPHANS_S, self.log)]
-        if self.options.mode is not Mode.DRA:
+        if self.options.mode is not ServiceMode.DRA:
             await self._start_plugins()
             loops.append(_forever(self._keep_registered, SOCKETS_S, self.log))
         self.log.info(
@@ -184,8 +184,8 @@ class Node:
 
     async def _start_plugins(self) -> None:
         named = units.wanted_of(self.options.resources)
-        for each in (*named, units.Named(units.RESOURCE)):
-            plugin = Plugin(each, named, self.options.units, self.shares, self.log)
+        for each in (*named, units.UnitName(units.RESOURCE)):
+            plugin = DevicePlugin(each, named, self.options.units, self.shares, self.log)
             server = Server(self._plugins_dir / plugin.socket, (PLUGIN, plugin))
             await server.start()
             self._servers.append(server)
@@ -281,7 +281,7 @@ class Node:
                 async with asyncio.timeout(wait_s):  # wait_for may swallow that it was cancelled
                     await self._stale.wait()
 
-    def _offered(self, gpu: resource_slices.Gpu) -> resource_slices.Gpu:
+    def _offered(self, gpu: resource_slices.NodeGpu) -> resource_slices.NodeGpu:
         """A GPU as claims see it: not theirs where pods have units of it, or one has it whole.
 
         The scheduler would not place a promise beside all of it, but a pod that wants memory only.
@@ -313,19 +313,19 @@ class Node:
         return bool(claim["metadata"]["uid"] != uid)
 
 
-def main(options: Options) -> None:
+def main(options: DriverOptions) -> None:
     """Serve this node until SIGTERM; raises MoietyError if that cannot begin."""
     asyncio.run(_main(options))
 
 
-async def _main(options: Options) -> None:
+async def _main(options: DriverOptions) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     log = open_log(options.log_format)
-    async with Client(access.find(options.kubeconfig)) as client:
-        await Node(options, client, log).run(ended)
+    async with ApiClient(access.find(options.kubeconfig)) as client:
+        await NodeDriver(options, client, log).run(ended)
 
 
 async def _forever(do: Callable[[], Awaitable[None]], every_s: float, log: Any) -> None:

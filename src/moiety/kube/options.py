@@ -11,7 +11,7 @@ from typing import Final
 
 from moiety.config.values import Address, LogFormat
 from moiety.kube.cdi_specs import USUAL_DIR
-from moiety.kube.device_accounting import Mode
+from moiety.kube.device_accounting import ServiceMode
 
 KUBELET: Final = Path("/var/lib/kubelet")
 STATE: Final = Path("/var/lib/moiety/kube")
@@ -25,10 +25,10 @@ def usual_state_dir() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DriverOptions:
     """How one node is served."""
 
-    mode: Mode = Mode.DRA
+    mode: ServiceMode = ServiceMode.DRA
     node: str = ""
     """its name in the cluster; empty: the machine's"""
     kubeconfig: str | None = None

@@ -15,25 +15,25 @@ import msgspec
 from moiety.kube import resize
 from moiety.kube.allocation_result import consumers
 from moiety.kube.checkpoint import CLAIM, Assignment
-from moiety.kube.client import CLAIMS, PODS, ApiError, Client
+from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError
 from moiety.kube.device_plugin import take_back_unused
-from moiety.kube.events import Notices
+from moiety.kube.events import EventRecorder
 from moiety.kube.model import names, share_config
-from moiety.kube.podresources import Held
+from moiety.kube.podresources import HeldDevices
 from moiety.kube.pods import Pod, Pods
 from moiety.kube.resource_slices import WHOLE
-from moiety.kube.share_manager import Shares
+from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
 TEXT_MOST: Final = 500
 
 
-class Owners:
+class PodReconciler:
     """Of all shares of one node."""
 
     def __init__(
-        self, shares: Shares, pods: Pods, client: Client, notices: Notices, log: Any
+        self, shares: ShareManager, pods: Pods, client: ApiClient, notices: EventRecorder, log: Any
     ) -> None:
         self.shares = shares
         self.pods = pods
@@ -41,7 +41,7 @@ class Owners:
         self._notices = notices
         self._log = log
 
-    async def see(self, held: Sequence[Held] | None = None) -> None:
+    async def see(self, held: Sequence[HeldDevices] | None = None) -> None:
         """Look at every share once; `held`: who has which units, if the kubelet said so."""
         for assignment in list(self.shares.assignments.values()):
             if assignment.kind == CLAIM:
@@ -91,7 +91,7 @@ class Owners:
         await self._change(changed)
         return self.shares.assignments.get(assignment.name)
 
-    async def _see_units(self, assignment: Assignment, held: Sequence[Held]) -> None:
+    async def _see_units(self, assignment: Assignment, held: Sequence[HeldDevices]) -> None:
         own = set(assignment.units)
         found = next((each for each in held if own & each.devices), None)
         if found is None:

@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldDevices:
     """What one container has of one resource."""
 
     namespace: str
@@ -27,7 +27,7 @@ class Held:
     devices: frozenset[str]
 
 
-async def held(kubelet_dir: Path) -> list[Held]:
+async def held(kubelet_dir: Path) -> list[HeldDevices]:
     """What every container of this node has of device plugins; raises OSError."""
     try:
         async with rpc.connected(kubelet_dir / SOCKET) as channel:
@@ -36,7 +36,7 @@ async def held(kubelet_dir: Path) -> list[Held]:
     except grpc.aio.AioRpcError as error:
         raise OSError(f"the kubelet does not say which pod has what: {error.details()}") from None
     return [
-        Held(
+        HeldDevices(
             pod.namespace, pod.name, container.name, each.resource_name, frozenset(each.device_ids)
         )
         for pod in found.pod_resources

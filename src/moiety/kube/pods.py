@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moiety.kube.client import PODS, Client, Object
+from moiety.kube.client import PODS, ApiClient, Object
 from moiety.kube.model import names
 
 KEPT: Final = (names.RESIZE, names.RESIZED, names.ASKED)
@@ -75,7 +75,7 @@ def _add(users: dict[str, tuple[str, ...]], key: str, container: str) -> None:
 class Pods:
     """Those of one node."""
 
-    def __init__(self, client: Client, node: str, on_change: Callable[[Pod], None]) -> None:
+    def __init__(self, client: ApiClient, node: str, on_change: Callable[[Pod], None]) -> None:
         self._client = client
         self._node = node
         self._on_change = on_change

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.devices.gpu_models import Card
-from moiety.kube.client import NODES, SLICES, Client, Object
+from moiety.kube.client import NODES, SLICES, ApiClient, Object
 from moiety.kube.model.share_config import DRIVER
 
 COMPUTE: Final = "compute"
@@ -32,7 +32,7 @@ _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class NodeGpu:
     """One GPU that this node's agent shares out."""
 
     card: Card
@@ -49,7 +49,7 @@ class Gpu:
         return f"gpu-{self.card.index}"
 
 
-def device(gpu: Gpu) -> Object:
+def device(gpu: NodeGpu) -> Object:
     """One device of a slice."""
     found: Object = {
         "name": gpu.device,
@@ -113,7 +113,7 @@ def _dotted(pair: tuple[int, int] | None) -> str:
     return f"{pair[0]}.{pair[1]}" if pair else ""
 
 
-def slices(node: str, gpus: Iterable[Gpu], owner: Object | None = None) -> list[Object]:
+def slices(node: str, gpus: Iterable[NodeGpu], owner: Object | None = None) -> list[Object]:
     """The slices of a node's pool, of generation 0; `owner` is the Node, whose end is theirs."""
     devices = [device(gpu) for gpu in sorted(gpus, key=lambda each: each.card.index)]
     parts = [devices[i : i + DEVICES_MOST] for i in range(0, len(devices), DEVICES_MOST)] or [[]]
@@ -146,7 +146,7 @@ def slice_name(node: str, number: int) -> str:
     return f"{node[:200].rstrip('.-')}-{DRIVER}-{digest}-{number}"
 
 
-async def publish(client: Client, node: str, gpus: Sequence[Gpu]) -> bool:
+async def publish(client: ApiClient, node: str, gpus: Sequence[NodeGpu]) -> bool:
     """Bring the pool to what the GPUs are; True if something was not so. Raises ApiError.
 
     All slices of a pool are of one generation, and a scheduler takes the newest that is complete:
@@ -174,7 +174,7 @@ async def publish(client: Client, node: str, gpus: Sequence[Gpu]) -> bool:
     return True
 
 
-async def withdraw(client: Client, node: str) -> None:
+async def withdraw(client: ApiClient, node: str) -> None:
     """Take the pool away: nothing more is allocated from it. Raises ApiError."""
     selector = f"spec.nodeName={node},spec.driver={DRIVER}"
     there, _ = await client.list(SLICES, field_selector=selector)

@@ -44,7 +44,7 @@ def _answered(own: Any) -> Any:
     async def answer(request: Any, context: Any) -> Any:
         try:
             return await own(request)
-        except Refusal as no:
+        except CallRefused as no:
             return await context.abort(no.code, str(no))
 
     return answer
@@ -55,13 +55,13 @@ def _streamed(own: Any) -> Any:
         try:
             async for each in own(request):
                 yield each
-        except Refusal as no:
+        except CallRefused as no:
             await context.abort(no.code, str(no))
 
     return answers
 
 
-class Refusal(Exception):
+class CallRefused(Exception):
     """What a method raises to be answered with an error; the text is for people."""
 
     def __init__(self, text: str, code: Any = None) -> None:

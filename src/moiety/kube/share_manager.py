@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from moiety.agent.control import protocol
-from moiety.kube.agent_client import AgentLine
-from moiety.kube.cdi_specs import PREFIX, Specs
+from moiety.kube.agent_client import AgentClient
+from moiety.kube.cdi_specs import PREFIX, CdiSpecs
 from moiety.kube.checkpoint import Assignment
-from moiety.kube.device_accounting import Ledger
+from moiety.kube.device_accounting import DeviceAccounting
 from moiety.kube.inventory import Inventory
 from moiety.model import errors
 
@@ -27,11 +27,16 @@ class NoRoom(errors.MoietyError):
         super().__init__(why, "the pod again, on another node or later")
 
 
-class Shares:
+class ShareManager:
     """All shares that this node's pods have."""
 
     def __init__(
-        self, ledger: Ledger, line: AgentLine, specs: Specs, inventory: Inventory, log: Any
+        self,
+        ledger: DeviceAccounting,
+        line: AgentClient,
+        specs: CdiSpecs,
+        inventory: Inventory,
+        log: Any,
     ) -> None:
         self.ledger = ledger
         self.line = line

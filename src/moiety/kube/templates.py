@@ -15,7 +15,7 @@ import msgspec
 
 from moiety.kube import cluster_gpus
 from moiety.kube.cluster_gpus import Fleet
-from moiety.kube.dialects.request import GpuRequest, Refused
+from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import names, quantity, share_config
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
@@ -35,7 +35,7 @@ def percent(share: Share) -> int:
 
 
 def template(gpu_request: GpuRequest, cluster: Fleet) -> dict[str, Any]:
-    """The ResourceClaimTemplate of a request, without a namespace. Raises Refused."""
+    """The ResourceClaimTemplate of a request, without a namespace. Raises RequestRefused."""
     cluster.check(gpu_request)
     spec = _spec(gpu_request, cluster)
     digest = hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:12]
@@ -55,7 +55,7 @@ def shares(gpu_request: GpuRequest, cluster: Fleet) -> list[tuple[int, Share]]:
 
 
 def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
-    """How many units a request is, where a whole GPU has `per_gpu`. Raises Refused.
+    """How many units a request is, where a whole GPU has `per_gpu`. Raises RequestRefused.
 
     `memory_bytes` is what a GPU of this cluster has: 0 where the settings do not say.
     """
@@ -67,20 +67,22 @@ def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
         if memory_bytes:
             part = max(part, share.memory_bytes / memory_bytes)
         elif not part:
-            raise Refused(
+            raise RequestRefused(
                 "this cluster gives GPUs in units, and the pod says only how much memory; "
                 f"{names.GPU} says how large a part of a GPU that is (or gpu-memory in the "
                 "settings of the cluster, how much memory a GPU has)"
             )
     if part > 1:
-        raise Refused(f"{gpu_request}: more memory than a GPU of this cluster has")
+        raise RequestRefused(f"{gpu_request}: more memory than a GPU of this cluster has")
     if gpu_request.models:
-        raise Refused(
+        raise RequestRefused(
             "this cluster gives GPUs in units, which do not say of which model; a resource of that "
             "model among the container's limits does"
         )
     if gpu_request.gpus > 1 and part < 1:
-        raise Refused("this cluster gives GPUs in units, and those of several GPUs are whole ones")
+        raise RequestRefused(
+            "this cluster gives GPUs in units, and those of several GPUs are whole ones"
+        )
     return max(1, math.ceil(round(part * per_gpu, 6))) * gpu_request.gpus
 
 
@@ -91,7 +93,7 @@ def _of_size(gpu_request: GpuRequest, size: int) -> Share:
     try:
         return dataclasses.replace(gpu_request.share, memory_bytes=kept, memory_limit_bytes=kept)
     except MoietyError as error:
-        raise Refused(error.what) from None
+        raise RequestRefused(error.what) from None
 
 
 def _spec(gpu_request: GpuRequest, cluster: Fleet) -> dict[str, Any]:

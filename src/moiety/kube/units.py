@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.kube.resource_slices import Gpu
+from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import MoietyError
 
 RESOURCE: Final = "moiety.dev/gpu"
@@ -23,21 +23,21 @@ class BadUnits(MoietyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class UnitName:
     """A resource, and the models of GPUs whose units it is of; with capitals and * as in files."""
 
     resource: str
     model: str = "*"
 
-    def is_of(self, gpu: Gpu) -> bool:
+    def is_of(self, gpu: NodeGpu) -> bool:
         """Whether this GPU's units are of it."""
         return fnmatch.fnmatch(gpu.card.name.lower(), self.model.lower())
 
 
-def divide(named: Sequence[Named], gpus: Iterable[Gpu]) -> dict[str, list[Gpu]]:
+def divide(named: Sequence[UnitName], gpus: Iterable[NodeGpu]) -> dict[str, list[NodeGpu]]:
     """The GPUs of each resource: each of the first that takes its model, else of moiety.dev/gpu."""
-    every = [*named, Named(RESOURCE)]
-    found: dict[str, list[Gpu]] = {each.resource: [] for each in every}
+    every = [*named, UnitName(RESOURCE)]
+    found: dict[str, list[NodeGpu]] = {each.resource: [] for each in every}
     for gpu in sorted(gpus, key=lambda each: each.card.index):
         own = next(each for each in every if each.is_of(gpu))
         found[own.resource].append(gpu)
@@ -54,7 +54,7 @@ def uuid_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def units_of(gpu: Gpu, count: int) -> list[str]:
+def units_of(gpu: NodeGpu, count: int) -> list[str]:
     """The names of all units of a GPU."""
     return [unit(gpu.card.uuid, number) for number in range(count)]
 
@@ -116,6 +116,6 @@ def prefer(available: Sequence[str], must: Sequence[str], size: int, count: int)
     return found[:size]
 
 
-def wanted_of(named: Mapping[str, str]) -> tuple[Named, ...]:
+def wanted_of(named: Mapping[str, str]) -> tuple[UnitName, ...]:
     """Resources by what a setting says: {'moiety.dev/a100': '*A100*'}."""
-    return tuple(Named(resource, model) for resource, model in named.items())
+    return tuple(UnitName(resource, model) for resource, model in named.items())

@@ -68,7 +68,7 @@ class Kubelet:
 
     async def get(self, request: Any) -> Any:
         """Never asked for."""
-        raise rpc.Refusal(f"{request} is not played")
+        raise rpc.CallRefused(f"{request} is not played")
 
     get_allocatable_resources = get
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.kube.cluster_gpus import Fleet, Kind
+from moiety.kube.cluster_gpus import Fleet, GpuKind
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names, share_config
 from moiety.kube.webhook import admission, review, webhook_config
-from moiety.kube.webhook.admission import By, Cluster, Verdict
+from moiety.kube.webhook.admission import AllocationMethod, ClusterView, Verdict
 from moiety.kube.webhook.review import NoReview
 from moiety.model.share import Share
 
-CLUSTER = Cluster(fleet=Fleet(frozenset({Kind(80 << 30, "NVIDIA A100")})))
-UNITS = Cluster(by=By.UNITS)
+CLUSTER = ClusterView(fleet=Fleet(frozenset({GpuKind(80 << 30, "NVIDIA A100")})))
+UNITS = ClusterView(by=AllocationMethod.UNITS)
 
 
 def pod(limits: dict[str, str] | None = None, *more: str, **notes: str) -> dict[str, Any]:
@@ -125,7 +125,9 @@ def test_a_pod_that_asks_for_nothing_is_left_as_it_is() -> None:
         (pod(gpu="0.5", resized="gpu=1"), CLUSTER, "written by moiety only"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(asked: dict[str, Any], cluster: Cluster, said: str) -> None:
+def test_a_refusal_says_what_is_wrong(
+    asked: dict[str, Any], cluster: ClusterView, said: str
+) -> None:
     verdict = admission.admit(asked, cluster)
     assert said in verdict.problem
     assert verdict.problem.startswith("moiety: ")
@@ -238,7 +240,11 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
         Fleet(),
     )
     cluster = found.cluster
-    assert (cluster.by, cluster.units, cluster.gpu_memory_bytes) == (By.UNITS, 10, 80 << 30)
+    assert (cluster.by, cluster.units, cluster.gpu_memory_bytes) == (
+        AllocationMethod.UNITS,
+        10,
+        80 << 30,
+    )
     assert cluster.config.spellings == ("moiety", "kai")
     assert cluster.config.metagpu_resources == {"cnvrg.io/metagpu": "", "cnvrg.io/a100": "A100"}
     assert cluster.config.sizes == {"small": {"gpu": "0.25", "memory": "10Gi"}}
@@ -249,4 +255,4 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
 
 
 def test_without_settings_all_is_as_usual() -> None:
-    assert webhook_config.read({}, {}, Fleet()).cluster == Cluster(config=WebhookConfig())
+    assert webhook_config.read({}, {}, Fleet()).cluster == ClusterView(config=WebhookConfig())

@@ -9,8 +9,8 @@ import pytest
 
 from moiety.devices.gpu_models import Card
 from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, CheckpointUnreadable, Slot
-from moiety.kube.device_accounting import Ledger, Mode, ModeTaken
-from moiety.kube.resource_slices import Gpu
+from moiety.kube.device_accounting import DeviceAccounting, ModeTaken, ServiceMode
+from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import FileNotWritable
 from moiety.model.share import Priority, Share
 
@@ -21,9 +21,9 @@ def assignment(name: str, percent: float, kind: str = CLAIM, memory_bytes: int =
     return Assignment(name, kind, f"key-{name}", [slot], share, pods=["u"], labels={"pod": "p"})
 
 
-def ledger(path: Path, mode: Mode = Mode.BOTH) -> Ledger:
-    found = Ledger(Checkpoint(path), mode)
-    found.gpus = {"gpu-0": Gpu(Card(0, "GPU-0", "T4", 16 << 30), 10 << 30)}
+def ledger(path: Path, mode: ServiceMode = ServiceMode.BOTH) -> DeviceAccounting:
+    found = DeviceAccounting(Checkpoint(path), mode)
+    found.gpus = {"gpu-0": NodeGpu(Card(0, "GPU-0", "T4", 16 << 30), 10 << 30)}
     return found
 
 
@@ -95,9 +95,9 @@ def test_a_mode_is_left_only_when_nobody_needs_it(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     Checkpoint(path).put(assignment("a", 30), assignment("b", 20, UNITS))
     with pytest.raises(ModeTaken, match="does not serve units"):
-        Ledger(Checkpoint(path), Mode.DRA)
+        DeviceAccounting(Checkpoint(path), ServiceMode.DRA)
     with pytest.raises(ModeTaken, match="does not serve claims"):
-        Ledger(Checkpoint(path), Mode.PLUGIN)
-    assert not Ledger(Checkpoint(path), Mode.BOTH).is_empty
+        DeviceAccounting(Checkpoint(path), ServiceMode.PLUGIN)
+    assert not DeviceAccounting(Checkpoint(path), ServiceMode.BOTH).is_empty
     Checkpoint(path).drop("b")
-    assert Ledger(Checkpoint(path), Mode.DRA).booked("GPU-0").percent == 30
+    assert DeviceAccounting(Checkpoint(path), ServiceMode.DRA).booked("GPU-0").percent == 30

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.kube import access
-from moiety.kube.client import CLAIMS, PODS, ApiError, Change, Client
+from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError, WatchEvent
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kube_node import kubeconfig
@@ -18,17 +18,17 @@ from moiety.testing.waiting import Changes
 
 
 def with_server(
-    story: Callable[[ApiServer, Client], Awaitable[None]], patience_s: float = 60.0
+    story: Callable[[ApiServer, ApiClient], Awaitable[None]], patience_s: float = 60.0
 ) -> None:
     async def tell() -> None:
-        async with ApiServer() as server, Client(server.access, patience_s=patience_s) as client:
+        async with ApiServer() as server, ApiClient(server.access, patience_s=patience_s) as client:
             await story(server, client)
 
     asyncio.run(tell())
 
 
 def test_objects_are_made_read_changed_and_removed() -> None:
-    async def story(server: ApiServer, client: Client) -> None:
+    async def story(server: ApiServer, client: ApiClient) -> None:
         made = await client.create(PODS, {"metadata": {"name": "a"}}, "team")
         assert (made["kind"], made["metadata"]["namespace"]) == ("Pod", "team")
         read = await client.get(PODS, "a", "team")
@@ -59,7 +59,7 @@ def test_objects_are_made_read_changed_and_removed() -> None:
 
 
 def test_what_fails_for_a_moment_is_tried_again_and_a_write_only_if_nothing_was_done() -> None:
-    async def story(server: ApiServer, client: Client) -> None:
+    async def story(server: ApiServer, client: ApiClient) -> None:
         server.put(PODS, {"metadata": {"name": "a"}}, "team")
         answers = [503, 500, 429, 0]
         server.fail = lambda *_: answers.pop(0)
@@ -78,7 +78,7 @@ def test_what_fails_for_a_moment_is_tried_again_and_a_write_only_if_nothing_was_
 
 
 def test_a_server_that_stays_away_is_not_waited_for_longer_than_told() -> None:
-    async def story(server: ApiServer, client: Client) -> None:
+    async def story(server: ApiServer, client: ApiClient) -> None:
         await server.stop()
         with pytest.raises(ApiError) as no:
             await client.get(PODS, "a", "team")
@@ -88,7 +88,7 @@ def test_a_server_that_stays_away_is_not_waited_for_longer_than_told() -> None:
 
 
 def test_a_watch_goes_on_over_outages_and_tells_what_went_meanwhile() -> None:
-    async def story(server: ApiServer, client: Client) -> None:
+    async def story(server: ApiServer, client: ApiClient) -> None:
         server.put(CLAIMS, {"metadata": {"name": "a"}}, "team")
         seen: list[tuple[str, str]] = []
         changes = Changes()
@@ -124,7 +124,7 @@ def test_a_watch_goes_on_over_outages_and_tells_what_went_meanwhile() -> None:
 
 
 def test_a_watch_that_is_forbidden_says_so() -> None:
-    async def story(server: ApiServer, client: Client) -> None:
+    async def story(server: ApiServer, client: ApiClient) -> None:
         server.fail = lambda *_: 403
         with pytest.raises(ApiError) as no:
             async for _ in client.watch(PODS):
@@ -134,7 +134,7 @@ def test_a_watch_that_is_forbidden_says_so() -> None:
     with_server(story)
 
 
-def _told(change: Change) -> tuple[str, str]:
+def _told(change: WatchEvent) -> tuple[str, str]:
     return change.kind, (change.object.get("metadata") or {}).get("name", "")
 
 

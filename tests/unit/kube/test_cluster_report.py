@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from moiety.kube import cluster_report, explain, templates
-from moiety.kube.cluster_gpus import Fleet, Kind
-from moiety.kube.cluster_report import Seen
+from moiety.kube.cluster_gpus import Fleet, GpuKind
+from moiety.kube.cluster_report import ClusterObjects
 from moiety.kube.dialects.request import GpuRequest
 from moiety.kube.model import names, share_config
 from moiety.model.share import Share
 
 GIB = 1 << 30
-KIND = Kind(80 * GIB, "NVIDIA A100")
-LARGE = Kind(141 * GIB, "NVIDIA H200")
+KIND = GpuKind(80 * GIB, "NVIDIA A100")
+LARGE = GpuKind(141 * GIB, "NVIDIA H200")
 
 
 def gpu_slice(*taints: str, node: str = "a") -> dict[str, Any]:
@@ -70,12 +70,12 @@ def pod(
     return found
 
 
-def said(found: dict[str, Any], seen: Seen, *events: dict[str, Any]) -> str:
+def said(found: dict[str, Any], seen: ClusterObjects, *events: dict[str, Any]) -> str:
     return explain.explain(found, seen, events).sentence
 
 
 def test_a_gpu_shows_what_is_promised_of_it() -> None:
-    seen = Seen([gpu_slice()], [claim("c", 0.5, 20 * GIB, "a"), claim("d", 0.3, 0, "a")])
+    seen = ClusterObjects([gpu_slice()], [claim("c", 0.5, 20 * GIB, "a"), claim("d", 0.3, 0, "a")])
     (row,) = cluster_report.gpus(seen)
     assert (row.percent, row.promised_bytes, row.pods) == (80, 20 * GIB, 2)
     assert (row.free_percent, row.free_bytes) == (20, 60 * GIB)
@@ -87,7 +87,9 @@ def test_a_pod_shows_what_it_asked_for_and_received() -> None:
         {"workload": "k8s-uid-c-0", "received": 0.2, "allocated_bytes": GIB},
         {"pod": "another", "received": 0.9, "allocated_bytes": 1},
     ]
-    seen = Seen([gpu_slice()], [claim("c", 0.5, 0, "a")], [pod("p", "c", "Running", "a")], rows)
+    seen = ClusterObjects(
+        [gpu_slice()], [claim("c", 0.5, 0, "a")], [pod("p", "c", "Running", "a")], rows
+    )
     (row,) = cluster_report.pods(seen)
     assert row.gpus == ("gpu-0",)
     assert row.received == pytest.approx(0.45)
@@ -98,13 +100,13 @@ def test_a_pod_shows_what_it_asked_for_and_received() -> None:
 def test_pods_without_a_share_and_those_that_ended_are_not_shown() -> None:
     plain = {"metadata": {"name": "x", "namespace": "team"}, "spec": {"containers": []}}
     ended = pod("done", "c", "Succeeded", "a")
-    assert cluster_report.pods(Seen(claims=[claim("c", 0.5)], pods=[plain, ended])) == []
+    assert cluster_report.pods(ClusterObjects(claims=[claim("c", 0.5)], pods=[plain, ended])) == []
 
 
 def test_claims_of_others_do_not_count() -> None:
     other = claim("c", 0.5, 0, "a")
     other["status"]["allocation"]["devices"]["results"][0]["driver"] = "gpu.nvidia.com"
-    (row,) = cluster_report.gpus(Seen([gpu_slice()], [other]))
+    (row,) = cluster_report.gpus(ClusterObjects([gpu_slice()], [other]))
     assert row.percent == 0
 
 
@@ -114,15 +116,15 @@ def test_units_are_shown_as_units() -> None:
     found["spec"]["containers"] = [
         {"name": "main", "resources": {"limits": {"moiety.dev/gpu": "50"}}}
     ]
-    (row,) = cluster_report.pods(Seen(pods=[found]))
+    (row,) = cluster_report.pods(ClusterObjects(pods=[found]))
     assert row.asked == {"main": "50 of moiety.dev/gpu"}
     sentence = said(found | {"status": {"phase": "Pending"}, "spec": found["spec"] | {
-        "nodeName": ""}}, Seen([gpu_slice()], [claim("c", 0.5, 0, "a")]))  # fmt: skip
+        "nodeName": ""}}, ClusterObjects([gpu_slice()], [claim("c", 0.5, 0, "a")]))  # fmt: skip
     assert "100 % of one GPU are wanted" in sentence
 
 
 def test_a_pod_that_runs_is_said_to() -> None:
-    seen = Seen([gpu_slice()], [claim("c", 0.5, 0, "a")])
+    seen = ClusterObjects([gpu_slice()], [claim("c", 0.5, 0, "a")])
     sentence = said(pod("p", "c", "Running", "a"), seen)
     assert sentence == (
         "team/p runs on a with its share of gpu-0 (main: 50 % of the GPU, priority normal)"
@@ -130,7 +132,7 @@ def test_a_pod_that_runs_is_said_to() -> None:
 
 
 def test_a_pod_that_waits_is_told_what_there_is_and_what_the_scheduler_says() -> None:
-    seen = Seen([gpu_slice()], [claim("c", 0.5), claim("d", 0.8, 10 * GIB, "a")])
+    seen = ClusterObjects([gpu_slice()], [claim("c", 0.5), claim("d", 0.8, 10 * GIB, "a")])
     condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
     found = explain.explain(pod("p", "c", conditions=[condition]), seen)
     assert "50 % of one GPU are wanted" in found.sentence
@@ -142,24 +144,27 @@ def test_a_pod_that_waits_is_told_what_there_is_and_what_the_scheduler_says() ->
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (Seen([], [claim("c", 0.5)]), "no node offers GPUs"),
-        (Seen([gpu_slice("gpu.moiety.dev/unhealthy")], [claim("c", 0.5)]), "GPUs are unwell"),
-        (Seen([gpu_slice()], [claim("c", 0.5)]), "has room, so something else keeps it"),
+        (ClusterObjects([], [claim("c", 0.5)]), "no node offers GPUs"),
+        (
+            ClusterObjects([gpu_slice("gpu.moiety.dev/unhealthy")], [claim("c", 0.5)]),
+            "GPUs are unwell",
+        ),
+        (ClusterObjects([gpu_slice()], [claim("c", 0.5)]), "has room, so something else keeps it"),
     ],
 )
-def test_other_reasons_to_wait_are_named(seen: Seen, expected: str) -> None:
+def test_other_reasons_to_wait_are_named(seen: ClusterObjects, expected: str) -> None:
     assert expected in said(pod("p", "c"), seen)
 
 
 def test_a_claim_that_is_not_there_is_said_with_what_kept_it() -> None:
-    seen = Seen([gpu_slice()])
+    seen = ClusterObjects([gpu_slice()])
     event = {"reason": "FailedResourceClaimCreation", "note": 'template "t" not found'}
     assert "waits for its claim to be made" in said(pod("p"), seen)
     assert 'template "t" not found' in said(pod("p"), seen, event)
 
 
 def test_a_start_that_fails_is_said_with_the_nodes_reason() -> None:
-    seen = Seen([gpu_slice()], [claim("c", 0.5, 0, "a")])
+    seen = ClusterObjects([gpu_slice()], [claim("c", 0.5, 0, "a")])
     event = {"reason": "FailedPrepareDynamicResources", "note": "the agent is away"}
     assert said(pod("p", "c", "Pending", "a"), seen, event) == (
         "team/p cannot start on a: the agent is away"
@@ -174,33 +179,35 @@ def test_a_pod_that_asked_nobody_is_told_to_be_made_again() -> None:
         "metadata": {"name": "p", "annotations": {"moiety.dev/gpu": "0.5"}},
         "spec": {"containers": [{"name": "main"}]},
     }
-    result = explain.explain(found, Seen())
+    result = explain.explain(found, ClusterObjects())
     assert "made when no webhook was registered" in result.sentence
     assert result.hint == "delete it and make it again"
 
 
 def test_a_pod_that_asks_for_nothing_is_said_to() -> None:
     found = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
-    assert said(found, Seen()) == "default/p asks for no share of a GPU"
+    assert said(found, ClusterObjects()) == "default/p asks for no share of a GPU"
 
 
 def test_a_claim_that_does_not_exist_is_named() -> None:
-    assert "waits for claim c, which does not exist" in said(pod("p", "c"), Seen([gpu_slice()]))
+    assert "waits for claim c, which does not exist" in said(
+        pod("p", "c"), ClusterObjects([gpu_slice()])
+    )
 
 
 def test_what_no_gpu_has_is_not_waited_for() -> None:
-    sentence = said(pod("p", "c"), Seen([gpu_slice()], [claim("c", 0.5, 81 * GIB)]))
+    sentence = said(pod("p", "c"), ClusterObjects([gpu_slice()], [claim("c", 0.5, 81 * GIB)]))
     assert "50 % and 81 GiB of one GPU are wanted, which no GPU has" in sentence
     much = claim("c", 1.0)
     much["spec"]["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["compute"] = "170"
-    sentence = said(pod("p", "c"), Seen([gpu_slice()], [much]))
+    sentence = said(pod("p", "c"), ClusterObjects([gpu_slice()], [much]))
     assert "170 % of one GPU are wanted, which no GPU has" in sentence
 
 
 def test_more_gpus_than_a_node_has_are_said_to_be() -> None:
     many = claim("c", 0.5)
     many["spec"]["devices"]["requests"][0]["exactly"]["count"] = 3
-    sentence = said(pod("p", "c"), Seen([gpu_slice(), gpu_slice(node="b")], [many]))
+    sentence = said(pod("p", "c"), ClusterObjects([gpu_slice(), gpu_slice(node="b")], [many]))
     assert "3 GPUs of one node are wanted, and at most 1 have room" in sentence
 
 
@@ -210,5 +217,5 @@ def test_a_selector_that_takes_no_gpu_is_shown() -> None:
     request = chosen["spec"]["devices"]["requests"][0]["exactly"]
     request["selectors"] = [{"cel": {"expression": expression}}]
     assert f"its selector takes none ({expression})" in said(
-        pod("p", "c"), Seen([gpu_slice()], [chosen])
+        pod("p", "c"), ClusterObjects([gpu_slice()], [chosen])
     )

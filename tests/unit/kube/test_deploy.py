@@ -12,7 +12,7 @@ from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
-from moiety.kube.webhook.admission import By
+from moiety.kube.webhook.admission import AllocationMethod
 from moiety.kube.webhook.certificate_controller import SECRET
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -50,7 +50,9 @@ def test_settings_and_sizes_make_sense(overlay: str) -> None:
     sizes = one(found, "ConfigMap", names.SIZES)["data"]
     read = webhook_config.read(settings, sizes, Fleet())
     assert read.problems == ()
-    assert read.cluster.by is (By.UNITS if overlay == "plugin" else By.CLAIMS)
+    assert read.cluster.by is (
+        AllocationMethod.UNITS if overlay == "plugin" else AllocationMethod.CLAIMS
+    )
     assert read.cluster.config.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}
 
 

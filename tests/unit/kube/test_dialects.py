@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.kube.dialects import resolve, table
-from moiety.kube.dialects.request import Refused, WebhookConfig
+from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 from moiety.model.share import Priority, Share
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -33,14 +33,14 @@ def pod(
 
 
 def refused(found: dict[str, Any], told: WebhookConfig = CONFIG) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         resolve.read(found, told)
     assert "\n" not in caught.value.what
     return caught.value.what
 
 
 @pytest.mark.parametrize("row", table.ROWS, ids=lambda row: " ".join(row.written))
-def test_each_row_of_the_page_is_what_the_code_understands(row: table.Row) -> None:
+def test_each_row_of_the_page_is_what_the_code_understands(row: table.Example) -> None:
     page = (DOCS / "kubernetes-dialects.md").read_text()
     said = "<br>".join(f"`{each}`" for each in row.written)
     assert f"| {row.system} | {said} | {row.means} |" in page.splitlines()
@@ -253,7 +253,7 @@ def test_any_pod_is_understood_or_refused(notes: dict[str, str], limits: dict[st
     asked["metadata"]["annotations"] = notes
     try:
         asks = resolve.read(asked, CONFIG)
-    except Refused as no:
+    except RequestRefused as no:
         assert no.what  # noqa: PT017 (either is right)
     else:
         assert asks is None or list(asks.by_container) == ["main"]

@@ -11,9 +11,9 @@ import structlog
 
 from moiety.agent.control import protocol
 from moiety.kube import events as notices_module
-from moiety.kube.agent_client import AgentLine
-from moiety.kube.client import EVENTS, Client
-from moiety.kube.events import A_MINUTE, Notices
+from moiety.kube.agent_client import AgentClient
+from moiety.kube.client import EVENTS, ApiClient
+from moiety.kube.events import A_MINUTE, EventRecorder
 from moiety.kube.pods import Pod, Pods
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.waiting import Changes
@@ -51,11 +51,11 @@ async def told(server: ApiServer, count: int) -> list[dict[str, Any]]:
     return sorted(server.all(EVENTS), key=lambda event: event["eventTime"])
 
 
-def notices(client: Client, journal: Journal, tmp_path: Path) -> Notices:
+def notices(client: ApiClient, journal: Journal, tmp_path: Path) -> EventRecorder:
     pods = Pods(client, "a", lambda _: None)
     pods.by_uid["u-1"] = Pod("team", "train", "u-1", {})
-    line = cast("AgentLine", journal)
-    return Notices(client, line, pods, "a", tmp_path / "told", structlog.get_logger())
+    line = cast("AgentClient", journal)
+    return EventRecorder(client, line, pods, "a", tmp_path / "told", structlog.get_logger())
 
 
 def test_warnings_evictions_and_idleness_are_told_on_the_pod_and_the_rest_is_not(
@@ -68,7 +68,7 @@ def test_warnings_evictions_and_idleness_are_told_on_the_pod_and_the_rest_is_not
             "pid": 7,
             "program": "python",
         }
-        async with ApiServer() as server, Client(server.access) as client:
+        async with ApiServer() as server, ApiClient(server.access) as client:
             found = notices(client, journal, tmp_path)
             journal.note("Refused", "before anybody listened", **of_pod)
             task = asyncio.create_task(found.follow())
@@ -95,7 +95,7 @@ def test_warnings_evictions_and_idleness_are_told_on_the_pod_and_the_rest_is_not
 def test_the_next_process_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     async def story() -> None:
         journal = Journal()
-        async with ApiServer() as server, Client(server.access) as client:
+        async with ApiServer() as server, ApiClient(server.access) as client:
             task = asyncio.create_task(notices(client, journal, tmp_path).follow())
             await journal.listened_to()
             journal.note("Idle", "first", "normal", pod="u-1")
@@ -114,7 +114,7 @@ def test_the_next_process_goes_on_where_the_last_one_ended(tmp_path: Path) -> No
 
 def test_one_pod_cannot_fill_the_cluster_with_events(tmp_path: Path) -> None:
     async def story() -> None:
-        async with ApiServer() as server, Client(server.access) as client:
+        async with ApiServer() as server, ApiClient(server.access) as client:
             found = notices(client, Journal(), tmp_path)
             pod = Pod("team", "train", "u-1", {})
             for _ in range(2 * A_MINUTE):
@@ -133,7 +133,7 @@ def test_evictions_that_go_on_are_one_event_with_a_count(
 
     async def story() -> None:
         journal = Journal()
-        async with ApiServer() as server, Client(server.access) as client:
+        async with ApiServer() as server, ApiClient(server.access) as client:
             task = asyncio.create_task(notices(client, journal, tmp_path).follow())
             await journal.listened_to()
 

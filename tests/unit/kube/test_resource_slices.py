@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from moiety.devices.gpu_models import Card, architecture_of
-from moiety.kube.client import NODES, SLICES, Client
+from moiety.kube.client import NODES, SLICES, ApiClient
 from moiety.kube.resource_slices import (
     DEVICES_MOST,
-    Gpu,
+    NodeGpu,
     device,
     publish,
     slice_name,
@@ -33,12 +33,12 @@ CARD = Card(
 )
 
 
-def gpus(count: int, **more: Any) -> list[Gpu]:
-    return [Gpu(Card(n, f"GPU-{n}", "T4", 16 << 30), 15 << 30, **more) for n in range(count)]
+def gpus(count: int, **more: Any) -> list[NodeGpu]:
+    return [NodeGpu(Card(n, f"GPU-{n}", "T4", 16 << 30), 15 << 30, **more) for n in range(count)]
 
 
 def test_a_device_has_the_names_that_nvidias_driver_has_and_capacities_that_are_consumed() -> None:
-    found = device(Gpu(CARD, 78 << 30))
+    found = device(NodeGpu(CARD, 78 << 30))
     assert found["name"] == "gpu-0"
     assert found["allowMultipleAllocations"] is True
     assert found["attributes"] == {
@@ -97,7 +97,7 @@ def test_slices_of_different_nodes_have_different_names_however_long_these_are()
 
 def test_what_is_published_stays_until_it_is_not_so_and_then_has_a_new_generation() -> None:
     async def story() -> None:
-        async with ApiServer() as server, Client(server.access) as client:
+        async with ApiServer() as server, ApiClient(server.access) as client:
             server.put(NODES, {"metadata": {"name": "n"}})
             other = slices("other", gpus(1))[0]
             server.put(SLICES, other)

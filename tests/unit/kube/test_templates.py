@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from moiety.kube import cluster_gpus, templates
-from moiety.kube.cluster_gpus import Fleet, Kind
-from moiety.kube.dialects.request import GpuRequest, Refused
+from moiety.kube.cluster_gpus import Fleet, GpuKind
+from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import share_config
 from moiety.model.share import Share
 
 GIB = 1 << 30
-A100 = Kind(78 * GIB, "NVIDIA A100-SXM4-80GB")
-T4 = Kind(14 * GIB, "Tesla T4")
+A100 = GpuKind(78 * GIB, "NVIDIA A100-SXM4-80GB")
+T4 = GpuKind(14 * GIB, "Tesla T4")
 ONE, BOTH = Fleet(frozenset({A100})), Fleet(frozenset({A100, T4}))
 
 
@@ -94,7 +94,7 @@ def test_a_model_is_selected_by_what_nodes_call_it() -> None:
     ],
 )
 def test_what_no_gpu_can_give_is_refused(ask: GpuRequest, cluster: Fleet, said: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         templates.template(ask, cluster)
     assert said in caught.value.what
 
@@ -140,5 +140,5 @@ def test_units_are_the_larger_part(ask: GpuRequest, memory: int, expected: int) 
     ],
 )
 def test_what_units_cannot_say_is_refused(ask: GpuRequest) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         templates.units(ask, 100)

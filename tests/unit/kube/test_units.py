@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moiety.devices.gpu_models import Card
-from moiety.kube.resource_slices import Gpu
-from moiety.kube.units import BadUnits, Named, divide, parts, prefer, unit, uuid_of
+from moiety.kube.resource_slices import NodeGpu
+from moiety.kube.units import BadUnits, UnitName, divide, parts, prefer, unit, uuid_of
 
 A, B, C = "GPU-a", "GPU-b", "GPU-c"
 
@@ -79,10 +79,10 @@ def test_where_nothing_fits_as_many_as_asked_for_are_named_all_the_same() -> Non
 
 def test_a_resource_has_the_models_that_it_names_and_the_usual_one_the_rest() -> None:
     gpus = [
-        Gpu(Card(index, f"GPU-{index}", name, 1 << 30), 1 << 30)
+        NodeGpu(Card(index, f"GPU-{index}", name, 1 << 30), 1 << 30)
         for index, name in enumerate(["NVIDIA A100-SXM4-80GB", "Tesla T4", "NVIDIA H100"])
     ]
-    found = divide((Named("moiety.dev/a100", "*a100*"), Named("moiety.dev/t4", "*T4*")), gpus)
+    found = divide((UnitName("moiety.dev/a100", "*a100*"), UnitName("moiety.dev/t4", "*T4*")), gpus)
     assert {name: [gpu.card.index for gpu in each] for name, each in found.items()} == {
         "moiety.dev/a100": [0],
         "moiety.dev/t4": [1],

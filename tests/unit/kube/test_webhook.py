@@ -13,13 +13,18 @@ from typing import Any
 import aiohttp
 import structlog
 
-from moiety.kube.client import PODS, SLICES, Client
+from moiety.kube.client import PODS, SLICES, ApiClient
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
-from moiety.kube.webhook.certificate_controller import NAMESPACES, SECRET, SECRETS, Keeper
-from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, Knowledge
-from moiety.kube.webhook.server import Options, Webhook, serving
+from moiety.kube.webhook.certificate_controller import (
+    NAMESPACES,
+    SECRET,
+    SECRETS,
+    CertificateController,
+)
+from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, ClusterCache
+from moiety.kube.webhook.server import Webhook, WebhookOptions, serving
 from moiety.kube.webhook.template_gc import TEMPLATES
 from moiety.testing.apiserver import ApiServer
 
@@ -37,8 +42,8 @@ def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def cluster() -> AsyncIterator[tuple[ApiServer, Client]]:
-    async with ApiServer() as server, Client(server.access, patience_s=1) as client:
+async def cluster() -> AsyncIterator[tuple[ApiServer, ApiClient]]:
+    async with ApiServer() as server, ApiClient(server.access, patience_s=1) as client:
         server.put(NAMESPACES, {"metadata": {"name": names.NAMESPACE}})
         server.put(registration.MUTATING, registration.mutating(WebhookConfig()))
         server.put(registration.VALIDATING, registration.validating())
@@ -100,7 +105,7 @@ def asks(text: str = "0.5") -> dict[str, Any]:
     }
 
 
-OPTIONS = Options(host="127.0.0.1", port=0)
+OPTIONS = WebhookOptions(host="127.0.0.1", port=0)
 
 
 def test_a_pod_is_answered_over_tls_and_its_template_is_there_before_the_answer() -> None:
@@ -195,7 +200,9 @@ def test_two_copies_agree_on_one_certificate() -> None:
     async def body() -> None:
         async with cluster() as (server, client):
             keepers = [
-                Keeper(client, names.NAMESPACE, Knowledge(client, names.NAMESPACE, LOG), LOG)
+                CertificateController(
+                    client, names.NAMESPACE, ClusterCache(client, names.NAMESPACE, LOG), LOG
+                )
                 for _ in range(4)
             ]
             await asyncio.gather(*(each.agree() for each in keepers))
@@ -214,7 +221,9 @@ def test_a_certificate_that_is_due_is_renewed_and_the_other_copy_follows() -> No
                 return day
 
             one, other = (
-                Keeper(client, names.NAMESPACE, Knowledge(client, names.NAMESPACE, LOG), LOG, now)
+                CertificateController(
+                    client, names.NAMESPACE, ClusterCache(client, names.NAMESPACE, LOG), LOG, now
+                )
                 for _ in range(2)
             )
             await one.keep()
@@ -241,7 +250,9 @@ def test_a_secret_that_somebody_broke_is_made_again() -> None:
     async def body() -> None:
         async with cluster() as (server, client):
             server.put(SECRETS, {"metadata": {"name": SECRET}, "data": {}}, names.NAMESPACE)
-            keeper = Keeper(client, names.NAMESPACE, Knowledge(client, names.NAMESPACE, LOG), LOG)
+            keeper = CertificateController(
+                client, names.NAMESPACE, ClusterCache(client, names.NAMESPACE, LOG), LOG
+            )
             await keeper.agree()
             found = server.get(SECRETS, SECRET, names.NAMESPACE)
             assert found is not None
@@ -256,7 +267,9 @@ def test_the_registration_is_the_namespaces_and_keeps_what_others_wrote() -> Non
             mine = registration.mutating(WebhookConfig())
             mine["webhooks"][0]["timeoutSeconds"] = 3
             server.put(registration.MUTATING, mine)
-            keeper = Keeper(client, names.NAMESPACE, Knowledge(client, names.NAMESPACE, LOG), LOG)
+            keeper = CertificateController(
+                client, names.NAMESPACE, ClusterCache(client, names.NAMESPACE, LOG), LOG
+            )
             await keeper.keep()
             found = server.get(registration.MUTATING, registration.NAME)
             assert found is not None

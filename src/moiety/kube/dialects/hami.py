@@ -16,7 +16,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     count,
@@ -39,7 +39,7 @@ NOT_HERE: Final = (
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in HAMi's words; raises Refused."""
+    """What a pod asks for in HAMi's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         said = {k: v for k, v in resources(container).items() if k in (WHOLE, *PARTS)}
@@ -56,7 +56,7 @@ def _gpu_request(
 ) -> GpuRequest | None:
     for key in NOT_HERE:
         if beside.get(key):
-            raise Refused(
+            raise RequestRefused(
                 f"{key} cannot be kept to by a share; {USE_TYPE}, or a claim with a selector, says "
                 "which GPUs may be had"
             )
@@ -65,10 +65,12 @@ def _gpu_request(
     if not gpus:
         return None
     if numbers.get(MEMORY) and numbers.get(PERCENT):
-        raise Refused(f"{where}: {MEMORY} and {PERCENT} both say how much memory; one of them")
+        raise RequestRefused(
+            f"{where}: {MEMORY} and {PERCENT} both say how much memory; one of them"
+        )
     for key in (PERCENT, CORES):
         if numbers.get(key, 0) > 100:
-            raise Refused(f"{where}: {key}: {numbers[key]} is more than 100 percent")
+            raise RequestRefused(f"{where}: {key}: {numbers[key]} is more than 100 percent")
     fields: dict[str, Any] = {}
     if kept := numbers.get(MEMORY, 0) * MIB:
         fields |= {"memory_bytes": kept, "memory_limit_bytes": kept}

@@ -15,7 +15,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     count,
@@ -34,36 +34,36 @@ KEYS: Final = (FRACTION, MEMORY, DEVICES, CONTAINER)
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in Run:ai's or KAI's words; raises Refused."""
+    """What a pod asks for in Run:ai's or KAI's words; raises RequestRefused."""
     said = {key: text for key, text in notes(pod).items() if key in KEYS}
     if not said:
         return []
     if (FRACTION in said) == (MEMORY in said):
         if FRACTION not in said:
-            raise Refused(f"{', '.join(said)} says nothing without {FRACTION} or {MEMORY}")
-        raise Refused(f"{FRACTION} and {MEMORY} both say how much memory; one of them")
+            raise RequestRefused(f"{', '.join(said)} says nothing without {FRACTION} or {MEMORY}")
+        raise RequestRefused(f"{FRACTION} and {MEMORY} both say how much memory; one of them")
     for container in containers(pod):
         if WHOLE in resources(container):
-            raise Refused(
+            raise RequestRefused(
                 f"container {container['name']} asks for whole GPUs ({WHOLE}), and the pod for "
                 f"parts ({FRACTION if FRACTION in said else MEMORY})"
             )
     gpus = count(DEVICES, said.get(DEVICES, "1"))
     if not gpus:
-        raise Refused(f"{DEVICES}: 0 is no number of GPUs")
+        raise RequestRefused(f"{DEVICES}: 0 is no number of GPUs")
     there = [each["name"] for each in containers(pod)]
     name = said.get(CONTAINER) or default_container(pod)
     if name not in there:
-        raise Refused(f"{CONTAINER} names {name!r}, and the pod has {', '.join(there)}")
+        raise RequestRefused(f"{CONTAINER} names {name!r}, and the pod has {', '.join(there)}")
     if FRACTION in said:
         part = number(FRACTION, said[FRACTION])
         if not 0 < part <= 1:
-            raise Refused(f"{FRACTION}: {said[FRACTION]!r} is not above 0 and at most 1")
+            raise RequestRefused(f"{FRACTION}: {said[FRACTION]!r} is not above 0 and at most 1")
         part = Fraction(part)
         gpu_request = GpuRequest(share(FRACTION, gpu=float(part)), gpus, memory_part=part)
     else:
         kept = count(MEMORY, said[MEMORY]) * MIB
         if not kept:
-            raise Refused(f"{MEMORY}: 0 is no memory")
+            raise RequestRefused(f"{MEMORY}: 0 is no memory")
         gpu_request = GpuRequest(share(MEMORY, memory_bytes=kept, memory_limit_bytes=kept), gpus)
     return [ContainerRequest(name, gpu_request, tuple(said))]

@@ -13,7 +13,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     count,
     default_container,
@@ -34,26 +34,28 @@ KNOWN: Final = (REQUEST, LIMIT, MEMORY, MODEL, PRIORITY, *GROUP, *RESULTS)
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in KubeShare's words; raises Refused."""
+    """What a pod asks for in KubeShare's words; raises RequestRefused."""
     said: dict[str, str] = {}
     for where in (labels(pod), notes(pod)):
         for key, text in where.items():
             if not key.startswith(PREFIX):
                 continue
             if key not in KNOWN:
-                raise Refused(f"KubeShare has no {key}; it has {', '.join(KNOWN[:5])}")
+                raise RequestRefused(f"KubeShare has no {key}; it has {', '.join(KNOWN[:5])}")
             if said.setdefault(key, text) != text:
-                raise Refused(f"{key} is {said[key]!r} as a label and {text!r} as an annotation")
+                raise RequestRefused(
+                    f"{key} is {said[key]!r} as a label and {text!r} as an annotation"
+                )
     asked = {key: text for key, text in said.items() if key not in RESULTS}
     if not asked:
         return []
     if count(GROUP[1], asked.get(GROUP[1], "1")) > 1:
-        raise Refused(
+        raise RequestRefused(
             f"{GROUP[1]}: groups of pods that start together are not scheduled here; without the "
             f"{GROUP[0]} labels each pod is placed by itself"
         )
     if LIMIT not in asked:
-        raise Refused(f"{LIMIT} is missing, which KubeShare wants beside {', '.join(asked)}")
+        raise RequestRefused(f"{LIMIT} is missing, which KubeShare wants beside {', '.join(asked)}")
     return [ContainerRequest(default_container(pod), _gpu_request(asked), tuple(asked))]
 
 
@@ -62,7 +64,7 @@ def _gpu_request(asked: dict[str, str]) -> GpuRequest:
     request = number(REQUEST, asked[REQUEST]) if REQUEST in asked else limit * 0
     models = (asked[MODEL],) if asked.get(MODEL) else ()
     if limit <= 0 or request < 0 or request > limit:
-        raise Refused(
+        raise RequestRefused(
             f"{REQUEST} {asked.get(REQUEST, '0')} and {LIMIT} {asked[LIMIT]}: the limit has to be "
             "above 0, and the request at most the limit"
         )
@@ -70,7 +72,7 @@ def _gpu_request(asked: dict[str, str]) -> GpuRequest:
     gpus = 1
     if limit > 1:
         if limit.denominator != 1 or request not in (0, limit):
-            raise Refused(
+            raise RequestRefused(
                 f"{LIMIT}: {asked[LIMIT]} is more than one GPU, and then request and limit are the "
                 "same whole number"
             )
@@ -87,6 +89,6 @@ def _gpu_request(asked: dict[str, str]) -> GpuRequest:
     if text := asked.get(PRIORITY):
         level = count(PRIORITY, text)
         if level > 100:
-            raise Refused(f"{PRIORITY}: {level} is not from 0 to 100")
+            raise RequestRefused(f"{PRIORITY}: {level} is not from 0 to 100")
         fields["priority"] = Priority.NORMAL if level else Priority.LOW
     return GpuRequest(share(", ".join(asked), **fields), gpus, models)

@@ -12,7 +12,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     count,
@@ -22,20 +22,20 @@ from moiety.kube.dialects.request import (
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in MetaGPU's words; raises Refused."""
+    """What a pod asks for in MetaGPU's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         said = {k: v for k, v in resources(container).items() if k in config.metagpu_resources}
         where = f"container {container['name']}"
         if len(said) > 1:
-            raise Refused(f"{where} asks for {' and '.join(said)}; one of them")
+            raise RequestRefused(f"{where} asks for {' and '.join(said)}; one of them")
         for key, text in said.items():
             units = count(f"{where}: {key}", text)
             if not units:
                 continue
             gpus, rest = divmod(units, config.metagpu_units)
             if gpus and rest:
-                raise Refused(
+                raise RequestRefused(
                     f"{where}: {key}: {units} is more than the {config.metagpu_units} units of a "
                     "GPU, and then it has to be a multiple of them"
                 )

@@ -14,7 +14,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     count,
@@ -40,13 +40,13 @@ GPUS_MOST: Final = 16
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in annotations of ours; raises Refused."""
+    """What a pod asks for in annotations of ours; raises RequestRefused."""
     said = {key: text for key, text in notes(pod).items() if key.startswith(names.PREFIX)}
     for key in said:
         if key not in KNOWN:
             near = difflib.get_close_matches(key, names.ASKS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names.ASKS)}"
-            raise Refused(f"there is no annotation {key}; {meant}")
+            raise RequestRefused(f"there is no annotation {key}; {meant}")
     _units(pod, config)
     asked = {key: text for key, text in said.items() if key in names.ASKS}
     if not asked:
@@ -64,7 +64,7 @@ def _gpu_request(asked: Mapping[str, str], config: WebhookConfig) -> GpuRequest:
         values = size_of(size, config) | values
     values.pop(names.CONTAINER, None)
     if not any(key in values for key in AMOUNTS):
-        raise Refused(
+        raise RequestRefused(
             f"{', '.join(values)} says how, and nothing says how much; add {names.GPU} (a part of "
             f"a GPU, 0.5) or {names.MEMORY} (20Gi)"
         )
@@ -72,7 +72,7 @@ def _gpu_request(asked: Mapping[str, str], config: WebhookConfig) -> GpuRequest:
 
 
 def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
-    """What annotations of ours ask for; raises Refused."""
+    """What annotations of ours ask for; raises RequestRefused."""
     fields: dict[str, Any] = {}
     if text := values.get(names.GPU):
         fields["gpu"] = part(names.GPU, text)
@@ -84,7 +84,7 @@ def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
         fields["memory_limit_bytes"] = memory(names.MEMORY_LIMIT, text)
     if text := values.get(names.LATENCY):
         if text not in ("true", "false"):
-            raise Refused(f'{names.LATENCY}: {text!r} is neither "true" nor "false"')
+            raise RequestRefused(f'{names.LATENCY}: {text!r} is neither "true" nor "false"')
         fields["latency"] = text == "true"
     try:
         if text := values.get(names.PRIORITY):
@@ -92,22 +92,22 @@ def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
         if text := values.get(names.MODE):
             fields["mode"] = parse_mode(text)
     except InvalidValue as error:
-        raise Refused(f"{error.what}; {error.hint}") from None
+        raise RequestRefused(f"{error.what}; {error.hint}") from None
     for key, text in values.items():
         if not text.strip():
-            raise Refused(f"{key} is empty")
+            raise RequestRefused(f"{key} is empty")
     gpus = count(names.GPUS, values[names.GPUS]) if names.GPUS in values else 1
     if not 1 <= gpus <= GPUS_MOST:
-        raise Refused(f"{names.GPUS}: {gpus} is not from 1 to {GPUS_MOST}")
+        raise RequestRefused(f"{names.GPUS}: {gpus} is not from 1 to {GPUS_MOST}")
     models = tuple(each.strip() for each in values.get(names.MODEL, "").split(",") if each.strip())
     return GpuRequest(share(", ".join(values), **fields), gpus, models)
 
 
 def size_of(name: str, config: WebhookConfig) -> dict[str, str]:
-    """What one of the cluster's sizes says, as annotations; raises Refused."""
+    """What one of the cluster's sizes says, as annotations; raises RequestRefused."""
     if name not in config.sizes:
         known = ", ".join(sorted(config.sizes)) or "none: the cluster has no sizes"
-        raise Refused(f"{names.TEMPLATE}: there is no size {name!r}; there are {known}")
+        raise RequestRefused(f"{names.TEMPLATE}: there is no size {name!r}; there are {known}")
     return {f"{names.PREFIX}{key}": text for key, text in config.sizes[name].items()}
 
 
@@ -118,9 +118,11 @@ def _who(pod: Pod, named: str | None) -> list[str]:
     found = list(dict.fromkeys(each.strip() for each in named.split(",") if each.strip()))
     for each in found:
         if each not in there:
-            raise Refused(f"{names.CONTAINER} names {each!r}, and the pod has {', '.join(there)}")
+            raise RequestRefused(
+                f"{names.CONTAINER} names {each!r}, and the pod has {', '.join(there)}"
+            )
     if not found:
-        raise Refused(f"{names.CONTAINER} is empty")
+        raise RequestRefused(f"{names.CONTAINER} is empty")
     return found
 
 
@@ -131,7 +133,7 @@ def _units(pod: Pod, config: WebhookConfig) -> None:
             if not key.startswith(names.PREFIX):
                 continue
             if key not in config.units:
-                raise Refused(
+                raise RequestRefused(
                     f"container {container['name']}: no node has a resource {key}; there are "
                     f"{', '.join(config.units)}"
                 )

@@ -12,7 +12,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     count,
@@ -26,7 +26,7 @@ GPU_REQUEST: Final = GpuRequest(Share(gpu=0.1))
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in nvshare's words; raises Refused."""
+    """What a pod asks for in nvshare's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         name = container["name"]
@@ -34,10 +34,12 @@ def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
             if not key.startswith(PREFIX):
                 continue
             if key != RESOURCE:
-                raise Refused(f"container {name}: nvshare has no resource {key}, only {RESOURCE}")
+                raise RequestRefused(
+                    f"container {name}: nvshare has no resource {key}, only {RESOURCE}"
+                )
             number = count(f"container {name}: {key}", text)
             if number > 1:
-                raise Refused(
+                raise RequestRefused(
                     f"container {name}: {key}: {number} is more than the 1 that a container could "
                     "have with nvshare; several GPUs are annotations moiety.dev/gpus and "
                     "moiety.dev/gpu"

@@ -17,8 +17,8 @@ DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 SPELLINGS: Final = ("moiety", "nvshare", "kubeshare", "hami", "kai", "metagpu")
 
 
-class Refused(InvalidValue):
-    """Why a pod is not admitted, in one sentence for whoever applied it."""
+class RequestRefused(InvalidValue):
+    """The reason why a pod is not admitted, in one sentence for its user."""
 
     def __init__(self, problem: str, hint: str = "docs/kubernetes-dialects.md") -> None:
         super().__init__(problem, hint)
@@ -88,13 +88,16 @@ def labels(pod: Pod) -> Mapping[str, str]:
 
 
 def resources(container: Mapping[str, Any]) -> dict[str, str]:
-    """What a container asks of each resource; raises Refused where request and limit differ."""
+    """What a container asks of each resource.
+
+    Raises RequestRefused where request and limit differ.
+    """
     own = container.get("resources") or {}
     requests, limits = own.get("requests") or {}, own.get("limits") or {}
     found = {str(key): str(value) for key, value in {**requests, **limits}.items()}
     for key in requests.keys() & limits.keys():
         if "/" in key and str(requests[key]) != str(limits[key]):
-            raise Refused(
+            raise RequestRefused(
                 f"container {container['name']}: {key} has request {requests[key]} and limit "
                 f"{limits[key]}, which have to be the same"
             )
@@ -104,54 +107,56 @@ def resources(container: Mapping[str, Any]) -> dict[str, str]:
 def default_container(pod: Pod) -> str:
     """The container of an annotation that names none: the default one, else the first.
 
-    Raises Refused if the default container is none of the pod's.
+    Raises RequestRefused if the default container is none of the pod's.
     """
     regular = [each["name"] for each in (pod.get("spec") or {}).get("containers") or []]
     if not regular:
-        raise Refused("the pod has no container")
+        raise RequestRefused("the pod has no container")
     named = notes(pod).get(DEFAULT_CONTAINER)
     if named is None:
         return str(regular[0])
     if named not in regular:
-        raise Refused(f"{DEFAULT_CONTAINER} names {named!r}, and the pod has no such container")
+        raise RequestRefused(
+            f"{DEFAULT_CONTAINER} names {named!r}, and the pod has no such container"
+        )
     return named
 
 
 def count(key: str, text: str) -> int:
-    """A whole number that stands under a key; raises Refused."""
+    """A whole number that stands under a key; raises RequestRefused."""
     try:
         return quantity.parse_count(text)
     except quantity.InvalidQuantity as error:
-        raise Refused(f"{key}: {error.what}") from None
+        raise RequestRefused(f"{key}: {error.what}") from None
 
 
 def number(key: str, text: str) -> Fraction:
-    """A number that stands under a key; raises Refused."""
+    """A number that stands under a key; raises RequestRefused."""
     try:
         return quantity.parse(text)
     except quantity.InvalidQuantity as error:
-        raise Refused(f"{key}: {error.what}") from None
+        raise RequestRefused(f"{key}: {error.what}") from None
 
 
 def part(key: str, text: str) -> float:
-    """A part of a GPU that stands under a key; raises Refused."""
+    """A part of a GPU that stands under a key; raises RequestRefused."""
     try:
         return share_config.parse_part(text, key)
     except share_config.InvalidShareConfig as error:
-        raise Refused(error.what) from None
+        raise RequestRefused(error.what) from None
 
 
 def memory(key: str, text: str) -> int:
-    """Bytes that stand under a key; raises Refused."""
+    """Bytes that stand under a key; raises RequestRefused."""
     try:
         return share_config.parse_memory(text, key)
     except share_config.InvalidShareConfig as error:
-        raise Refused(error.what) from None
+        raise RequestRefused(error.what) from None
 
 
 def share(where: str, **fields: Any) -> Share:
-    """A share; raises Refused, naming where it was written."""
+    """A share; raises RequestRefused, naming where it was written."""
     try:
         return Share(**fields)
     except MoietyError as error:
-        raise Refused(f"{where}: {error.what}") from None
+        raise RequestRefused(f"{where}: {error.what}") from None

@@ -11,7 +11,7 @@ from moiety.kube.dialects.request import (
     ContainerRequest,
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     resources,
@@ -46,7 +46,7 @@ class PodRequest:
 
 
 def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
-    """What a pod asks for; None if it asks for nothing of ours. Raises Refused."""
+    """What a pod asks for; None if it asks for nothing of ours. Raises RequestRefused."""
     found: dict[str, list[ContainerRequest]] = {}
     for spelling in config.spellings:
         requests = READERS[spelling](pod, config)
@@ -73,7 +73,7 @@ def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
 
 def _agree(one: ContainerRequest, other: ContainerRequest) -> None:
     if one.gpu_request != other.gpu_request:
-        raise Refused(
+        raise RequestRefused(
             f"container {one.container} is asked for twice, and not the same: {', '.join(one.keys)}"
             f" says {one.gpu_request}; {', '.join(other.keys)} says {other.gpu_request}"
         )
@@ -86,7 +86,7 @@ def _same_containers(found: Mapping[str, list[ContainerRequest]]) -> None:
     }
     if len(set(who.values())) > 1:
         said = "; ".join(f"{name}: {', '.join(sorted(of))}" for name, of in who.items())
-        raise Refused(
+        raise RequestRefused(
             f"the pod asks in {len(who)} spellings, for different containers ({said}); one of them"
         )
 
@@ -100,7 +100,7 @@ def _no_units_beside(pod: Pod, merged: Mapping[str, ContainerRequest]) -> None:
             whole = key in (hami.WHOLE, names.GPU) and asked[key] != "0"
             if whole and (key not in read_here or key == names.GPU):
                 said = ", ".join(next(iter(merged.values())).keys)
-                raise Refused(
+                raise RequestRefused(
                     f"container {container['name']} asks for {key}: {asked[key]}, and the pod for "
                     f"a share as well ({said}); one of them"
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import Refused, WebhookConfig
+from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 
 CONFIG: Final = WebhookConfig(
     sizes={"small": {"gpu": "0.25", "memory": "10Gi"}},
@@ -20,7 +20,7 @@ CONFIG: Final = WebhookConfig(
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Example:
     """One example: where what is written."""
 
     system: str
@@ -49,21 +49,21 @@ class Row:
         """What the code makes of it."""
         try:
             pod_request = resolve.read(self.pod, CONFIG)
-        except Refused as no:
+        except RequestRefused as no:
             return f"refused: {no.what}"
         return "left alone" if pod_request is None else str(pod_request.by_container["main"])
 
 
-def _notes(system: str, said: Mapping[str, str]) -> Row:
-    return Row(system, annotations=said)
+def _notes(system: str, said: Mapping[str, str]) -> Example:
+    return Example(system, annotations=said)
 
 
-def _limits(system: str, said: Mapping[str, str]) -> Row:
-    return Row(system, limits=said)
+def _limits(system: str, said: Mapping[str, str]) -> Example:
+    return Example(system, limits=said)
 
 
-def _labels(system: str, said: Mapping[str, str]) -> Row:
-    return Row(system, labels=said)
+def _labels(system: str, said: Mapping[str, str]) -> Example:
+    return Example(system, labels=said)
 
 
 ROWS: Final = (

@@ -38,7 +38,7 @@ class InvalidShareConfig(InvalidValue):
         super().__init__(problem, "docs/kubernetes-reference.md has all that a ShareConfig says")
 
 
-class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class AmountBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is guaranteed and the most there may be, as quantities."""
 
     request: str | int | float | None = None
@@ -50,8 +50,8 @@ class ShareConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     apiVersion: str  # noqa: N815 (the wire's own name)
     kind: str
-    gpu: Bounds = Bounds()
-    memory: Bounds = Bounds()
+    gpu: AmountBounds = AmountBounds()
+    memory: AmountBounds = AmountBounds()
     priority: str = "normal"
     latency: bool = False
     mode: str = "swap"

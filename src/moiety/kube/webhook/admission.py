@@ -15,7 +15,7 @@ from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import (
     GpuRequest,
     Pod,
-    Refused,
+    RequestRefused,
     WebhookConfig,
     containers,
     labels,
@@ -28,7 +28,7 @@ from moiety.kube.resize import parse as parse_resize
 USUAL_SCHEDULER: Final = "default-scheduler"
 
 
-class By(StrEnum):
+class AllocationMethod(StrEnum):
     """By what pods get their shares in this cluster."""
 
     CLAIMS = "claims"
@@ -36,12 +36,12 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterView:
     """All that an answer depends on, beside the pod."""
 
     config: WebhookConfig = field(default_factory=WebhookConfig)
     fleet: Fleet = field(default_factory=Fleet)
-    by: By = By.CLAIMS
+    by: AllocationMethod = AllocationMethod.CLAIMS
     units: int = 100
     """that a GPU has"""
     gpu_memory_bytes: int = 0
@@ -60,11 +60,11 @@ class Verdict:
     """that have to be in the pod's namespace before it is"""
 
 
-def admit(pod: Pod, cluster: Cluster) -> Verdict:
+def admit(pod: Pod, cluster: ClusterView) -> Verdict:
     """What becomes of a new pod."""
     try:
         return _admit(pod, cluster)
-    except Refused as no:
+    except RequestRefused as no:
         return Verdict(problem=f"moiety: {no.what} ({no.hint})")
 
 
@@ -99,11 +99,11 @@ def check_claim(spec: Mapping[str, Any]) -> Verdict:
     return Verdict()
 
 
-def _admit(pod: Pod, cluster: Cluster) -> Verdict:
+def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
     pod_request = resolve.read(pod, cluster.config)
     forged = [key for key in names.OURS if key in notes(pod)]
     if forged:
-        raise Refused(
+        raise RequestRefused(
             f"{' and '.join(forged)} is written by moiety only; a copy of a running pod is no "
             "manifest",
             "the manifest that the pod was made from",
@@ -120,7 +120,7 @@ def _admit(pod: Pod, cluster: Cluster) -> Verdict:
     by_name = {each["name"]: each for where in changed.values() for each in where}
     for container in by_name.values():
         container["resources"] = _without(container, pod_request.resources)
-    if cluster.by is By.CLAIMS:
+    if cluster.by is AllocationMethod.CLAIMS:
         for group, gpu_request in _groups(pod_request):
             found = templates.template(gpu_request, cluster.fleet)
             made[found["metadata"]["name"]] = found
@@ -160,7 +160,7 @@ def _groups(pod_request: resolve.PodRequest) -> list[tuple[list[str], GpuRequest
 
 def _one_user_each(pod_request: resolve.PodRequest) -> None:
     if "moiety" in pod_request.spellings and len(pod_request.together) > 1:
-        raise Refused(
+        raise RequestRefused(
             f"this cluster gives GPUs in units, which containers do not share: "
             f"{', '.join(sorted(pod_request.together))}",
             f"one container in {names.CONTAINER}, or units in each one's limits",
@@ -191,7 +191,7 @@ def _patch(
     pod_request: resolve.PodRequest,
     changed: Mapping[str, list[dict[str, Any]]],
     claims: list[dict[str, str]],
-    cluster: Cluster,
+    cluster: ClusterView,
 ) -> list[Mapping[str, Any]]:
     spec = pod["spec"]
     asked = {
@@ -199,7 +199,7 @@ def _patch(
         for name, gpu_request in pod_request.by_container.items()
     }
     text = msgspec.json.encode(asked, order="deterministic").decode()
-    kind = "claim" if cluster.by is By.CLAIMS else "units"
+    kind = "claim" if cluster.by is AllocationMethod.CLAIMS else "units"
     found: list[Mapping[str, Any]] = [
         _add("/metadata/annotations", {**notes(pod), names.ASKED: text}),
         _add("/metadata/labels", {**labels(pod), names.SHARED: kind}),

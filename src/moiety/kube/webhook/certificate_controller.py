@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.kube.client import ApiError, Client, Object, Resource
+from moiety.kube.client import ApiClient, ApiError, Object, Resource
 from moiety.kube.webhook import certificates, registration
 from moiety.kube.webhook.certificates import Certificates
-from moiety.kube.webhook.cluster_cache import Knowledge
+from moiety.kube.webhook.cluster_cache import ClusterCache
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
@@ -27,14 +27,14 @@ SECRET: Final = "moiety-webhook-tls"
 TRIES: Final = 8
 
 
-class Keeper:
+class CertificateController:
     """Of one copy of the webhook."""
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         namespace: str,
-        knowledge: Knowledge,
+        knowledge: ClusterCache,
         log: Any,
         now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moiety.kube import cluster_gpus
-from moiety.kube.client import SLICES, ApiError, Client, Object, Resource
+from moiety.kube.client import SLICES, ApiClient, ApiError, Object, Resource
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
-from moiety.kube.webhook.admission import Cluster
+from moiety.kube.webhook.admission import ClusterView
 
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 AGAIN_S: Final = 30.0
 
 
-class Knowledge:
+class ClusterCache:
     """Kept up to date while `watch` runs."""
 
-    def __init__(self, client: Client, namespace: str, log: Any) -> None:
+    def __init__(self, client: ApiClient, namespace: str, log: Any) -> None:
         self.client = client
         self.namespace = namespace
         self.log = log
@@ -31,7 +31,7 @@ class Knowledge:
         """the settings are others than those that were seen last"""
         self._maps: dict[str, Mapping[str, str]] = {}
         self._slices: dict[str, Object] = {}
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterView | None = None
         self._synced = {"maps": False, "slices": False}
 
     @property
@@ -40,7 +40,7 @@ class Knowledge:
         return all(self._synced.values())
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterView:
         """What is known."""
         if self._cluster is None:
             found = webhook_config.read(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.kube.webhook import admission
-from moiety.kube.webhook.admission import Cluster, Verdict
+from moiety.kube.webhook.admission import ClusterView, Verdict
 from moiety.model.errors import InvalidValue
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -33,7 +33,7 @@ def read(body: bytes) -> Mapping[str, Any]:
     return known
 
 
-def decide(request: Mapping[str, Any], cluster: Cluster) -> Verdict:
+def decide(request: Mapping[str, Any], cluster: ClusterView) -> Verdict:
     """What becomes of the object of a request; raises NoReview for what cannot be one."""
     try:
         return _decide(request, cluster)
@@ -41,7 +41,7 @@ def decide(request: Mapping[str, Any], cluster: Cluster) -> Verdict:
         raise NoReview(f"the object of the review is none: {error}") from None
 
 
-def _decide(request: Mapping[str, Any], cluster: Cluster) -> Verdict:
+def _decide(request: Mapping[str, Any], cluster: ClusterView) -> Verdict:
     kind, new = request["kind"]["kind"], request.get("object") or {}
     if kind == "Pod":
         if request.get("operation") == "CREATE":

@@ -13,12 +13,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from moiety.kube import access
-from moiety.kube.client import ApiError, Client
+from moiety.kube.client import ApiClient, ApiError
 from moiety.kube.model import names
 from moiety.kube.webhook import review, template_gc
 from moiety.kube.webhook.admission import Verdict
-from moiety.kube.webhook.certificate_controller import Keeper
-from moiety.kube.webhook.cluster_cache import Knowledge
+from moiety.kube.webhook.certificate_controller import CertificateController
+from moiety.kube.webhook.cluster_cache import ClusterCache
 from moiety.kube.webhook.review import NoReview
 
 BODY_MOST: Final = 8 << 20
@@ -31,7 +31,7 @@ DRAIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WebhookOptions:
     """What one copy of the webhook is told."""
 
     host: str = "0.0.0.0"
@@ -43,11 +43,11 @@ class Options:
 class Webhook:
     """One copy: answers, and what it remembers between them."""
 
-    def __init__(self, client: Client, namespace: str, log: Any) -> None:
+    def __init__(self, client: ApiClient, namespace: str, log: Any) -> None:
         self.client = client
         self.log = log
-        self.knowledge = Knowledge(client, namespace, log)
-        self.keeper = Keeper(client, namespace, self.knowledge, log)
+        self.knowledge = ClusterCache(client, namespace, log)
+        self.keeper = CertificateController(client, namespace, self.knowledge, log)
         self._there: dict[tuple[str, str], float] = {}
 
     def app(self) -> web.Application:
@@ -132,7 +132,9 @@ class Webhook:
 
 
 @contextlib.asynccontextmanager
-async def serving(client: Client, options: Options, log: Any) -> AsyncIterator[tuple[Webhook, int]]:
+async def serving(
+    client: ApiClient, options: WebhookOptions, log: Any
+) -> AsyncIterator[tuple[Webhook, int]]:
     """A webhook that serves while the block lasts, and its port."""
     hook = Webhook(client, options.namespace, log)
     watching = asyncio.create_task(hook.knowledge.watch())
@@ -169,18 +171,18 @@ async def _first_certificate(hook: Webhook) -> None:
             await asyncio.sleep(1)
 
 
-def main(options: Options, log: Any) -> None:
+def main(options: WebhookOptions, log: Any) -> None:
     """Serve until SIGTERM or SIGINT. Raises ClusterRefusal where there is no cluster."""
     asyncio.run(_main(options, log))
 
 
-async def _main(options: Options, log: Any) -> None:
+async def _main(options: WebhookOptions, log: Any) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     async with (
-        Client(access.find(options.kubeconfig)) as client,
+        ApiClient(access.find(options.kubeconfig)) as client,
         serving(client, options, log) as (_, port),
     ):
         log.info("webhook serves", port=port, namespace=options.namespace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from moiety.kube.client import PODS, ApiError, Client, Object, Resource
+from moiety.kube.client import PODS, ApiClient, ApiError, Object, Resource
 from moiety.kube.model import names
 from moiety.kube.templates import NAME_PREFIX
 from moiety.kube.webhook.cluster_cache import age_s
@@ -25,7 +25,7 @@ SETTLE_S: Final = 30.0
 ENDED: Final = ("Succeeded", "Failed")
 
 
-async def make(client: Client, template: Object, namespace: str) -> None:
+async def make(client: ApiClient, template: Object, namespace: str) -> None:
     """Have a template be in a namespace; its name says what it is. Raises ApiError."""
     try:
         await client.create(TEMPLATES, template, namespace)
@@ -35,7 +35,7 @@ async def make(client: Client, template: Object, namespace: str) -> None:
 
 
 async def sweep(
-    client: Client, log: Any, *, keep_s: float = KEEP_S, settle_s: float = SETTLE_S
+    client: ApiClient, log: Any, *, keep_s: float = KEEP_S, settle_s: float = SETTLE_S
 ) -> int:
     """Remove what no pod needs; how many were. Raises ApiError."""
     there, _ = await client.list(TEMPLATES, label_selector=OURS)
@@ -61,7 +61,7 @@ async def sweep(
     return len(gone) - len(back)
 
 
-async def _needed(client: Client) -> set[tuple[str, str]]:
+async def _needed(client: ApiClient) -> set[tuple[str, str]]:
     """Namespace and name of each template that a pod names which has not ended."""
     pods, _ = await client.list(PODS, label_selector=f"{names.SHARED}=claim")
     return {
@@ -77,7 +77,7 @@ def _key(found: Object) -> tuple[str, str]:
     return found["metadata"]["namespace"], found["metadata"]["name"]
 
 
-async def remove_all(client: Client) -> int:
+async def remove_all(client: ApiClient) -> int:
     """Remove all templates of ours, needed or not: claims that were made of them stay."""
     there, _ = await client.list(TEMPLATES, label_selector=OURS)
     for each in there:

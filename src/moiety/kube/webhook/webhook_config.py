@@ -16,9 +16,9 @@ from typing import Final
 
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import moiety
-from moiety.kube.dialects.request import SPELLINGS, Refused, WebhookConfig
+from moiety.kube.dialects.request import SPELLINGS, RequestRefused, WebhookConfig
 from moiety.kube.model import quantity
-from moiety.kube.webhook.admission import By, Cluster
+from moiety.kube.webhook.admission import AllocationMethod, ClusterView
 from moiety.model.errors import InvalidValue
 
 WORDS: Final = (
@@ -32,14 +32,14 @@ class BadSettings(InvalidValue):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedConfig:
     """What the ConfigMaps say, as far as it makes sense."""
 
-    cluster: Cluster
+    cluster: ClusterView
     problems: tuple[str, ...] = ()
 
 
-def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> Read:
+def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> ParsedConfig:
     """What both ConfigMaps say; what makes no sense is left out and reported."""
     problems = [f"settings: there is no {key!r}" for key in settings if key not in WORDS]
     known: dict[str, Mapping[str, str]] = {}
@@ -86,14 +86,14 @@ def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) ->
         units=tuple(word("resources", "moiety.dev/gpu").split()),
         sizes=known,
     )
-    cluster = Cluster(
+    cluster = ClusterView(
         config=config,
         fleet=fleet,
-        by=By(choice("shares", "claims", tuple(By))),
+        by=AllocationMethod(choice("shares", "claims", tuple(AllocationMethod))),
         units=number("units", 100),
         gpu_memory_bytes=number("gpu-memory", 0, in_bytes=True),
     )
-    return Read(cluster, tuple(problems))
+    return ParsedConfig(cluster, tuple(problems))
 
 
 def size(name: str, text: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ def size(name: str, text: str) -> dict[str, str]:
         found[key] = value
     try:
         moiety.gpu_request_of({f"moiety.dev/{key}": value for key, value in found.items()})
-    except Refused as no:
+    except RequestRefused as no:
         raise BadSettings(f"size {name}: {no.what}") from None
     if not found.keys() & {"gpu", "memory"}:
         raise BadSettings(f"size {name}: it says neither gpu nor memory")
