@@ -32,9 +32,9 @@ def node(**given: Any) -> None:
     from moiety.kube.node import main
     from moiety.kube.options import DriverOptions
 
-    values = settled("kube", given)
-    values["mode"] = ServiceMode(values["mode"])
-    main(DriverOptions(**{field: value for field, value in values.items() if value is not None}))
+    told = settled(KubeSettings, given)
+    values = {field: value for field, value in vars(told).items() if value is not None}
+    main(DriverOptions(**values | {"mode": ServiceMode(told.mode)}))
 
 
 def must_have(modules: tuple[str, ...]) -> None:
