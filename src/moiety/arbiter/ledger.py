@@ -104,8 +104,11 @@ class Ledger:
         known = self.tenants.get(tenant)
         return known.gpus.get(gpu) if known else None
 
-    def move(self, tenant: Tenant, cause: Cause, now_s: float) -> None:
-        """Change a tenant's state, and its place in the queue with it: nothing else does."""
+    def transition(self, tenant: Tenant, cause: Cause, now_s: float) -> None:
+        """Change a tenant's state, and its place in the queue with it.
+
+        No other function writes a state. Raises KeyError for a transition that does not exist.
+        """
         self.on_change(tenant, tenant.gpus, now_s)
         before = tenant.state
         tenant.state = after(before, cause)

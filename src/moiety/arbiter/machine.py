@@ -180,6 +180,7 @@ class Arbiter:
         tenant = Tenant(
             event.tenant,
             event.name,
+            state=_first_state(event),
             epoch=event.epoch,
             resumed=event.resumed or event.holding or event.epoch > 0,
             pinned=event.pinned,
@@ -187,10 +188,9 @@ class Arbiter:
             joined_s=self._now_s,
             owner=event.owner,
         )
-        if event.holding and (event.fenced or event.doubted):
-            self._take_back(tenant, fenced=event.fenced)
-        elif event.holding:
-            tenant.state = State.HOLDING
+        if tenant.state in REVOKED:
+            self._take_back(tenant)
+        elif tenant.holds:
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
             tenant.spells.go_on(self._now_s)
         if before := self._ledger.tenants.get(event.replaces):
@@ -198,10 +198,9 @@ class Arbiter:
         self._ledger.tenants[event.tenant] = tenant
         self._accounts.promise(tenant, event.share)
 
-    def _take_back(self, tenant: Tenant, *, fenced: bool) -> None:
+    def _take_back(self, tenant: Tenant) -> None:
         """Its work runs, and it may not: it is told to drain before it has said what it has."""
-        tenant.state = State.FENCED if fenced else State.DRAINING
-        tenant.silent = fenced
+        tenant.silent = tenant.state is State.FENCED
         tenant.told_s = self._now_s
         tenant.due_s = self._now_s + self._settings.revoke_deadline_s
         tenant.look_s = self._now_s + self._settings.look_after_s
@@ -426,7 +425,7 @@ class Arbiter:
                 tenant.spells.end(self._now_s)
                 tenant.spells.begin(self._now_s, holding=False)
             self._accounts.wake(tenant)
-            self._ledger.move(tenant, Cause.WANTED, self._now_s)
+            self._ledger.transition(tenant, Cause.WANTED, self._now_s)
         elif tenant.state in REVOKED and not tenant.wants_again:
             tenant.wants_again = True
             tenant.wants_since_s = self._now_s
@@ -457,13 +456,15 @@ class Arbiter:
         self._answered(tenant)
         if tenant.gang is not None and tenant.state is not State.FENCED:
             if tenant.state is State.STOPPED:
-                self._ledger.move(tenant, Cause.CONTINUED, self._now_s)
+                self._ledger.transition(tenant, Cause.CONTINUED, self._now_s)
             tenant.answered = True  # what it has leaves, and counts, once all of its gang have
             return
         tenant.count()
         tenant.reopens = tenant.gave_up = 0
         again = tenant.stands_at_gate
-        self._ledger.move(tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s)
+        self._ledger.transition(
+            tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, self._now_s
+        )
 
     def _evicted(self, event: ev.Evicted) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
@@ -500,9 +501,9 @@ class Arbiter:
             return  # it has answered meanwhile
         tenant.stopped = tenant.silent = event.stopped
         if event.stopped and tenant.state is State.DRAINING:
-            self._ledger.move(tenant, Cause.STOPPED, self._now_s)
+            self._ledger.transition(tenant, Cause.STOPPED, self._now_s)
         elif not event.stopped and tenant.state is State.STOPPED:
-            self._ledger.move(tenant, Cause.CONTINUED, self._now_s)
+            self._ledger.transition(tenant, Cause.CONTINUED, self._now_s)
 
     def _idled(self, event: ev.Idle) -> None:
         tenant = self._ledger.tenants.get(event.tenant)
@@ -576,6 +577,15 @@ class Arbiter:
         self, event: ev.Attach | ev.AllocRequest | ev.DriverOom, code: str, text: str
     ) -> None:
         self._out.append(do.Refused(event.tenant, event.gpu, event.serial, code, text))
+
+
+def _first_state(event: ev.Hello) -> State:
+    """The state of a process that says hello: only one that outlived its agent may hold a lease."""
+    if not event.holding:
+        return State.IDLE
+    if event.fenced:
+        return State.FENCED
+    return State.DRAINING if event.doubted else State.HOLDING
 
 
 def _is_quiet(event: ev.Event) -> bool:

@@ -1,10 +1,10 @@
 """Allowances: what a process may allocate without asking, while nobody else needs it.
 
-Whoever asks for memory again and again is allowed some ahead (`CreditGrant`). It counts as
-allocated and resident, as if the process had it, so that nothing that is decided can break because
-of it; only what people see leaves it out. It is given where everything fits, with room to spare,
-and comes back before it could be the reason for a refusal or a wait: what needs it is held until
-then, or until a process that does not answer has had its time (docs/decisions/0022).
+A process that asks for memory again and again is allowed some ahead (`CreditGrant`). The credit
+counts as allocated and resident, as if the process had it, so that it breaks no decision; only
+what people see leaves it out. It is given where everything fits with room to spare. It comes back
+before it could cause a refusal or a wait: a request that needs it is held until then, or until a
+process that does not answer has had its time (docs/decisions/0022).
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _want_together(scene: Scene, gang: Gang) -> None:
     for member in gang.members:
         if member.state is State.IDLE:
             scene.accounts.wake(member)
-            scene.ledger.move(member, Cause.WANTED, scene.now_s)
+            scene.ledger.transition(member, Cause.WANTED, scene.now_s)
 
 
 def _end_drain(scene: Scene, draining: list[Tenant]) -> None:
@@ -201,7 +201,7 @@ def _end_drain(scene: Scene, draining: list[Tenant]) -> None:
         member.count()
         member.reopens = member.gave_up = 0
         cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
-        scene.ledger.move(member, cause, scene.now_s)
+        scene.ledger.transition(member, cause, scene.now_s)
 
 
 def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:

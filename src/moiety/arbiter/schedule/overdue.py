@@ -32,7 +32,7 @@ def look_after(scene: Scene, tenant: Tenant) -> float:
     now_s = scene.now_s
     settings = scene.settings
     if tenant.stopped and tenant.state is State.RESTORING:
-        scene.ledger.move(tenant, Cause.POSTPONED, now_s)
+        scene.ledger.transition(tenant, Cause.POSTPONED, now_s)
     again_s = math.inf
     if tenant.state is State.DRAINING and tenant.stands_at_gate and tenant.gang is None:
         reopens_s = _reopens_s(tenant, settings, tenant.wants_since_s)
@@ -106,7 +106,7 @@ def _give_back(scene: Scene, tenants: list[Tenant]) -> bool:
     for tenant in tenants:
         waited_s = now_s - tenant.told_s
         is_late = not tenant.answered
-        scene.ledger.move(tenant, cause, now_s)
+        scene.ledger.transition(tenant, cause, now_s)
         tenant.epoch += 1
         tenant.due_s = 0.0
         tenant.silent = False
@@ -127,7 +127,7 @@ def _report(scene: Scene, tenant: Tenant) -> None:
     """Say that it is late, and do what the policy says."""
     policy = scene.settings.overdue
     if tenant.state is State.DRAINING and policy is Overdue.FENCE:
-        scene.ledger.move(tenant, Cause.FENCED, scene.now_s)
+        scene.ledger.transition(tenant, Cause.FENCED, scene.now_s)
     waited_s = scene.now_s - tenant.told_s
     kill = policy is Overdue.KILL
     scene.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))

@@ -306,7 +306,7 @@ class Scene:
         self.draining.append(tenant)
         began_s = tenant.told_s
         settings = self.settings
-        self.move(tenant, Cause.REVOKED)
+        self.transition(tenant, Cause.REVOKED)
         self.expect(tenant, settings.revoke_deadline_s)
         self.wake_at(self.now_s + settings.reopen_after_s)
         if self.now_s > tenant.kept_until_s + settings.reopen_after_s:
@@ -376,10 +376,10 @@ class Scene:
                 tenant.silent_since_s = None
                 self.out.append(do.SetIdleTimeout(tenant.number, 0.0))
 
-    def move(self, tenant: Tenant, cause: Cause) -> None:
+    def transition(self, tenant: Tenant, cause: Cause) -> None:
         """Change the state, and the sums with it."""
         stayed = tenant.stays
-        self.ledger.move(tenant, cause, self.now_s)
+        self.ledger.transition(tenant, cause, self.now_s)
         if tenant.stays == stayed:
             return
         sign = -1 if stayed else 1

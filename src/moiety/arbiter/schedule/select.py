@@ -250,7 +250,7 @@ def _choose(scene: Scene, tenant: Tenant) -> None:
         mate.blocked_by = ""
         mate.is_moving = is_moving
         mate.is_guest = tenant.is_guest
-        scene.move(mate, Cause.CHOSEN)
+        scene.transition(mate, Cause.CHOSEN)
         scene.coming.append(mate)
 
 

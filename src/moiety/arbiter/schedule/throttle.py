@@ -77,4 +77,4 @@ def postpone(scene: Scene, tenant: Tenant) -> None:
     """Send one that comes, and its gang, back into the queue: nobody is interrupted by that."""
     for mate in reversed([mate for mate in mates(tenant) if mate.state is State.RESTORING]):
         scene.coming.remove(mate)
-        scene.move(mate, Cause.POSTPONED)
+        scene.transition(mate, Cause.POSTPONED)

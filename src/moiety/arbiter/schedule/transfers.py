@@ -114,7 +114,7 @@ def _has_all(scene: Scene, tenant: Tenant) -> bool:
 
 
 def _let_in(scene: Scene, tenant: Tenant) -> None:
-    scene.move(tenant, Cause.READY)
+    scene.transition(tenant, Cause.READY)
     tenant.epoch += 1
     scene.leases.give(scene.out, tenant)
     scene.coming.remove(tenant)
