@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from moiety.arbiter.schedule.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.state.tenant import OnGpu, Tenant
+from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
 
 Change = Callable[[Tenant, Iterable[int], float], None]
@@ -76,7 +76,7 @@ class Ledger:
         self.parts_changed = True
         """who wants something, or what they were promised, is not what it was"""
 
-    def on(self, gpu: int) -> Iterator[tuple[Tenant, OnGpu]]:
+    def on(self, gpu: int) -> Iterator[tuple[Tenant, Residency]]:
         """The tenants that have a context on this GPU, in order of arrival."""
         for tenant in self.tenants.values():
             entry = tenant.gpus.get(gpu)
@@ -99,7 +99,7 @@ class Ledger:
                 sums[tenant.gang.name] = own
         yield from sums.values()
 
-    def entry(self, tenant: int, gpu: int) -> OnGpu | None:
+    def entry(self, tenant: int, gpu: int) -> Residency | None:
         """A tenant's bytes on a GPU; None when either is not known."""
         known = self.tenants.get(tenant)
         return known.gpus.get(gpu) if known else None

@@ -16,7 +16,7 @@ from typing import Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.credit import Allowances
+from moiety.arbiter.admission.credit import Credit
 from moiety.arbiter.admission.driver_reserve import forget as forget_room
 from moiety.arbiter.admission.driver_reserve import reserve as make_room
 from moiety.arbiter.admission.guarantees import NOTHING, Promised, refuse_share
@@ -30,13 +30,13 @@ from moiety.arbiter.admission.memory import (
 from moiety.arbiter.ledger import Change, Ledger
 from moiety.arbiter.schedule import gangs
 from moiety.arbiter.schedule.decide import decide
-from moiety.arbiter.schedule.fair_share import Accounts
+from moiety.arbiter.schedule.fair_share import FairShare
 from moiety.arbiter.schedule.leases import Leases, OnLease
-from moiety.arbiter.schedule.quantum import Turns
-from moiety.arbiter.schedule.round import Scene
+from moiety.arbiter.schedule.quantum import Quantum
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.snapshots import GpuView, TenantView, view_gpu, view_tenant
-from moiety.arbiter.state.tenant import OnGpu, Request, Tenant
+from moiety.arbiter.state.tenant import Request, Residency, Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 from moiety.model.share import Share
 
@@ -64,12 +64,12 @@ class Arbiter:
     ) -> None:
         self._ledger = Ledger(gpus, settings.arena_bytes, on_change)
         self._settings = settings
-        self._turns = Turns(settings)
-        self._accounts = Accounts(self._ledger, self._turns)
+        self._quantum = Quantum(settings)
+        self._fair_share = FairShare(self._ledger, self._quantum)
         self._settled = settled
         self._put_off: list[ev.AllocRequest | ev.Attach | ev.DriverOom] = []
         self._leases = Leases(self._ledger, on_lease)
-        self._allowances = Allowances(self._ledger)
+        self._credit = Credit(self._ledger)
         self._out: list[do.Instruction] = []
         self._now_s = 0.0
         self._deadline_s: float | None = None
@@ -89,32 +89,32 @@ class Arbiter:
             self._leases.ahead(event)
         self._now_s = now_s
         self._out = []
-        self._accounts.advance(now_s)
-        if not self._allowances.holds_up(event, self._settings, now_s, self._out):
+        self._fair_share.advance(now_s)
+        if not self._credit.holds_up(event, self._settings, now_s, self._out):
             _APPLY[type(event)](self, event)
-        for each in self._allowances.released(now_s):
+        for each in self._credit.released(now_s):
             _APPLY[type(each)](self, each)
         if self._settled and not _is_quiet(event):
-            self._allowances.look_after(self._settings, now_s, self._out)
-            scene = Scene(
+            self._credit.look_after(self._settings, now_s, self._out)
+            round_ = Round(
                 self._ledger,
                 self._settings,
-                self._turns,
-                self._accounts,
+                self._quantum,
+                self._fair_share,
                 now_s,
                 self._out,
                 self._leases,
-                self._allowances,
+                self._credit,
             )
-            decide(scene)
-            held_s = self._allowances.deadline_s
+            decide(round_)
+            held_s = self._credit.deadline_s
             if held_s < math.inf:
-                scene.wake_at(held_s)
-            self._deadline_s = scene.deadline_s
+                round_.wake_at(held_s)
+            self._deadline_s = round_.deadline_s
             self._leases.check()
         else:
-            self._accounts.refresh()
-        self._accounts.find_rates()
+            self._fair_share.refresh()
+        self._fair_share.find_rates()
         return self._out
 
     def tenants(self) -> list[TenantView]:
@@ -192,11 +192,11 @@ class Arbiter:
             self._take_back(tenant)
         elif tenant.holds:
             tenant.turn_ends_s = self._now_s + self._settings.turn_min_s
-            tenant.spells.go_on(self._now_s)
+            tenant.busy_periods.go_on(self._now_s)
         if before := self._ledger.tenants.get(event.replaces):
             self._succeed(tenant, before)
         self._ledger.tenants[event.tenant] = tenant
-        self._accounts.promise(tenant, event.share)
+        self._fair_share.promise(tenant, event.share)
 
     def _take_back(self, tenant: Tenant) -> None:
         """Its work runs, and it may not: it is told to drain before it has said what it has."""
@@ -230,7 +230,7 @@ class Arbiter:
 
     def _banded(self, event: ev.GangJoined) -> None:
         if tenant := self._ledger.tenants.get(event.tenant):
-            self._allowances.recall_from(tenant, self._out)
+            self._credit.recall_from(tenant, self._out)
             gangs.enter(self._ledger, tenant, event.gang, event.size, begun=event.begun)
 
     def _left(self, event: ev.Left) -> None:
@@ -238,10 +238,10 @@ class Arbiter:
 
     def _leave(self, number: int) -> None:
         self._put_off = [e for e in self._put_off if e.tenant != number]
-        self._allowances.drop(number)
+        self._credit.drop(number)
         self._ledger.parts_changed = True
         if tenant := self._ledger.tenants.get(number):
-            self._allowances.forget(tenant.gpus.values())
+            self._credit.forget(tenant.gpus.values())
             gangs.leave(self._ledger, tenant)
             self._ledger.on_change(tenant, tenant.gpus, self._now_s)
             del self._ledger.tenants[number]
@@ -276,7 +276,7 @@ class Arbiter:
             return
         self._ledger.parts_changed = True
         has_work = tenant.holds or tenant.state in REVOKED
-        tenant.gpus[event.gpu] = OnGpu(
+        tenant.gpus[event.gpu] = Residency(
             residue_bytes=known.residue_bytes if known else event.residue_bytes,
             limit_bytes=event.limit_bytes,
             expected_bytes=known.expected_bytes if known else event.residue_bytes,
@@ -303,14 +303,14 @@ class Arbiter:
     def _detached(self, event: ev.Detach) -> None:
         gone = (event.tenant, event.gpu)
         self._put_off = [e for e in self._put_off if (e.tenant, e.gpu) != gone]
-        self._allowances.drop(*gone)
+        self._credit.drop(*gone)
         if tenant := self._ledger.tenants.get(event.tenant):
             had_orders = tenant.has_orders
             self._ledger.parts_changed = True
             tenant.counted.pop(event.gpu, None)
             if event.gpu in tenant.gpus:
                 self._ledger.on_change(tenant, (event.gpu,), self._now_s)
-                self._allowances.forget([tenant.gpus.pop(event.gpu)])
+                self._credit.forget([tenant.gpus.pop(event.gpu)])
             tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
             if had_orders and not tenant.has_orders:
                 self._answered(tenant)
@@ -319,7 +319,7 @@ class Arbiter:
         if tenant := self._ledger.tenants.get(event.tenant):
             tenant.pinned = True
             tenant.pinned_by = event.reason
-            self._allowances.recall_from(tenant, self._out)
+            self._credit.recall_from(tenant, self._out)
 
     # What they ask for
 
@@ -373,7 +373,7 @@ class Arbiter:
         if tenant is None or entry is None:
             return
         if event.allowed:
-            self._allowances.freed(event)
+            self._credit.freed(event)
             return
         pending = tenant.pending_bytes(event.gpu)
         entry.allocated_bytes = max(pending, entry.allocated_bytes - event.bytes)
@@ -387,10 +387,10 @@ class Arbiter:
         tenant.trim(event.gpu)
 
     def _took(self, event: ev.CreditUsed) -> None:
-        self._allowances.took(event)
+        self._credit.took(event)
 
     def _returned(self, event: ev.CreditReturned) -> None:
-        self._allowances.returned(event)
+        self._credit.returned(event)
 
     def _kept(self, event: ev.PinBytes) -> None:
         if entry := self._ledger.entry(event.tenant, event.gpu):
@@ -422,9 +422,9 @@ class Arbiter:
         self._end_silence(tenant)
         if tenant.state is State.IDLE:
             if self._now_s - tenant.since_s >= self._settings.idle_min_s:
-                tenant.spells.end(self._now_s)
-                tenant.spells.begin(self._now_s, holding=False)
-            self._accounts.wake(tenant)
+                tenant.busy_periods.end(self._now_s)
+                tenant.busy_periods.begin(self._now_s, holding=False)
+            self._fair_share.wake(tenant)
             self._ledger.transition(tenant, Cause.WANTED, self._now_s)
         elif tenant.state in REVOKED and not tenant.wants_again:
             tenant.wants_again = True
@@ -522,9 +522,9 @@ class Arbiter:
             length_s = self._now_s - tenant.silent_since_s
             tenant.silent_since_s = None
             if length_s >= self._settings.idle_min_s:
-                tenant.silences.add(length_s)
-                tenant.spells.end(self._now_s - length_s)
-                tenant.spells.begin(self._now_s, holding=tenant.state is State.HOLDING)
+                tenant.idle_periods.add(length_s)
+                tenant.busy_periods.end(self._now_s - length_s)
+                tenant.busy_periods.begin(self._now_s, holding=tenant.state is State.HOLDING)
 
     # What they are promised, and how is decided
 
@@ -532,8 +532,8 @@ class Arbiter:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return
-        self._accounts.promise(tenant, event.share)
-        self._allowances.recall_from(tenant, self._out)
+        self._fair_share.promise(tenant, event.share)
+        self._credit.recall_from(tenant, self._out)
         limit = event.share.memory_limit_bytes
         for gpu, on in tenant.gpus.items():
             capacity = self._ledger.specs[gpu].capacity_bytes
@@ -543,14 +543,14 @@ class Arbiter:
     def _set_turn(self, tenant: Tenant) -> None:
         """A turn that has begun is as long as turns are from now on."""
         if tenant.state is State.HOLDING:
-            tenant.turn_ends_s = tenant.since_s + self._turns.turn_s(tenant)
+            tenant.turn_ends_s = tenant.since_s + self._quantum.turn_s(tenant)
 
     def _owners_set(self, event: ev.UserLimitsSet) -> None:
         self._ledger.owner_limits = event.limits
 
     def _settings_set(self, event: ev.SettingsSet) -> None:
         self._settings = replace(event.settings, arena_bytes=self._ledger.arena_bytes)
-        self._turns.settings = self._settings
+        self._quantum.settings = self._settings
         for tenant in self._ledger.tenants.values():
             self._set_turn(tenant)
 

@@ -6,7 +6,7 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.busy_period import Spells
+from moiety.arbiter.schedule.busy_period import BusyPeriods
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
@@ -16,7 +16,7 @@ LONG_S = 100.0
 
 
 def test_a_spell_is_known_from_two_on() -> None:
-    spells = Spells()
+    spells = BusyPeriods()
     for began_s in (0.0, 20.0):
         spells.begin(began_s, holding=True)
         assert spells.rest_s(began_s + 9.0, LONG_S) == 0
@@ -28,7 +28,7 @@ def test_a_spell_is_known_from_two_on() -> None:
 
 
 def test_of_several_ends_the_last_one_that_is_near_counts() -> None:
-    spells = Spells()
+    spells = BusyPeriods()
     for length_s in (8.0, 10.0, 30.0):
         spells.begin(0.0, holding=True)
         spells.end(length_s)
@@ -37,7 +37,7 @@ def test_of_several_ends_the_last_one_that_is_near_counts() -> None:
 
 
 def test_only_the_time_with_a_lease_counts() -> None:
-    spells = Spells()
+    spells = BusyPeriods()
     for began_s in (0.0, 50.0):
         spells.begin(began_s, holding=False)
         spells.go_on(began_s + 5.0)
@@ -51,7 +51,7 @@ def test_only_the_time_with_a_lease_counts() -> None:
 
 
 def test_a_spell_whose_beginning_nobody_saw_teaches_nothing() -> None:
-    spells = Spells()
+    spells = BusyPeriods()
     for _ in range(3):
         spells.go_on(0.0)
         spells.end(10.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.idle_timeout import Silences, cost_s
+from moiety.arbiter.schedule.idle_timeout import IdlePeriods, cost_s
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
@@ -20,7 +20,7 @@ LEAST_S, MOVE_S = 0.02, 1.0
 
 def costs(lengths_s: Sequence[float]) -> list[float]:
     """What each of these silences costs, with what is known before it."""
-    known, found = Silences(), []
+    known, found = IdlePeriods(), []
     for length_s in lengths_s:
         found.append(cost_s(length_s, known.patience_s(LEAST_S, MOVE_S), MOVE_S))
         known.add(length_s)
@@ -45,7 +45,7 @@ def test_in_the_long_run_it_is_within_three_times_the_best(lengths_s: list[float
 def test_phases_that_are_always_long_are_released_at_once(
     before: list[float], length_s: float
 ) -> None:
-    known = Silences()
+    known = IdlePeriods()
     for other_s in before:
         known.add(other_s)
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""Allowances: what a process may allocate without asking, while nobody else needs it.
+"""Credit: what a process may allocate without asking, while nobody else needs it.
 
 A process that asks for memory again and again is allowed some ahead (`CreditGrant`). The credit
 counts as allocated and resident, as if the process had it, so that it breaks no decision; only
@@ -19,11 +19,11 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
-from moiety.arbiter.state.tenant import OnGpu, Tenant
+from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import State
 
 if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Scene
+    from moiety.arbiter.schedule.round import Round
 
 ROOM_PART = 16
 """such a part of a GPU stays free beside allowances"""
@@ -37,7 +37,7 @@ def most_bytes(settings: Settings, capacity: int) -> int:
     return most // settings.allowance_step * settings.allowance_step
 
 
-class Allowances:
+class Credit:
     """Who has one is known by the ledger; this knows what is held because of them."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -56,44 +56,44 @@ class Allowances:
 
     # Giving
 
-    def give(self, scene: Scene, asked: Tenant, gpu: int) -> None:
+    def give(self, round_: Round, asked: Tenant, gpu: int) -> None:
         """Allow a process more, whose request was answered just now, if nobody could need it."""
-        settings, on = scene.settings, asked.gpus[gpu]
-        again = scene.now_s - on.asked_s <= settings.allowance_asks_s
-        on.asked_s = scene.now_s
+        settings, on = round_.settings, asked.gpus[gpu]
+        again = round_.now_s - on.asked_s <= settings.allowance_asks_s
+        on.asked_s = round_.now_s
         capacity = budget_bytes(self._ledger, gpu)
         step = settings.allowance_step
         most = most_bytes(settings, capacity)
-        if not again or most <= on.allowed_bytes or not self._may_give(scene, asked, gpu):
+        if not again or most <= on.allowed_bytes or not self._may_give(round_, asked, gpu):
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
         more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
         more = more // step * step
-        if more <= 0 or scene.balances[gpu].free_bytes < more:
+        if more <= 0 or round_.balances[gpu].free_bytes < more:
             return
         self._count(on, given=True)
         on.allowed_bytes += more
         on.allocated_bytes += more
         on.charged_bytes += more
-        scene.balances[gpu].charged_bytes += more
-        scene.balances[gpu].allocated_bytes += more
-        scene.balances[gpu].staying_bytes += more
-        scene.out.append(do.CreditGrant(asked.number, gpu, more, most))
+        round_.balances[gpu].charged_bytes += more
+        round_.balances[gpu].allocated_bytes += more
+        round_.balances[gpu].staying_bytes += more
+        round_.out.append(do.CreditGrant(asked.number, gpu, more, most))
 
-    def _may_give(self, scene: Scene, asked: Tenant, gpu: int) -> bool:
+    def _may_give(self, round_: Round, asked: Tenant, gpu: int) -> bool:
         """Whether all is calm: nobody comes, goes, waits or asks, and nobody takes turns."""
         return (
             asked.state is State.HOLDING
             and asked.gang is None
             and not asked.pinned
-            and not (scene.has_rivals or scene.coming or scene.draining or self._ledger.queue)
-            and not any(tenant.requests for tenant in scene.asking)
-            and scene.balances[gpu].needed_bytes == 0
-            and scene.now_s >= self._calm_s.get(gpu, -math.inf)
+            and not (round_.has_rivals or round_.coming or round_.draining or self._ledger.queue)
+            and not any(tenant.requests for tenant in round_.asking)
+            and round_.balances[gpu].needed_bytes == 0
+            and round_.now_s >= self._calm_s.get(gpu, -math.inf)
         )
 
-    def _count(self, on: OnGpu, *, given: bool) -> None:
+    def _count(self, on: Residency, *, given: bool) -> None:
         self.given += given - on.is_allowed
         on.is_allowed = given
 
@@ -136,7 +136,7 @@ class Allowances:
         self._count(on, given=on.allowed_bytes > 0)  # more of it may be on the way to it
         tenant.trim(event.gpu)
 
-    def forget(self, entries: Iterable[OnGpu]) -> None:
+    def forget(self, entries: Iterable[Residency]) -> None:
         """These are gone, with the processes or contexts they were of."""
         for on in entries:
             self._count(on, given=False)
@@ -188,7 +188,7 @@ class Allowances:
         for gpu, on in tenant.gpus.items():
             self._recall(tenant, gpu, on, out)
 
-    def _recall(self, tenant: Tenant, gpu: int, on: OnGpu, out: list[do.Instruction]) -> None:
+    def _recall(self, tenant: Tenant, gpu: int, on: Residency, out: list[do.Instruction]) -> None:
         if on.is_allowed and not on.is_recalled:
             on.is_recalled = True
             out.append(do.CreditRevoke(tenant.number, gpu))

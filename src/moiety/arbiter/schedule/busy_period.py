@@ -18,7 +18,7 @@ _MARGIN = 1.1
 """the next spell may be so much longer than one that was seen"""
 
 
-class Spells:
+class BusyPeriods:
     """The last spells of one tenant."""
 
     def __init__(self) -> None:

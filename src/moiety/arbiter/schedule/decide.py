@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moiety.arbiter.schedule.queue_depth import pace
-from moiety.arbiter.schedule.round import Scene
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import make_fit, refuse_outgrown, take_turns
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import (
@@ -14,29 +14,29 @@ from moiety.arbiter.schedule.transfers import (
 )
 
 
-def decide(scene: Scene) -> None:
+def decide(round_: Round) -> None:
     """Every phase, in the order in which one makes way for the next."""
-    if scene.asking:
-        refuse_outgrown(scene)
-    finish_coming(scene)
-    scene.accounts.refresh()
+    if round_.asking:
+        refuse_outgrown(round_)
+    finish_coming(round_)
+    round_.fair_share.refresh()
     granted = True
     while granted:  # whoever got its lease may be in the way of those who wait
-        if scene.ledger.gangs:
-            mend(scene)
-        make_fit(scene)
-        if scene.has_rivals:
-            separate(scene)
-        if scene.has_limited:
-            end_windows(scene)
-        if scene.asking or scene.ledger.queue:
-            take_turns(scene)
-        order_evictions(scene)
-        if scene.asking:
-            answer_requests(scene)
-        give_room(scene)
-        granted = finish_coming(scene)
-    scene.watch_crowded()
-    if scene.watched:
-        scene.end_watches()
-    pace(scene)
+        if round_.ledger.gangs:
+            mend(round_)
+        make_fit(round_)
+        if round_.has_rivals:
+            separate(round_)
+        if round_.has_limited:
+            end_windows(round_)
+        if round_.asking or round_.ledger.queue:
+            take_turns(round_)
+        order_evictions(round_)
+        if round_.asking:
+            answer_requests(round_)
+        give_room(round_)
+        granted = finish_coming(round_)
+    round_.watch_crowded()
+    if round_.watched:
+        round_.end_watches()
+    pace(round_)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.gangs import firsts, level, mates
-from moiety.arbiter.schedule.quantum import Turns
+from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 from moiety.model.share import Share
@@ -38,12 +38,12 @@ Members = Sequence[tuple[Tenant, float]]
 """those of a class who want some of a GPU, with their parts of what it receives together"""
 
 
-class Accounts:
+class FairShare:
     """Keeps every tenant's lag, budget and receipts up to date. It decides nothing."""
 
-    def __init__(self, ledger: Ledger, turns: Turns) -> None:
+    def __init__(self, ledger: Ledger, quantum: Quantum) -> None:
         self._ledger = ledger
-        self._turns = turns
+        self._quantum = quantum
         self._now_s = 0.0
         self._classes: dict[tuple[int, int], Members] = {}
         """for each GPU and rank, who wants some of it, with its part"""
@@ -100,11 +100,11 @@ class Accounts:
 
     def round_s(self, tenant: Tenant) -> float:
         """What it costs that each of its class comes once; who never did costs as much as it."""
-        own_s = self._turns.handoff_s(tenant)
+        own_s = self._quantum.handoff_s(tenant)
         return max(
             (
                 sum(
-                    self._turns.handoff_s(other) or own_s
+                    self._quantum.handoff_s(other) or own_s
                     for other in firsts([member for member, _ in members])
                 )
                 for gpu in tenant.gpus
@@ -118,7 +118,7 @@ class Accounts:
         return max(
             (
                 sum(
-                    self._turns.turn_s(other) + self._turns.handoff_s(other)
+                    self._quantum.turn_s(other) + self._quantum.handoff_s(other)
                     for other in firsts([member for member, _ in members])
                 )
                 for gpu in tenant.gpus
@@ -154,7 +154,7 @@ class Accounts:
     def burst_s(self, tenant: Tenant) -> float:
         """The GPU time with which a tenant with a limit can run for its part of a window."""
         limit = tenant.share.gpu_limit
-        return limit * (1 - limit) * self._turns.settings.limit_window_s
+        return limit * (1 - limit) * self._quantum.settings.limit_window_s
 
     def paused_until_s(self, tenant: Tenant) -> float:
         """When a tenant whose limit is used up may go on."""
@@ -173,7 +173,7 @@ class Accounts:
         what is cut off there must not make the others seem to have had too much. The bound is the
         same for all, or who has short turns could stay behind those who have long ones for ever.
         """
-        longest_s = max(self._turns.turn_s(tenant) for tenant, _ in members)
+        longest_s = max(self._quantum.turn_s(tenant) for tenant, _ in members)
         most_s = _LAG_TURNS * max(1.0, longest_s)
         together_s = sum(tenant.gpus[gpu].rate for tenant, _ in members) * elapsed_s
         for tenant, part in members:
@@ -219,11 +219,11 @@ class Accounts:
         burst_s = self.burst_s(tenant)
         most_s = burst_s
         if tenant.state is not State.IDLE:
-            most_s = limit * _SAVED_TURNS * max(0.25, self._turns.turn_s(tenant))
+            most_s = limit * _SAVED_TURNS * max(0.25, self._quantum.turn_s(tenant))
         more_s = (limit - tenant.rate) * elapsed_s
         tenant.budget_s = min(max(most_s, burst_s), tenant.budget_s + more_s)
-        window_s = self._turns.settings.limit_window_s
-        owed_s = _SAVED_TURNS * max(window_s, self._turns.turn_s(tenant))
+        window_s = self._quantum.settings.limit_window_s
+        owed_s = _SAVED_TURNS * max(window_s, self._quantum.turn_s(tenant))
         tenant.budget_s = max(-owed_s, tenant.budget_s)
         if tenant.budget_s <= EXACT_S:
             tenant.paused = True

@@ -22,7 +22,7 @@ from moiety.arbiter.states import WITH_LEASE, Cause, State
 
 if TYPE_CHECKING:
     from moiety.arbiter.ledger import Ledger
-    from moiety.arbiter.schedule.round import Scene
+    from moiety.arbiter.schedule.round import Round
 
 _NOT_DRAINED = frozenset({State.DRAINING, State.STOPPED})
 _WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
@@ -149,24 +149,24 @@ def level(gang: Gang) -> None:
 # What it does as one
 
 
-def look_after_gangs(scene: Scene) -> None:
+def look_after_gangs(round_: Round) -> None:
     """End drains that are over, go on with those that are not: a round begins with this."""
-    for gang in scene.ledger.gangs.values():
+    for gang in round_.ledger.gangs.values():
         draining = [m for m in gang.members if m.state is State.DRAINING]
         if draining and not gang.is_draining:
-            _end_drain(scene, draining)
+            _end_drain(round_, draining)
         elif draining and not any(m.state is State.STOPPED for m in gang.members):
-            _let_through(scene, gang, draining)
-            give_back_together(scene, gang.members)
-        _want_together(scene, gang)
+            _let_through(round_, gang, draining)
+            give_back_together(round_, gang.members)
+        _want_together(round_, gang)
 
 
-def detain(scene: Scene) -> None:
+def detain(round_: Round) -> None:
     """While one cannot be drained for now, what its mates have cannot leave either.
 
     Their work may have to go on before its own can end.
     """
-    for gang in scene.ledger.gangs.values():
+    for gang in round_.ledger.gangs.values():
         stuck = any(m.silent and is_late(m) for m in gang.members)
         for member in gang.members:
             member.detained = stuck and member.answered
@@ -185,33 +185,33 @@ def why_apart(gang: Gang) -> str:
     return ""
 
 
-def _want_together(scene: Scene, gang: Gang) -> None:
+def _want_together(round_: Round, gang: Gang) -> None:
     """If one wants to run, all want to."""
     if not any(member.state in _WANTING for member in gang.members):
         return
     for member in gang.members:
         if member.state is State.IDLE:
-            scene.accounts.wake(member)
-            scene.ledger.transition(member, Cause.WANTED, scene.now_s)
+            round_.fair_share.wake(member)
+            round_.ledger.transition(member, Cause.WANTED, round_.now_s)
 
 
-def _end_drain(scene: Scene, draining: list[Tenant]) -> None:
+def _end_drain(round_: Round, draining: list[Tenant]) -> None:
     wants = any(member.stands_at_gate for member in draining)
     for member in draining:
         member.count()
         member.reopens = member.gave_up = 0
         cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
-        scene.ledger.transition(member, cause, scene.now_s)
+        round_.ledger.transition(member, cause, round_.now_s)
 
 
-def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
+def _let_through(round_: Round, gang: Gang, draining: list[Tenant]) -> None:
     """Let those who have drained and stand at the gate pass it for one call, once that may help.
 
     Nobody who is ahead is let through, so they are caught up with and not overtaken. It can turn
     out that somebody was let through who did not have to; then they change places, less and less
     often.
     """
-    now_s, settings = scene.now_s, scene.settings
+    now_s, settings = round_.now_s, round_.settings
     late = {member.number for member in gang.members if is_late(member)}
     began_s = max(member.since_s for member in draining)
     if gang.drained_from_s != began_s:
@@ -226,7 +226,7 @@ def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
         return
     step_s = gang.ahead_since_s + settings.step_after_s * 2.0**gang.swaps
     if now_s < step_s:
-        scene.wake_at(step_s)
+        round_.wake_at(step_s)
         return
     if gang.stepping_since_s is None:
         gang.stepping_since_s = now_s
@@ -234,5 +234,5 @@ def _let_through(scene: Scene, gang: Gang, draining: list[Tenant]) -> None:
         return
     for member in standing:
         member.answered = member.wants_again = False
-        scene.expect(member, settings.revoke_deadline_s)
-        scene.out.append(do.AllowOne(member.number, member.epoch))
+        round_.expect(member, settings.revoke_deadline_s)
+        round_.out.append(do.AllowOne(member.number, member.epoch))

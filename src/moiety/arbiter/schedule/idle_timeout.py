@@ -23,7 +23,7 @@ _MARGIN = 1.5
 """the next silence of a kind may be so much longer than one that was seen"""
 
 
-class Silences:
+class IdlePeriods:
     """The last silences of one tenant that lasted longer than a moment."""
 
     def __init__(self) -> None:

@@ -18,50 +18,50 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 
 if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Scene
+    from moiety.arbiter.schedule.round import Round
 
 _LAST_DOUBLINGS = 2
 """of the time after which a drain is given up, when reopening it has not helped"""
 
 
-def look_after(scene: Scene, tenant: Tenant) -> float:
+def look_after(round_: Round, tenant: Tenant) -> float:
     """Do what is due about one that was told something; returns when to look again.
 
     It may change the tenant's state: a round begins with this.
     """
-    now_s = scene.now_s
-    settings = scene.settings
+    now_s = round_.now_s
+    settings = round_.settings
     if tenant.stopped and tenant.state is State.RESTORING:
-        scene.ledger.transition(tenant, Cause.POSTPONED, now_s)
+        round_.ledger.transition(tenant, Cause.POSTPONED, now_s)
     again_s = math.inf
     if tenant.state is State.DRAINING and tenant.stands_at_gate and tenant.gang is None:
         reopens_s = _reopens_s(tenant, settings, tenant.wants_since_s)
-        if now_s >= reopens_s and _give_back(scene, [tenant]):
+        if now_s >= reopens_s and _give_back(round_, [tenant]):
             return tenant.kept_until_s
         if now_s < reopens_s:
             again_s = reopens_s
     if now_s >= tenant.look_s:
         tenant.look_s = now_s + settings.look_every_s
-        scene.out.append(do.CheckStopped(tenant.number))
+        round_.out.append(do.CheckStopped(tenant.number))
     if tenant.due_s:
         if now_s >= tenant.due_s:
-            _report(scene, tenant)
+            _report(round_, tenant)
         again_s = min(again_s, tenant.due_s)
     return min(again_s, tenant.look_s)
 
 
-def give_back_together(scene: Scene, gang: Sequence[Tenant]) -> None:
+def give_back_together(round_: Round, gang: Sequence[Tenant]) -> None:
     """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
     draining = [member for member in gang if member.state is State.DRAINING]
     since_s = [member.wants_since_s for member in draining if member.stands_at_gate]
     since_s += [member.waits_since_s for member in gang if member.state is State.QUEUED]
     if not since_s:
         return
-    reopens_s = max(_reopens_s(m, scene.settings, min(since_s)) for m in draining)
-    if scene.now_s < reopens_s:
-        scene.wake_at(reopens_s)
-    elif _give_back(scene, draining):
-        scene.wake_at(draining[0].kept_until_s)
+    reopens_s = max(_reopens_s(m, round_.settings, min(since_s)) for m in draining)
+    if round_.now_s < reopens_s:
+        round_.wake_at(reopens_s)
+    elif _give_back(round_, draining):
+        round_.wake_at(draining[0].kept_until_s)
 
 
 def why_late(tenant: Tenant) -> str:
@@ -90,10 +90,10 @@ def _reopens_s(tenant: Tenant, settings: Settings, wants_since_s: float) -> floa
     return stands_since_s + settings.reopen_after_s * 2.0**doublings
 
 
-def _give_back(scene: Scene, tenants: list[Tenant]) -> bool:
+def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
     """Open their leases again, for a moment or until it is tried anew; False: that is over."""
-    now_s = scene.now_s
-    settings = scene.settings
+    now_s = round_.now_s
+    settings = round_.settings
     if all(t.reopens < settings.reopen_most and not t.gave_up for t in tenants):
         cause = Cause.REOPENED
         until_s = now_s + settings.reopen_for_s
@@ -106,30 +106,30 @@ def _give_back(scene: Scene, tenants: list[Tenant]) -> bool:
     for tenant in tenants:
         waited_s = now_s - tenant.told_s
         is_late = not tenant.answered
-        scene.ledger.transition(tenant, cause, now_s)
+        round_.ledger.transition(tenant, cause, now_s)
         tenant.epoch += 1
         tenant.due_s = 0.0
         tenant.silent = False
         tenant.counted.clear()
         tenant.kept_until_s = tenant.turn_ends_s = tenant.window_ends_s = until_s
-        scene.out.append(do.Grant(tenant.number, tenant.epoch))
+        round_.out.append(do.Grant(tenant.number, tenant.epoch))
         if cause is Cause.REOPENED:
             tenant.reopens += 1
             continue
         tenant.gave_up += 1
         tenant.stuck_until_s = until_s
         if is_late:
-            scene.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value))
+            round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value))
     return True
 
 
-def _report(scene: Scene, tenant: Tenant) -> None:
+def _report(round_: Round, tenant: Tenant) -> None:
     """Say that it is late, and do what the policy says."""
-    policy = scene.settings.overdue
+    policy = round_.settings.overdue
     if tenant.state is State.DRAINING and policy is Overdue.FENCE:
-        scene.ledger.transition(tenant, Cause.FENCED, scene.now_s)
-    waited_s = scene.now_s - tenant.told_s
+        round_.ledger.transition(tenant, Cause.FENCED, round_.now_s)
+    waited_s = round_.now_s - tenant.told_s
     kill = policy is Overdue.KILL
-    scene.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
+    round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
     tenant.silent = tenant.stopped or tenant.state in REVOKED or tenant.has_orders
-    tenant.due_s = scene.now_s + scene.settings.revoke_deadline_s
+    tenant.due_s = round_.now_s + round_.settings.revoke_deadline_s

@@ -27,7 +27,7 @@ _ROUND_TURNS = 20
 """no round takes as long as more of the shortest turns only because there is a shortest"""
 
 
-class Turns:
+class Quantum:
     """Learns the rate of hand-offs and derives turn lengths from it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -124,9 +124,9 @@ class Turns:
         move_s = self.move_s(move_bytes)
         left_s = holder.turn_ends_s - silent_since_s
         lost_s = 0.0
-        if left_s > 0 and holder.spells.shortest_s <= left_s + _EXTRA_MOVES * move_s:
+        if left_s > 0 and holder.busy_periods.shortest_s <= left_s + _EXTRA_MOVES * move_s:
             lost_s = 2 * move_s * min(1.0, left_s / _whole_s(holder))
-        return holder.silences.patience_s(self.settings.idle_min_s, lost_s)
+        return holder.idle_periods.patience_s(self.settings.idle_min_s, lost_s)
 
     def extra_s(self, holder: Tenant, waiting: Tenant, from_s: float, move_bytes: int) -> float:
         """How much longer than `from_s` a turn lasts because its holder's work ends by itself.
@@ -138,7 +138,7 @@ class Turns:
             return 0.0
         if waiting.lag_s - holder.lag_s > _AHEAD_TURNS * _whole_s(holder):
             return 0.0
-        return holder.spells.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
+        return holder.busy_periods.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
     def tell_s(self, move_bytes: int) -> float:
         """Silence of which a holder is asked to tell: all that could be learned from."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.credit import Allowances
+from moiety.arbiter.admission.credit import Credit
 from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.fair_share import EXACT_S, Accounts
+from moiety.arbiter.schedule.fair_share import EXACT_S, FairShare
 from moiety.arbiter.schedule.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
 from moiety.arbiter.schedule.leases import Leases
 from moiety.arbiter.schedule.overdue import look_after, why_late
-from moiety.arbiter.schedule.quantum import Turns
+from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
-from moiety.arbiter.state.tenant import OnGpu, Tenant
+from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.model.units import format_bytes
 
@@ -25,7 +25,7 @@ SOONEST_S = 0.005
 """no holder is looked at again sooner only because of its lag"""
 
 
-class Scene:
+class Round:
     """What a round knows and writes down.
 
     `out` receives the instructions; `deadline_s` says when to look again, if nothing happens.
@@ -35,23 +35,23 @@ class Scene:
         self,
         ledger: Ledger,
         settings: Settings,
-        turns: Turns,
-        accounts: Accounts,
+        quantum: Quantum,
+        fair_share: FairShare,
         now_s: float,
         out: list[do.Instruction],
         leases: Leases,
-        allowances: Allowances,
+        credit: Credit,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
         self.ledger = ledger
         self.settings = settings
-        self.turns = turns
-        self.accounts = accounts
+        self.quantum = quantum
+        self.fair_share = fair_share
         self.now_s = now_s
         self.out = out
         self.leases = leases
-        self.allowances = allowances
+        self.credit = credit
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
@@ -276,7 +276,7 @@ class Scene:
         if holder.silent_since_s is None or holder.is_growing:
             return math.inf
         since_s = holder.silent_since_s
-        return since_s + self.turns.idle_s(holder, since_s, move_bytes)
+        return since_s + self.quantum.idle_s(holder, since_s, move_bytes)
 
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
         """When a turn ends: a little later, where its holder is about to fall silent by itself.
@@ -290,7 +290,7 @@ class Scene:
         if waiting is None:
             return ends_s
         from_s = max(ends_s, waiting.waits_since_s)
-        extra_s = self.turns.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
+        extra_s = self.quantum.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
         return from_s + extra_s if extra_s else ends_s
 
     def revoke(self, tenant: Tenant) -> None:
@@ -301,7 +301,7 @@ class Scene:
     def _revoke(self, tenant: Tenant) -> None:
         self.leases.take(self.out, tenant)
         silent_s = tenant.silent_since_s
-        tenant.spells.pause(self.now_s if silent_s is None else silent_s)
+        tenant.busy_periods.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
         self.draining.append(tenant)
         began_s = tenant.told_s
@@ -345,7 +345,7 @@ class Scene:
             return
         # one whose turn is over, or who waits for memory as the other does: any pause will do
         any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
-        tell_s = self.turns.tell_s(0 if any_pause else move_bytes)
+        tell_s = self.quantum.tell_s(0 if any_pause else move_bytes)
         if not holder.watched_s or tell_s < holder.watched_s / 2:
             holder.watched_s = tell_s
             self.out.append(do.SetIdleTimeout(holder.number, tell_s))
@@ -423,7 +423,7 @@ def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
     return waiting.is_growing and any(mate.is_growing for mate in mates(holder))
 
 
-def movable_bytes(tenant: Tenant, on: OnGpu) -> int:
+def movable_bytes(tenant: Tenant, on: Residency) -> int:
     """What is there of a tenant only while it holds."""
     return on.allocated_bytes - tenant.staying_bytes(on)
 

@@ -7,7 +7,7 @@ from moiety.arbiter.admission.memory import outgrown
 from moiety.arbiter.schedule.fair_share import EXACT_S
 from moiety.arbiter.schedule.gangs import are_mates, firsts, gpus_of, is_among, mates, why_apart
 from moiety.arbiter.schedule.overdue import why_late
-from moiety.arbiter.schedule.round import Scene, movable_bytes
+from moiety.arbiter.schedule.round import Round, movable_bytes
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
 from moiety.arbiter.schedule.throttle import postpone, wait_for_window
 from moiety.arbiter.state.tenant import Tenant
@@ -18,14 +18,14 @@ _VISIT_S = 0.02
 """nobody comes for less"""
 
 
-def refuse_outgrown(scene: Scene) -> None:
+def refuse_outgrown(round_: Round) -> None:
     """Say no to requests that were admitted before something came that cannot leave."""
-    for tenant in scene.asking:
+    for tenant in round_.asking:
         for request in reversed(list(tenant.requests)):
             if request.is_context or request.bytes == 0:
                 continue
-            balance = scene.balances[request.gpu]
-            refusal = outgrown(scene.ledger, tenant, request.gpu, balance.capacity_bytes)
+            balance = round_.balances[request.gpu]
+            refusal = outgrown(round_.ledger, tenant, request.gpu, balance.capacity_bytes)
             if refusal is None:
                 continue
             on = tenant.gpus[request.gpu]
@@ -39,37 +39,37 @@ def refuse_outgrown(scene: Scene) -> None:
                 balance.staying_bytes -= request.bytes
                 balance.pending_bytes -= request.bytes
             code, text = refusal
-            scene.out.append(do.Refused(tenant.number, request.gpu, request.serial, code, text))
+            round_.out.append(do.Refused(tenant.number, request.gpu, request.serial, code, text))
 
 
-def make_fit(scene: Scene) -> None:
+def make_fit(round_: Round) -> None:
     """Where those who hold or come do not fit any more, send some of them away.
 
     A context that came in between can do that, or memory that was on its way out and
     turned out unable to leave. Those who come step back first: nobody is interrupted by
     that.
     """
-    for gpu, balance in scene.balances.items():
+    for gpu, balance in round_.balances.items():
         if balance.staying_bytes - balance.pending_bytes <= balance.capacity_bytes:
             continue
-        for tenant in reversed(list(scene.coming)):
+        for tenant in reversed(list(round_.coming)):
             is_coming = tenant.state is State.RESTORING  # not after one of its gang
-            if is_coming and scene.gives(tenant, gpu) > 0 and scene.over_bytes(gpu) > 0:
-                postpone(scene, tenant)
-        holding = sorted(scene.holding, key=scene.by_turn)
+            if is_coming and round_.gives(tenant, gpu) > 0 and round_.over_bytes(gpu) > 0:
+                postpone(round_, tenant)
+        holding = sorted(round_.holding, key=round_.by_turn)
         holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
         for tenant in holding:
-            if scene.over_bytes(gpu) <= 0:
+            if round_.over_bytes(gpu) <= 0:
                 break
-            if not tenant.holds or scene.gives(tenant, gpu) <= 0:
+            if not tenant.holds or round_.gives(tenant, gpu) <= 0:
                 continue
-            if scene.turn_is_over(tenant):
-                scene.revoke(tenant)
+            if round_.turn_is_over(tenant):
+                round_.revoke(tenant)
             else:
-                scene.watch(tenant, scene.over_bytes(gpu))
+                round_.watch(tenant, round_.over_bytes(gpu))
 
 
-def take_turns(scene: Scene) -> None:
+def take_turns(round_: Round) -> None:
     """Choose whoever fits, in the order of _demands; revoke for the first who does not.
 
     Who comes later may pass only where that cannot make those ahead wait any longer: for good, or
@@ -77,58 +77,58 @@ def take_turns(scene: Scene) -> None:
     """
     ahead: dict[int, int] = {}
     begun: set[int] = set()
-    for tenant in _demands(scene):
+    for tenant in _demands(round_):
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
         if tenant.state is State.QUEUED and tenant.gang is not None:
             if any(mate.stays for mate in mates(tenant)):
-                _join_in(scene, tenant)
+                _join_in(round_, tenant)
                 continue
             if apart := why_apart(tenant.gang):
                 _explain(tenant, apart)
                 continue
         if tenant.state is State.QUEUED and any(m.paused and m.gpus for m in mates(tenant)):
-            wait_for_window(scene, tenant)
+            wait_for_window(round_, tenant)
             continue
-        if ahead and not scene.fits(tenant) and _is_plainly_behind(scene, tenant, ahead):
+        if ahead and not round_.fits(tenant) and _is_plainly_behind(round_, tenant, ahead):
             tenant.blocked_by = _BEHIND
             continue
         behind = not gpus_of(tenant).isdisjoint(ahead)
-        if never := scene.why_never(tenant):
+        if never := round_.why_never(tenant):
             tenant.blocked_by = never
-        elif behind and not _may_pass(scene, tenant, ahead):
-            if _may_visit(scene, tenant):
+        elif behind and not _may_pass(round_, tenant, ahead):
+            if _may_visit(round_, tenant):
                 tenant.is_guest = True
-                _choose(scene, tenant)
+                _choose(round_, tenant)
             else:
                 tenant.blocked_by = _BEHIND
-                _line_up(scene, tenant, ahead)
-        elif scene.fits(tenant) or (not behind and _revoke_for(scene, tenant)):
+                _line_up(round_, tenant, ahead)
+        elif round_.fits(tenant) or (not behind and _revoke_for(round_, tenant)):
             tenant.blocked_by = ""
             if tenant.state is State.QUEUED:
                 tenant.is_guest = False
-                brings = {gpu: scene.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
-                if tenant.number in scene.overdue:
-                    bring_forward(scene, tenant)
-                _choose(scene, tenant)
+                brings = {gpu: round_.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
+                if tenant.number in round_.overdue:
+                    bring_forward(round_, tenant)
+                _choose(round_, tenant)
                 begun |= brings.keys()
                 for gpu in ahead.keys() & brings.keys():
                     ahead[gpu] -= brings[gpu]
         else:
-            _line_up(scene, tenant, ahead)
+            _line_up(round_, tenant, ahead)
         if tenant.gang is not None and tenant.state is State.QUEUED:
             _explain(tenant, tenant.blocked_by)
     if begun:
-        _renew_turns(scene, begun - ahead.keys())
+        _renew_turns(round_, begun - ahead.keys())
 
 
-def _join_in(scene: Scene, tenant: Tenant) -> None:
+def _join_in(round_: Round, tenant: Tenant) -> None:
     """Bring those of a gang who wait to those of it who hold, or have all of them wait."""
-    if scene.fits(tenant) and not scene.why_never(tenant):
-        _choose(scene, tenant)
+    if round_.fits(tenant) and not round_.why_never(tenant):
+        _choose(round_, tenant)
     else:
         _explain(tenant, "it joins a gang that holds the GPU already, which gives it back for that")
-        scene.revoke(tenant)
+        round_.revoke(tenant)
 
 
 def _explain(tenant: Tenant, reason: str) -> None:
@@ -138,47 +138,47 @@ def _explain(tenant: Tenant, reason: str) -> None:
             mate.blocked_by = reason
 
 
-def _renew_turns(scene: Scene, gpus: set[int]) -> None:
+def _renew_turns(round_: Round, gpus: set[int]) -> None:
     """Where nobody waits any more, those who were let off begin another turn with those who come.
 
     Otherwise whoever just left could have one of them revoked in exchange for itself.
     """
-    for tenant in scene.holding:
+    for tenant in round_.holding:
         if not tenant.gpus.keys().isdisjoint(gpus):
-            turn_s = scene.turns.turn_s(tenant)
-            if tenant.turn_ends_s < scene.now_s + turn_s / 2:
+            turn_s = round_.quantum.turn_s(tenant)
+            if tenant.turn_ends_s < round_.now_s + turn_s / 2:
                 tenant.is_guest = False
-                tenant.turn_ends_s = scene.now_s + turn_s
+                tenant.turn_ends_s = round_.now_s + turn_s
 
 
-def _demands(scene: Scene) -> list[Tenant]:
+def _demands(round_: Round) -> list[Tenant]:
     """The highest class first; in it who holds and grows, then who is furthest behind.
 
     Before both goes who has waited for a whole round where time is divided (patience.py).
     Where nobody asked for a part of the time, who came first goes before those who are less than
     two turns further behind: they take turns in the same order each round.
     """
-    tenants = scene.ledger.tenants
-    growing = [t for t in scene.asking if t.is_growing]
-    waiting = [tenants[number] for number in scene.ledger.queue]
-    if scene.ledger.gangs:
+    tenants = round_.ledger.tenants
+    growing = [t for t in round_.asking if t.is_growing]
+    waiting = [tenants[number] for number in round_.ledger.queue]
+    if round_.ledger.gangs:
         waiting = list(firsts(waiting))
     demands = growing + waiting
     is_exact = any(tenant.timed for tenant in demands)
-    scene.overdue = find_overdue(scene, waiting) if scene.has_rivals and waiting else set()
+    round_.overdue = find_overdue(round_, waiting) if round_.has_rivals and waiting else set()
     if len(demands) < 2:
         return demands
 
     def urgency(tenant: Tenant) -> tuple[int, bool, bool, int]:
-        step_s = EXACT_S if is_exact else 2 * scene.turns.turn_s(tenant)
-        waits, in_turn = tenant.state is State.QUEUED, tenant.number not in scene.overdue
+        step_s = EXACT_S if is_exact else 2 * round_.quantum.turn_s(tenant)
+        waits, in_turn = tenant.state is State.QUEUED, tenant.number not in round_.overdue
         return -tenant.rank, waits, in_turn, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
     return demands
 
 
-def _is_plainly_behind(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
+def _is_plainly_behind(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:
     """The common case of a long queue, quickly: one GPU, and no room beside those ahead."""
     if len(tenant.gpus) != 1 or tenant.silent or tenant.gang is not None:
         return False
@@ -187,14 +187,14 @@ def _is_plainly_behind(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> b
         return False
     need = movable_bytes(tenant, tenant.gpus[gpu])
     room = ahead[gpu]
-    balance = scene.balances[gpu]
+    balance = round_.balances[gpu]
     if need <= max(0, room) or need > balance.capacity_bytes - balance.firm_bytes:
         return False
     ahead[gpu] = room - need
     return True
 
 
-def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
+def _line_up(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> None:
     """Note in `ahead`, for each of its GPUs, what others may take without being in its way.
 
     Only those who hold from before it began to wait will make way for it; with all others
@@ -202,133 +202,133 @@ def _line_up(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> None:
     """
     for gpu in gpus_of(tenant):
         if gpu not in ahead:
-            balance = scene.balances[gpu]
+            balance = round_.balances[gpu]
             ahead[gpu] = balance.capacity_bytes - balance.firm_bytes
             if tenant.holds:
                 ahead[gpu] = 0
-            for other in scene.holding + scene.coming:
+            for other in round_.holding + round_.coming:
                 if (
                     other.since_s >= tenant.waits_since_s
                     and gpu in other.gpus
                     and not other.is_guest
                 ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
-        ahead[gpu] -= scene.needs_bytes(tenant, gpu)
+        ahead[gpu] -= round_.needs_bytes(tenant, gpu)
         if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
-def _may_pass(scene: Scene, tenant: Tenant, ahead: dict[int, int]) -> bool:
+def _may_pass(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:
     if tenant.holds:
         return False
     return all(
-        scene.brings_bytes(tenant, gpu) <= max(0, ahead[gpu])
+        round_.brings_bytes(tenant, gpu) <= max(0, ahead[gpu])
         for gpu in gpus_of(tenant)
         if gpu in ahead
-    ) and scene.fits(tenant)
+    ) and round_.fits(tenant)
 
 
-def _may_visit(scene: Scene, tenant: Tenant) -> bool:
+def _may_visit(round_: Round, tenant: Tenant) -> bool:
     """Whether it is worth while to join those who hold until one of those ahead could come.
 
     It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
     enough for what has to move in.
     """
-    if tenant.state is not State.QUEUED or tenant.gang is not None or not scene.fits(tenant):
+    if tenant.state is not State.QUEUED or tenant.gang is not None or not round_.fits(tenant):
         return False
     for gpu, on in tenant.gpus.items():
-        if on.allocated_bytes - on.charged_bytes > max(0, scene.spare_bytes(gpu)):
+        if on.allocated_bytes - on.charged_bytes > max(0, round_.spare_bytes(gpu)):
             return False
-    holders = [t for t in scene.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
-    left_s = min((t.turn_ends_s for t in holders), default=0.0) - scene.now_s
-    return left_s >= max(_VISIT_S, scene.turns.visit_s(scene.move_bytes(tenant)))
+    holders = [t for t in round_.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
+    left_s = min((t.turn_ends_s for t in holders), default=0.0) - round_.now_s
+    return left_s >= max(_VISIT_S, round_.quantum.visit_s(round_.move_bytes(tenant)))
 
 
-def _choose(scene: Scene, tenant: Tenant) -> None:
-    is_moving = scene.move_bytes(tenant) > 0
+def _choose(round_: Round, tenant: Tenant) -> None:
+    is_moving = round_.move_bytes(tenant) > 0
     for mate in [mate for mate in mates(tenant) if mate.state is State.QUEUED]:
         mate.blocked_by = ""
         mate.is_moving = is_moving
         mate.is_guest = tenant.is_guest
-        scene.transition(mate, Cause.CHOSEN)
-        scene.coming.append(mate)
+        round_.transition(mate, Cause.CHOSEN)
+        round_.coming.append(mate)
 
 
-def _revoke_for(scene: Scene, tenant: Tenant) -> bool:
+def _revoke_for(round_: Round, tenant: Tenant) -> bool:
     """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
 
     Those whose turn is not over are watched, and their turn's end becomes the deadline. Those
     of a lower class who only come step back.
     """
-    if _step_back_for(scene, tenant):
+    if _step_back_for(round_, tenant):
         return True
-    gaps = _gaps(scene, tenant)
-    rivals = list(firsts(scene.rivals(tenant)))
+    gaps = _gaps(round_, tenant)
+    rivals = list(firsts(round_.rivals(tenant)))
     helpers = [
         other
-        for other in firsts(scene.holding)
+        for other in firsts(round_.holding)
         if other is not tenant
         and not are_mates(other, tenant)
-        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
+        and (is_among(other, rivals) or any(round_.gives(other, gpu) > 0 for gpu in gaps))
     ]
-    helpers.sort(key=scene.by_turn)
-    if all(t.holds and scene.turn_is_over(t, tenant) for t in rivals):
+    helpers.sort(key=round_.by_turn)
+    if all(t.holds and round_.turn_is_over(t, tenant) for t in rivals):
         still = dict(gaps)
         for rival in rivals:
             for gpu in still:
-                still[gpu] -= scene.gives(rival, gpu)
+                still[gpu] -= round_.gives(rival, gpu)
         leaving: list[Tenant] = []
         for other in helpers:
             if all(gap <= 0 for gap in still.values()):
                 break
-            if is_among(other, rivals) or not scene.turn_is_over(other, tenant):
+            if is_among(other, rivals) or not round_.turn_is_over(other, tenant):
                 continue
-            if any(gap > 0 and scene.gives(other, gpu) > 0 for gpu, gap in still.items()):
+            if any(gap > 0 and round_.gives(other, gpu) > 0 for gpu, gap in still.items()):
                 leaving.append(other)
                 for gpu in still:
-                    still[gpu] -= scene.gives(other, gpu)
+                    still[gpu] -= round_.gives(other, gpu)
         if all(gap <= 0 for gap in still.values()):
-            for each in rivals + _needed(scene, leaving, still):
-                scene.revoke(each)
+            for each in rivals + _needed(round_, leaving, still):
+                round_.revoke(each)
             return True
     for other in helpers:
-        scene.watch(other, scene.move_bytes(tenant), tenant)
+        round_.watch(other, round_.move_bytes(tenant), tenant)
     in_the_way = helpers + [
         other
-        for other in firsts(scene.coming)
+        for other in firsts(round_.coming)
         if not are_mates(other, tenant)
-        and (is_among(other, rivals) or any(scene.gives(other, gpu) > 0 for gpu in gaps))
+        and (is_among(other, rivals) or any(round_.gives(other, gpu) > 0 for gpu in gaps))
     ]
     tenant.blocked_by = _held_by(in_the_way, tenant)
     return False
 
 
-def _gaps(scene: Scene, tenant: Tenant) -> dict[int, int]:
+def _gaps(round_: Round, tenant: Tenant) -> dict[int, int]:
     """By how much each GPU is too full for a tenant, where it is."""
-    return {gpu: -left for gpu in gpus_of(tenant) if (left := scene.left_bytes(tenant, gpu)) < 0}
+    return {gpu: -left for gpu in gpus_of(tenant) if (left := round_.left_bytes(tenant, gpu)) < 0}
 
 
-def _step_back_for(scene: Scene, tenant: Tenant) -> bool:
+def _step_back_for(round_: Round, tenant: Tenant) -> bool:
     """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
-    for other in reversed(list(scene.coming)):
+    for other in reversed(list(round_.coming)):
         if other.rank >= tenant.rank or other.state is not State.RESTORING:
             continue
-        helps = any(scene.gives(other, gpu) > 0 for gpu in _gaps(scene, tenant))
-        if helps or is_among(other, scene.rivals(tenant)):
-            postpone(scene, other)
-            if scene.fits(tenant):
+        helps = any(round_.gives(other, gpu) > 0 for gpu in _gaps(round_, tenant))
+        if helps or is_among(other, round_.rivals(tenant)):
+            postpone(round_, other)
+            if round_.fits(tenant):
                 return True
     return False
 
 
-def _needed(scene: Scene, leaving: list[Tenant], still: dict[int, int]) -> list[Tenant]:
+def _needed(round_: Round, leaving: list[Tenant], still: dict[int, int]) -> list[Tenant]:
     """Those of `leaving` who must go; whoever holds the shortest is let off first."""
     needed = list(leaving)
     for other in reversed(leaving[:-1]):
-        if all(gap + scene.gives(other, gpu) <= 0 for gpu, gap in still.items()):
+        if all(gap + round_.gives(other, gpu) <= 0 for gpu, gap in still.items()):
             needed.remove(other)
             for gpu in still:
-                still[gpu] += scene.gives(other, gpu)
+                still[gpu] += round_.gives(other, gpu)
     return needed
 
 

@@ -18,10 +18,10 @@ from moiety.arbiter.schedule.gangs import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 
 if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Scene
+    from moiety.arbiter.schedule.round import Round
 
 
-def find_overdue(scene: Scene, waiting: Iterable[Tenant]) -> set[int]:
+def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:
     """Those who go next; `waiting` are the first of each gang, and who has none."""
     first: dict[int, Tenant] = {}
     for tenant in waiting:
@@ -37,24 +37,24 @@ def find_overdue(scene: Scene, waiting: Iterable[Tenant]) -> set[int]:
         gpus = gpus_of(tenant)
         if tenant.number in found or any(first.get(gpu) is not tenant for gpu in gpus):
             continue
-        since_s = tenant.waits_since_s + scene.accounts.once_round_s(tenant)
-        from_s = max([since_s, *(scene.accounts.forward_from_s.get(gpu, 0.0) for gpu in gpus)])
-        if scene.now_s >= from_s:
+        since_s = tenant.waits_since_s + round_.fair_share.once_round_s(tenant)
+        from_s = max([since_s, *(round_.fair_share.forward_from_s.get(gpu, 0.0) for gpu in gpus)])
+        if round_.now_s >= from_s:
             found.add(tenant.number)
         else:
-            scene.wake_at(from_s)
+            round_.wake_at(from_s)
     return found
 
 
-def bring_forward(scene: Scene, tenant: Tenant) -> None:
+def bring_forward(round_: Round, tenant: Tenant) -> None:
     """It goes next for having waited: on its GPUs nobody else does for a while."""
-    turns = scene.turns
-    costs_s = turns.turn_s(tenant) + turns.handoff_s(tenant)
+    quantum = round_.quantum
+    costs_s = quantum.turn_s(tenant) + quantum.handoff_s(tenant)
     if tenant.turns == 0:  # nobody knows what it costs: as much as the dearest of those who wait
-        dearest_s = max(turns.handoff_s(scene.ledger.tenants[n]) for n in scene.ledger.queue)
-        costs_s = max(costs_s, turns.least_s(dearest_s) + dearest_s)
+        dearest_s = max(quantum.handoff_s(round_.ledger.tenants[n]) for n in round_.ledger.queue)
+        costs_s = max(costs_s, quantum.least_s(dearest_s) + dearest_s)
     for gpu in gpus_of(tenant):
-        scene.accounts.forward_from_s[gpu] = scene.now_s + costs_s / LEFT_OVER
+        round_.fair_share.forward_from_s[gpu] = round_.now_s + costs_s / LEFT_OVER
 
 
 def _goes_before(one: Tenant, other: Tenant) -> bool:

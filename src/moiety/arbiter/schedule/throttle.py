@@ -1,26 +1,26 @@
-"""Turns that end although nobody waits: limits of GPU time, and shares that changed meanwhile."""
+"""Quantum that end although nobody waits: limits of GPU time, and shares that changed meanwhile."""
 
 from __future__ import annotations
 
 from moiety.arbiter.schedule.gangs import is_late, mates
-from moiety.arbiter.schedule.round import Scene, are_rivals
+from moiety.arbiter.schedule.round import Round, are_rivals
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 from moiety.model.format import format_fraction
 
 
-def separate(scene: Scene) -> None:
+def separate(round_: Round) -> None:
     """Where those who hold or come have become rivals, let the one that goes first stay.
 
     A share was changed, or a process that held already came to another GPU.
     """
     staying: list[Tenant] = []
-    together = scene.holding + scene.coming
+    together = round_.holding + round_.coming
     if len(together) < 2:
         return
     together.sort(
         key=lambda t: (
-            scene.now_s >= t.kept_until_s,
+            round_.now_s >= t.kept_until_s,
             t.state is State.UNDRAINABLE,
             -t.rank,
             t.state is State.RESTORING,
@@ -32,49 +32,49 @@ def separate(scene: Scene) -> None:
         if not any(are_rivals(tenant, other) for other in staying):
             staying.append(tenant)
         elif tenant.holds:
-            scene.revoke(tenant)
+            round_.revoke(tenant)
         elif tenant.state is State.RESTORING:  # and not postponed with its gang
-            postpone(scene, tenant)
+            postpone(round_, tenant)
 
 
-def mend(scene: Scene) -> None:
+def mend(round_: Round) -> None:
     """Where only a part of a gang holds or comes: another has just become a member, or is stopped.
 
     Who comes goes back, so that all come together. Who holds stays if the others can join it at
     once (select.py), and not if one of them is being drained.
     """
-    for gang in scene.ledger.gangs.values():
+    for gang in round_.ledger.gangs.values():
         coming = [m for m in gang.members if m.state is State.RESTORING]
         holding = [m for m in gang.members if m.state is State.HOLDING]
         waiting = [m for m in gang.members if not m.stays]
         if coming and waiting:
-            postpone(scene, coming[0])
+            postpone(round_, coming[0])
         if holding and any(is_late(m) or m.state is State.FENCED for m in waiting):
-            scene.revoke(holding[0])
+            round_.revoke(holding[0])
 
 
-def end_windows(scene: Scene) -> None:
+def end_windows(round_: Round) -> None:
     """Take the lease of whoever has used up what its limit allows."""
-    for tenant in list(scene.holding):
+    for tenant in list(round_.holding):
         if tenant.share.gpu_limit >= 1 or not tenant.gpus or not tenant.holds:
             continue
-        if tenant.paused and scene.now_s >= tenant.window_ends_s:
-            scene.revoke(tenant)
+        if tenant.paused and round_.now_s >= tenant.window_ends_s:
+            round_.revoke(tenant)
         else:
-            scene.wake_at(scene.accounts.pauses_at_s(tenant))
+            round_.wake_at(round_.fair_share.pauses_at_s(tenant))
 
 
-def wait_for_window(scene: Scene, tenant: Tenant) -> None:
+def wait_for_window(round_: Round, tenant: Tenant) -> None:
     """Note why a tenant whose limit is used up does not get its turn, and until when."""
     for mate in mates(tenant):
         if mate.paused:
-            scene.wake_at(scene.accounts.paused_until_s(mate))
+            round_.wake_at(round_.fair_share.paused_until_s(mate))
             limit = format_fraction(mate.share.gpu_limit)
             tenant.blocked_by = f"its limit of {limit} of the GPU is used up for the moment"
 
 
-def postpone(scene: Scene, tenant: Tenant) -> None:
+def postpone(round_: Round, tenant: Tenant) -> None:
     """Send one that comes, and its gang, back into the queue: nobody is interrupted by that."""
     for mate in reversed([mate for mate in mates(tenant) if mate.state is State.RESTORING]):
-        scene.coming.remove(mate)
-        scene.transition(mate, Cause.POSTPONED)
+        round_.coming.remove(mate)
+        round_.transition(mate, Cause.POSTPONED)

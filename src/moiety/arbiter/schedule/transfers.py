@@ -5,36 +5,36 @@ from __future__ import annotations
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import KEPT_S
 from moiety.arbiter.schedule.gangs import mates
-from moiety.arbiter.schedule.round import Scene
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 
 
-def order_evictions(scene: Scene) -> None:
+def order_evictions(round_: Round) -> None:
     """Order out what those who come or grow still miss, from whoever runs furthest away."""
-    for gpu, balance in scene.balances.items():
+    for gpu, balance in round_.balances.items():
         short = -balance.free_bytes - balance.leaving_bytes
-        for tenant in scene.coming:
+        for tenant in round_.coming:
             if on := tenant.gpus.get(gpu):
                 short += on.allocated_bytes - on.charged_bytes
-        for tenant in scene.asking:
+        for tenant in round_.asking:
             if tenant.is_growing and not tenant.blocked_by and (on := tenant.gpus.get(gpu)):
                 short += on.allocated_bytes - on.charged_bytes
         if short > 0:
-            _evict(scene, gpu, short)
+            _evict(round_, gpu, short)
 
 
-def _evict(scene: Scene, gpu: int, short: int) -> None:
+def _evict(round_: Round, gpu: int, short: int) -> None:
     """Who wants nothing goes first, least recently used first; then the queue from its end.
 
     Who is still draining will stand at its end, so what it has is waited for, not taken
     from somebody whose turn comes sooner.
     """
-    tenants = scene.ledger.tenants
-    out = [t for t, _ in scene.ledger.on(gpu) if t.state is State.IDLE]
+    tenants = round_.ledger.tenants
+    out = [t for t, _ in round_.ledger.on(gpu) if t.state is State.IDLE]
     out.sort(key=lambda t: t.since_s)
-    queue = [tenants[number] for number in reversed(scene.ledger.queue)]
-    for victim in out + scene.draining + queue:
+    queue = [tenants[number] for number in reversed(round_.ledger.queue)]
+    for victim in out + round_.draining + queue:
         on = victim.gpus.get(gpu)
         if on is None:
             continue
@@ -43,127 +43,127 @@ def _evict(scene: Scene, gpu: int, short: int) -> None:
             continue
         short -= amount
         if victim.state is not State.DRAINING:
-            _order(scene, victim, gpu, amount)
+            _order(round_, victim, gpu, amount)
         if short == 0:
             return
 
 
-def _order(scene: Scene, victim: Tenant, gpu: int, amount: int) -> None:
+def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
     if not victim.has_orders:
-        scene.expect(victim, scene.settings.revoke_deadline_s)
+        round_.expect(victim, round_.settings.revoke_deadline_s)
     victim.gpus[gpu].orders.append(amount)
-    scene.balances[gpu].leaving_bytes += amount
-    scene.out.append(do.Evict(victim.number, gpu, amount))
+    round_.balances[gpu].leaving_bytes += amount
+    round_.out.append(do.Evict(victim.number, gpu, amount))
 
 
-def give_room(scene: Scene) -> None:
+def give_room(round_: Round) -> None:
     """Hand what is free to those who come, in the order in which they were chosen."""
-    for tenant in scene.coming:
+    for tenant in round_.coming:
         if tenant.has_orders:
             continue
         given = False
         for gpu in tenant.gpus:
-            balance = scene.balances[gpu]
+            balance = round_.balances[gpu]
             amount = min(balance.free_bytes, tenant.missing_bytes(gpu))
             if amount > 0:
                 given = True
                 tenant.gpus[gpu].charged_bytes += amount
                 balance.charged_bytes += amount
                 tenant.coming_bytes += amount
-                scene.out.append(do.RestoreBudget(tenant.number, gpu, amount))
+                round_.out.append(do.RestoreBudget(tenant.number, gpu, amount))
         if given:
             tenant.room_given = True
-            if not tenant.restored and not scene.misses(tenant):
-                longest_s = 4 * scene.turns.move_s(tenant.coming_bytes)
-                scene.expect(tenant, scene.settings.revoke_deadline_s + longest_s)
+            if not tenant.restored and not round_.misses(tenant):
+                longest_s = 4 * round_.quantum.move_s(tenant.coming_bytes)
+                round_.expect(tenant, round_.settings.revoke_deadline_s + longest_s)
 
 
-def finish_coming(scene: Scene) -> bool:
+def finish_coming(round_: Round) -> bool:
     """Grant leases to those of whom every byte is resident; whether there were any."""
     granted = False
-    scene.leases.look_anew()
-    for tenant in list(scene.coming):
+    round_.leases.look_anew()
+    for tenant in list(round_.coming):
         together = [mate for mate in mates(tenant) if not mate.holds]
-        if not together or not all(_has_all(scene, mate) for mate in together):
+        if not together or not all(_has_all(round_, mate) for mate in together):
             continue
-        if drains := [other for mate in together for other in scene.drains_for(mate)]:
+        if drains := [other for mate in together for other in round_.drains_for(mate)]:
             if len(drains) == 1:
-                scene.leases.note(tenant, drains[0])
+                round_.leases.note(tenant, drains[0])
             continue
-        took_s = [scene.now_s - mate.since_s for mate in together]
+        took_s = [round_.now_s - mate.since_s for mate in together]
         for mate in together:
-            _let_in(scene, mate)
-        scene.turns.moved(together, took_s)
-        scene.accounts.refresh()
+            _let_in(round_, mate)
+        round_.quantum.moved(together, took_s)
+        round_.fair_share.refresh()
         for mate in together:
-            _begin_turn(scene, mate)
+            _begin_turn(round_, mate)
         granted = True
     return granted
 
 
-def _has_all(scene: Scene, tenant: Tenant) -> bool:
+def _has_all(round_: Round, tenant: Tenant) -> bool:
     """Whether every byte of one that comes is there, or never can be: its GPU is gone."""
-    is_gone = any(gpu in scene.ledger.lost for gpu in tenant.gpus)
+    is_gone = any(gpu in round_.ledger.lost for gpu in tenant.gpus)
     return (
         tenant.state is State.RESTORING
         and (tenant.restored or is_gone or not tenant.room_given)
         and not tenant.has_orders
-        and not scene.misses(tenant)
-        and _has_room_to_grow(scene, tenant)
+        and not round_.misses(tenant)
+        and _has_room_to_grow(round_, tenant)
     )
 
 
-def _let_in(scene: Scene, tenant: Tenant) -> None:
-    scene.transition(tenant, Cause.READY)
+def _let_in(round_: Round, tenant: Tenant) -> None:
+    round_.transition(tenant, Cause.READY)
     tenant.epoch += 1
-    scene.leases.give(scene.out, tenant)
-    scene.coming.remove(tenant)
-    scene.holding.append(tenant)
+    round_.leases.give(round_.out, tenant)
+    round_.coming.remove(tenant)
+    round_.holding.append(tenant)
 
 
-def _begin_turn(scene: Scene, tenant: Tenant) -> None:
+def _begin_turn(round_: Round, tenant: Tenant) -> None:
     tenant.turns += 1
     tenant.coming_bytes = 0
     tenant.room_given = tenant.restored = False
     tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
-    tenant.round_s = scene.accounts.round_s(tenant)
-    turn_s = 0.0 if tenant.is_guest else scene.turns.turn_s(tenant)
-    tenant.turn_ends_s = scene.now_s + turn_s
-    tenant.spells.go_on(scene.now_s)
-    tenant.window_ends_s = scene.now_s + scene.turns.worthwhile_s(tenant)
-    _answer(scene, tenant)
+    tenant.round_s = round_.fair_share.round_s(tenant)
+    turn_s = 0.0 if tenant.is_guest else round_.quantum.turn_s(tenant)
+    tenant.turn_ends_s = round_.now_s + turn_s
+    tenant.busy_periods.go_on(round_.now_s)
+    tenant.window_ends_s = round_.now_s + round_.quantum.worthwhile_s(tenant)
+    _answer(round_, tenant)
 
 
-def _has_room_to_grow(scene: Scene, tenant: Tenant) -> bool:
+def _has_room_to_grow(round_: Round, tenant: Tenant) -> bool:
     """Whether what it asked for before it was chosen could be answered at once.
 
     Its turn must not run out while room for that is made. What does not fit beside the others
     it gets later, as a holder that grows.
     """
     for gpu in tenant.gpus if tenant.requests else ():
-        balance = scene.balances[gpu]
+        balance = round_.balances[gpu]
         fits = balance.staying_bytes <= balance.capacity_bytes
         if fits and balance.free_bytes < tenant.pending_bytes(gpu):
             return False
     return True
 
 
-def answer_requests(scene: Scene) -> None:
+def answer_requests(round_: Round) -> None:
     """Say yes to whatever there is room for now."""
-    for tenant in scene.asking:
-        _answer(scene, tenant)
+    for tenant in round_.asking:
+        _answer(round_, tenant)
 
 
-def _answer(scene: Scene, tenant: Tenant) -> None:
+def _answer(round_: Round, tenant: Tenant) -> None:
     waiting = []
     grown: set[int] = set()
     for request in tenant.requests:
-        balance = scene.balances[request.gpu]
+        balance = round_.balances[request.gpu]
         if request.is_context:
             ready = balance.free_bytes >= 0
             if ready and request.is_need:
-                tenant.needs_until_s = scene.now_s + KEPT_S
-                scene.wake_at(tenant.needs_until_s)
+                tenant.needs_until_s = round_.now_s + KEPT_S
+                round_.wake_at(tenant.needs_until_s)
             if not ready:
                 tenant.blocked_by = "room for its context is being made"
         else:
@@ -177,9 +177,9 @@ def _answer(scene: Scene, tenant: Tenant) -> None:
         balance.charged_bytes += request.bytes
         if tenant.stays:
             balance.pending_bytes -= request.bytes
-        scene.out.append(do.Admitted(tenant.number, request.gpu, request.serial))
+        round_.out.append(do.Admitted(tenant.number, request.gpu, request.serial))
         if not (request.is_context or request.pinned or request.managed):
             grown.add(request.gpu)
     tenant.requests = waiting
     for gpu in grown:
-        scene.allowances.give(scene, tenant, gpu)
+        round_.credit.give(round_, tenant, gpu)

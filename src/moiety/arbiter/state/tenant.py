@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from moiety.arbiter.schedule.busy_period import Spells
-from moiety.arbiter.schedule.idle_timeout import Silences
+from moiety.arbiter.schedule.busy_period import BusyPeriods
+from moiety.arbiter.schedule.idle_timeout import IdlePeriods
 from moiety.arbiter.states import WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -33,7 +33,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class OnGpu:
+class Residency:
     """A tenant's bytes on one GPU."""
 
     residue_bytes: int
@@ -107,7 +107,7 @@ class Tenant:
     wants_again: bool = False
     wants_since_s: float = 0.0
     """when it said so, or asked for memory, after its lease was taken back"""
-    gpus: dict[int, OnGpu] = field(default_factory=dict)
+    gpus: dict[int, Residency] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     since_s: float = 0.0
     """when it entered its state"""
@@ -118,8 +118,8 @@ class Tenant:
     """it passed others in the queue, and leaves as soon as one of them could come"""
     silent_since_s: float | None = None
     """it has submitted nothing since then; None: nobody knows of that"""
-    silences: Silences = field(default_factory=Silences)
-    spells: Spells = field(default_factory=Spells)
+    idle_periods: IdlePeriods = field(default_factory=IdlePeriods)
+    busy_periods: BusyPeriods = field(default_factory=BusyPeriods)
     watched_s: float = 0.0
     """the silence that it is asked to tell of; 0: none"""
     costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
@@ -248,22 +248,22 @@ class Tenant:
         on = self.gpus[gpu]
         return max(0, on.allocated_bytes - self.pending_bytes(gpu) - on.charged_bytes)
 
-    def staying_bytes(self, on: OnGpu) -> int:
+    def staying_bytes(self, on: Residency) -> int:
         """What of it stays on the GPU now, should others hold the lease."""
         if self.is_firm:
             return on.charged_bytes
         return min(self.kept_bytes(on), on.charged_bytes)
 
-    def kept_bytes(self, on: OnGpu) -> int:
+    def kept_bytes(self, on: Residency) -> int:
         """What of it does not leave: it cannot, or that was promised."""
         kept = self.share.memory_bytes
         return max(on.pinned_bytes, min(kept, on.allocated_bytes)) if kept else on.pinned_bytes
 
-    def promised_bytes(self, on: OnGpu) -> int:
+    def promised_bytes(self, on: Residency) -> int:
         """What of the GPU will be its own for good, once it has allocated it."""
         return max(on.allocated_bytes if self.pinned else on.pinned_bytes, self.share.memory_bytes)
 
-    def evictable_bytes(self, on: OnGpu) -> int:
+    def evictable_bytes(self, on: Residency) -> int:
         """What could leave if it held no lease."""
         if self.is_firm:
             return 0
