@@ -56,7 +56,7 @@ class Pair:
 
     def _feed(self, event: ev.Event) -> None:
         began_s = time.perf_counter()
-        told = self.arbiter.step(self.now_s, event)
+        told = list(self.arbiter.handle(self.now_s, event))
         self.spent_s += time.perf_counter() - began_s
         for each in told:
             if isinstance(each, do.Revoke):

@@ -70,7 +70,7 @@ class Backlog:
 
     def tell(self, event: ev.Event) -> None:
         """Let the arbiter know at once, and do what it says."""
-        for told in self.arbiter.step(self.now_s, event):
+        for told in self.arbiter.handle(self.now_s, event):
             self._do(told)
 
     def run(self, seconds: float) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moiety.arbiter.states import State
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -152,6 +154,22 @@ class CheckStopped:
     tenant: int
 
 
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """Write down that a tenant's stay in `before` ends now, on these GPUs; it began at `since_s`.
+
+    `after` is the state that follows; None if the tenant has left, or does not use these GPUs any
+    more. It comes before every instruction that follows from the change, except `Grant` and
+    `Revoke`, for which somebody waits.
+    """
+
+    tenant: int
+    gpus: tuple[int, ...]
+    before: State
+    since_s: float
+    after: State | None = None
+
+
 Instruction = (
     Admitted
     | Refused
@@ -166,4 +184,5 @@ Instruction = (
     | CreditRevoke
     | Overdue
     | CheckStopped
+    | StateChanged
 )

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.schedule.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
-
-Change = Callable[[Tenant, Iterable[int], float], None]
-"""A tenant is about to end its stay in a state, on these GPUs, at this time."""
-
-
-def _nobody_looks(tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
-    del tenant, gpus, now_s
 
 
 @dataclass(slots=True)
@@ -58,14 +52,13 @@ class Balance:
 class Ledger:
     """Tenants, queue and sums over them. It decides nothing."""
 
-    def __init__(
-        self, gpus: Iterable[GpuSpec], arena_bytes: int, on_change: Change | None = None
-    ) -> None:
+    def __init__(self, gpus: Iterable[GpuSpec], arena_bytes: int) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
         self.arena_bytes = arena_bytes
         self.arena_reason = ""
         """why that is less than was wanted, if it is"""
-        self.on_change = on_change or _nobody_looks
+        self._changes: list[tuple[int, tuple[int, ...], State, float, State | None]] = []
+        """The fields of each `StateChanged` that was not yielded yet."""
         self.lost: set[int] = set()
         """GPUs that are gone: their specs say that there is always room"""
         self.tenants: dict[int, Tenant] = {}
@@ -109,9 +102,9 @@ class Ledger:
 
         No other function writes a state. Raises KeyError for a transition that does not exist.
         """
-        self.on_change(tenant, tenant.gpus, now_s)
         before = tenant.state
         tenant.state = after(before, cause)
+        self.end_stay(tenant, tuple(tenant.gpus), before, tenant.state)
         if before is State.IDLE or tenant.state is State.IDLE:
             self.parts_changed = True
         if before is State.QUEUED:
@@ -132,6 +125,19 @@ class Ledger:
         if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
             tenant.silent_since_s = None
         tenant.blocked_by = ""
+
+    def end_stay(
+        self, tenant: Tenant, gpus: tuple[int, ...], before: State, after: State | None = None
+    ) -> None:
+        """Note that a tenant's stay in a state ends now on these GPUs."""
+        self._changes.append((tenant.number, gpus, before, tenant.since_s, after))
+
+    def take_changes(self) -> list[StateChanged]:
+        """The stays that have ended since the last call."""
+        if not self._changes:
+            return []
+        taken, self._changes = self._changes, []
+        return [StateChanged(*change) for change in taken]
 
     def balances(self) -> dict[int, Balance]:
         """The sums of every GPU, in one pass."""

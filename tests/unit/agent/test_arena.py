@@ -114,7 +114,7 @@ class Setting:
         )
 
     def feed(self, event: ev.Event) -> None:
-        self.arbiter.step(self.loop.time(), event)
+        list(self.arbiter.handle(self.loop.time(), event))
         for call in self.on_fed:
             call(event)
 

@@ -28,14 +28,15 @@ class Told:
         self.arbiter = Arbiter(
             [GpuSpec(0, 120, 100)],
             Settings(arena_bytes=1000, turn_min_s=1.0, turn_factor=0.0),
-            on_change=self.timeline.ended,
         )
 
     def at(self, now_s: float, *events: ev.Event) -> None:
         for event in events:
             self.timeline.now_s = now_s
-            for told in self.arbiter.step(now_s, event):
-                if isinstance(told, do.Evict):
+            for told in self.arbiter.handle(now_s, event):
+                if isinstance(told, do.StateChanged):
+                    self.timeline.ended(told)
+                elif isinstance(told, do.Evict):
                     self.timeline.evicting(told.tenant, told.gpu)
                 elif isinstance(told, do.RestoreBudget):
                     self.timeline.restoring(told.tenant, told.gpu, told.bytes)

@@ -6,6 +6,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.testing.simulated_tenants import handle
 
 MIB = 1 << 20
 NEED = 60 * MIB
@@ -17,18 +18,18 @@ def arbiter_with_two() -> tuple[Arbiter, list[do.Instruction]]:
     arbiter = Arbiter([GpuSpec(0, 100 * MIB, 100 * MIB)], settings)
     told: list[do.Instruction] = []
     for number in (1, 2):
-        told += arbiter.step(0.0, ev.Hello(number))
-        told += arbiter.step(0.0, ev.Attach(number, 0, 1, 0, 100 * MIB))
-        told += arbiter.step(0.0, ev.AllocRequest(number, 0, 2, NEED, managed=True))
+        told += handle(arbiter, 0.0, ev.Hello(number))
+        told += handle(arbiter, 0.0, ev.Attach(number, 0, 1, 0, 100 * MIB))
+        told += handle(arbiter, 0.0, ev.AllocRequest(number, 0, 2, NEED, managed=True))
     return arbiter, told
 
 
 def hand_over(arbiter: Arbiter, now_s: float, holder: int, waiting: int) -> list[do.Instruction]:
     """The holder has drained, and what it had is gone; the other says at once that it is there."""
-    told = arbiter.step(now_s, ev.Resident(holder, 0, 0))
+    told = handle(arbiter, now_s, ev.Resident(holder, 0, 0))
     epoch = next(t.turns for t in arbiter.tenants() if t.tenant == holder)
-    told += arbiter.step(now_s, ev.Drained(holder, epoch))
-    return told + arbiter.step(now_s + 0.001, ev.Restored(waiting))
+    told += handle(arbiter, now_s, ev.Drained(holder, epoch))
+    return told + handle(arbiter, now_s + 0.001, ev.Restored(waiting))
 
 
 def resident(arbiter: Arbiter) -> dict[int, int]:
@@ -40,13 +41,13 @@ def test_it_counts_with_the_lease_and_nobody_is_told_to_move_it() -> None:
     assert do.Admitted(1, 0, 2) in told
     assert do.Admitted(2, 0, 2) not in told
     assert resident(arbiter) == {1: NEED, 2: 0}
-    told = arbiter.step(1.0, ev.Tick())
+    told = handle(arbiter, 1.0, ev.Tick())
     assert do.Revoke(1, 1) in told
     told = hand_over(arbiter, 1.0, 1, 2)
     assert do.Admitted(2, 0, 2) in told
     assert not any(isinstance(each, do.Evict) for each in told)
     assert resident(arbiter) == {1: 0, 2: NEED}
-    told = arbiter.step(2.0, ev.LeaseRequest(1))
+    told = handle(arbiter, 2.0, ev.LeaseRequest(1))
     told += hand_over(arbiter, 2.0, 2, 1)
     assert sum(each.bytes for each in told if isinstance(each, do.RestoreBudget)) == NEED
     assert not any(isinstance(each, do.Evict) for each in told)
@@ -55,21 +56,21 @@ def test_it_counts_with_the_lease_and_nobody_is_told_to_move_it() -> None:
 
 def test_a_turn_pays_for_the_pages_that_come_in_it() -> None:
     arbiter, _ = arbiter_with_two()
-    arbiter.step(1.0, ev.Tick())
+    handle(arbiter, 1.0, ev.Tick())
     hand_over(arbiter, 1.0, 1, 2)
-    arbiter.step(2.0, ev.LeaseRequest(1))
+    handle(arbiter, 2.0, ev.LeaseRequest(1))
     hand_over(arbiter, 2.0, 2, 1)
-    arbiter.step(2.1, ev.LeaseRequest(2))
+    handle(arbiter, 2.1, ev.LeaseRequest(2))
     # out and in take 1.2 s: three times that at least
-    told = arbiter.step(5.0, ev.Tick())
+    told = handle(arbiter, 5.0, ev.Tick())
     assert not any(isinstance(each, do.Revoke) for each in told)
-    told = arbiter.step(30.0, ev.Tick())
+    told = handle(arbiter, 30.0, ev.Tick())
     assert any(isinstance(each, do.Revoke) for each in told)
 
 
 def test_what_is_freed_is_not_counted_any_more() -> None:
     arbiter, _ = arbiter_with_two()
     assert arbiter.managed_bytes(1, 0) == NEED
-    arbiter.step(0.1, ev.Free(1, 0, NEED, 0, managed=True))
+    handle(arbiter, 0.1, ev.Free(1, 0, NEED, 0, managed=True))
     assert arbiter.managed_bytes(1, 0) == 0
     assert resident(arbiter)[1] == 0

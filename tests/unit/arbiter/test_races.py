@@ -6,6 +6,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.testing.simulated_tenants import handle
 
 
 class Talk:
@@ -19,7 +20,7 @@ class Talk:
             self.say(ev.Attach(number, 0, 0, 0, 100, allocated_bytes=size))
 
     def say(self, event: ev.Event) -> list[do.Instruction]:
-        return self.arbiter.step(self.now_s, event)
+        return handle(self.arbiter, self.now_s, event)
 
     def later(self, seconds: float = 1000.0) -> list[do.Instruction]:
         self.now_s += seconds

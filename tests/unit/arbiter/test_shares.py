@@ -9,6 +9,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
+from moiety.testing.simulated_tenants import handle
 from tests.support.backlog import GPU_BYTES, Backlog
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
@@ -444,7 +445,7 @@ def test_settings_change_live() -> None:
     backlog.run(60)
     assert before > 500
     assert backlog.revokes - before == pytest.approx(60, abs=3)
-    assert backlog.arbiter.step(backlog.now_s, ev.Tick()) == []
+    assert handle(backlog.arbiter, backlog.now_s, ev.Tick()) == []
 
 
 def test_views_say_what_was_received_lately() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.states import WITH_LEASE
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.codec import lease_note
@@ -29,7 +30,10 @@ CODES = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GP
 
 
 def carry_out(node: Node, instruction: do.Instruction) -> None:
-    """Do it; an instruction for a process that is gone is void."""
+    """Do it; an instruction for a process that is gone is void, but for what is written down."""
+    if type(instruction) is do.StateChanged:
+        _write_down(node, instruction)
+        return
     client = node.clients.get(instruction.tenant)
     if client is not None:
         _CARRY[type(instruction)](node, client, instruction)
@@ -39,8 +43,14 @@ def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
     client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
     node.kernel.give_way()  # who was woken may be on this very processor, and all else can wait
     client.connection.send(lease_note(Type.GRANT, wanted.epoch))
-    for gpu in set(client.allocating.values()):  # what it still waits for is answered at once, or
-        node.timeline.growing(client.number, gpu)  # only after room was made
+
+
+def _write_down(node: Node, change: do.StateChanged) -> None:
+    """Add the end of a stay to the timeline, and what a new holder still waits for."""
+    node.timeline.ended(change)
+    if change.after in WITH_LEASE and (client := node.clients.get(change.tenant)):
+        for gpu in set(client.allocating.values()):  # it is answered at once, or only after
+            node.timeline.growing(client.number, gpu)  # room was made
 
 
 def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:

@@ -1,9 +1,9 @@
 """The node: its GPUs, the arbiter over them, and the processes that share them.
 
 Everything that happens becomes an event for the arbiter here, and every instruction that comes
-back is carried out (executor.py) before the next event is looked at: a lease that is given or taken
-while the arbiter still decides what else follows, because somebody waits for it; what is written
-down, after all the rest (docs/decisions/0020).
+back is carried out (executor.py) before the next event is looked at. The arbiter yields a lease
+while it still decides what else follows, because a program waits for it; what is written down
+comes after that (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent.arena.arena import Arena
@@ -171,6 +171,9 @@ class Node:
         self._fenced = set(fenced)
         """of those"""
         self.settled = not self._expected
+        self._events: deque[ev.Event] = deque()
+        """Events that wait until the instructions of the present one are carried out."""
+        self._is_feeding = False
         self._timer: Timer | None = None
         self._timer_s = 0.0
         self._nvml = beside or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
@@ -187,17 +190,34 @@ class Node:
             specs,
             settings,
             settled=self.settled,
-            on_change=self.timeline.ended,
-            on_lease=partial(executor.carry_out, self),
         )
         if not self.settled:
             loop.call_at(loop.time() + SETTLE_S, self._give_up_waiting)
 
     def feed(self, event: ev.Event) -> None:
-        """Tell the arbiter, do what it wants, and set the clock for what it waits for."""
+        """Tell the arbiter, do what it wants, and set the clock for what it waits for.
+
+        An event that an instruction brings about is handled after the present one.
+        """
+        self._events.append(event)
+        if self._is_feeding:
+            return
+        self._is_feeding = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._is_feeding = False
+
+    def _handle(self, event: ev.Event) -> None:
         now_s = self.timeline.now_s = self.loop.time()
-        for instruction in self.arbiter.step(now_s, event):
-            executor.carry_out(self, instruction)
+        instructions = self.arbiter.handle(now_s, event)
+        try:
+            for instruction in instructions:
+                executor.carry_out(self, instruction)
+        finally:
+            for instruction in instructions:  # there is one only if another one failed
+                executor.carry_out(self, instruction)
         self.timeline.catch_up()
         for call in self.on_fed:
             call(event)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from moiety.agent.core.ring_buffer import Samples, SpanRecord, Spans
-from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.states import State
 
 SPANS_MAX: Final = 32_768
@@ -176,14 +176,15 @@ class Timeline:
             for call in self.on_stay:
                 call(tenant, (gpu,), State.QUEUED, begin_s, self.now_s)
 
-    def ended(self, tenant: Tenant, gpus: Iterable[int], now_s: float) -> None:
-        """The arbiter is about to end a tenant's stay in a state: `catch_up` writes it down."""
-        self._ended.append((tenant.number, tuple(gpus), tenant.state, tenant.since_s, now_s))
+    def ended(self, change: StateChanged) -> None:
+        """A tenant's stay in a state ends now: `catch_up` writes it down."""
+        stay = (change.tenant, change.gpus, change.before, change.since_s, self.now_s)
+        self._ended.append(stay)
 
     def catch_up(self) -> None:
         """Write down the stays that have ended.
 
-        Not at once, since the arbiter ends stays on its way to a decision for which somebody waits.
+        Not at once, since a lease for which a process waits may still be on its way.
         """
         if not self._ended:
             return

@@ -11,9 +11,9 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit
 from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.early_grants import EarlyGrants
 from moiety.arbiter.schedule.fair_share import EXACT_S, FairShare
 from moiety.arbiter.schedule.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
-from moiety.arbiter.schedule.leases import Leases
 from moiety.arbiter.schedule.overdue import look_after, why_late
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
@@ -39,8 +39,8 @@ class Round:
         fair_share: FairShare,
         now_s: float,
         out: list[do.Instruction],
-        leases: Leases,
         credit: Credit,
+        early: EarlyGrants,
     ) -> None:
         """Begin a round at `now_s`."""
         self.deadline_s: float | None = None
@@ -50,8 +50,8 @@ class Round:
         self.fair_share = fair_share
         self.now_s = now_s
         self.out = out
-        self.leases = leases
         self.credit = credit
+        self.early = early
         self.asking: list[Tenant] = []
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
@@ -295,11 +295,21 @@ class Round:
 
     def revoke(self, tenant: Tenant) -> None:
         """Take a lease back, and those of its gang with it."""
-        for mate in [mate for mate in mates(tenant) if mate.holds]:
-            self._revoke(mate)
+        self.tell_to_drain(tenant)
+        self.begin_drain(tenant)
 
-    def _revoke(self, tenant: Tenant) -> None:
-        self.leases.take(self.out, tenant)
+    def tell_to_drain(self, tenant: Tenant) -> None:
+        """Send the revokes of a tenant and its gang; `begin_drain` follows."""
+        for mate in mates(tenant):
+            if mate.holds:
+                self.out.append(do.Revoke(mate.number, mate.epoch))
+
+    def begin_drain(self, tenant: Tenant) -> None:
+        """Note that a tenant and its gang were told to drain."""
+        for mate in [mate for mate in mates(tenant) if mate.holds]:
+            self._begin_drain(mate)
+
+    def _begin_drain(self, tenant: Tenant) -> None:
         silent_s = tenant.silent_since_s
         tenant.busy_periods.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)

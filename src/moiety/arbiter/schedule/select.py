@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import outgrown
 from moiety.arbiter.schedule.fair_share import EXACT_S
@@ -69,15 +71,18 @@ def make_fit(round_: Round) -> None:
                 round_.watch(tenant, round_.over_bytes(gpu))
 
 
-def take_turns(round_: Round) -> None:
+def take_turns(round_: Round) -> Iterator[None]:
     """Choose whoever fits, in the order of _demands; revoke for the first who does not.
 
     Who comes later may pass only where that cannot make those ahead wait any longer: for good, or
-    as a guest, who leaves as soon as one of them could come.
+    as a guest, who leaves as soon as one of them could come. It yields as soon as a lease is taken
+    back.
     """
     ahead: dict[int, int] = {}
     begun: set[int] = set()
     for tenant in _demands(round_):
+        if round_.out:
+            yield
         if tenant.state is State.DRAINING:
             continue  # revoked for somebody before it in this very loop
         if tenant.state is State.QUEUED and tenant.gang is not None:
@@ -103,7 +108,7 @@ def take_turns(round_: Round) -> None:
             else:
                 tenant.blocked_by = _BEHIND
                 _line_up(round_, tenant, ahead)
-        elif round_.fits(tenant) or (not behind and _revoke_for(round_, tenant)):
+        elif round_.fits(tenant) or (not behind and (yield from _revoke_for(round_, tenant))):
             tenant.blocked_by = ""
             if tenant.state is State.QUEUED:
                 tenant.is_guest = False
@@ -118,6 +123,8 @@ def take_turns(round_: Round) -> None:
             _line_up(round_, tenant, ahead)
         if tenant.gang is not None and tenant.state is State.QUEUED:
             _explain(tenant, tenant.blocked_by)
+    if round_.out:
+        yield
     if begun:
         _renew_turns(round_, begun - ahead.keys())
 
@@ -254,8 +261,10 @@ def _choose(round_: Round, tenant: Tenant) -> None:
         round_.coming.append(mate)
 
 
-def _revoke_for(round_: Round, tenant: Tenant) -> bool:
+def _revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
     """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
+
+    It yields as soon as it is known who has to drain.
 
     Those whose turn is not over are watched, and their turn's end becomes the deadline. Those
     of a lower class who only come step back.
@@ -288,8 +297,12 @@ def _revoke_for(round_: Round, tenant: Tenant) -> bool:
                 for gpu in still:
                     still[gpu] -= round_.gives(other, gpu)
         if all(gap <= 0 for gap in still.values()):
-            for each in rivals + _needed(round_, leaving, still):
-                round_.revoke(each)
+            leaving = rivals + _needed(round_, leaving, still)
+            for each in leaving:
+                round_.tell_to_drain(each)
+            yield
+            for each in leaving:
+                round_.begin_drain(each)
             return True
     for other in helpers:
         round_.watch(other, round_.move_bytes(tenant), tenant)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import KEPT_S
 from moiety.arbiter.schedule.gangs import mates
@@ -78,21 +80,26 @@ def give_room(round_: Round) -> None:
                 round_.expect(tenant, round_.settings.revoke_deadline_s + longest_s)
 
 
-def finish_coming(round_: Round) -> bool:
-    """Grant leases to those of whom every byte is resident; whether there were any."""
+def finish_coming(round_: Round) -> Generator[None, None, bool]:
+    """Grant leases to those of whom every byte is resident; returns whether there were any.
+
+    It yields as soon as a lease is granted, before the turn that begins is worked out.
+    """
     granted = False
-    round_.leases.look_anew()
+    round_.early.clear()
     for tenant in list(round_.coming):
         together = [mate for mate in mates(tenant) if not mate.holds]
         if not together or not all(_has_all(round_, mate) for mate in together):
             continue
         if drains := [other for mate in together for other in round_.drains_for(mate)]:
             if len(drains) == 1:
-                round_.leases.note(tenant, drains[0])
+                round_.early.note(tenant, drains[0])
             continue
         took_s = [round_.now_s - mate.since_s for mate in together]
         for mate in together:
             _let_in(round_, mate)
+        if round_.out:
+            yield
         round_.quantum.moved(together, took_s)
         round_.fair_share.refresh()
         for mate in together:
@@ -116,7 +123,8 @@ def _has_all(round_: Round, tenant: Tenant) -> bool:
 def _let_in(round_: Round, tenant: Tenant) -> None:
     round_.transition(tenant, Cause.READY)
     tenant.epoch += 1
-    round_.leases.give(round_.out, tenant)
+    if not round_.early.confirm(tenant):
+        round_.out.append(do.Grant(tenant.number, tenant.epoch))
     round_.coming.remove(tenant)
     round_.holding.append(tenant)
 

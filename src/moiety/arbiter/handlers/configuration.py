@@ -1,0 +1,71 @@
+"""Handlers of everything that is set from outside: shares, limits, settings, and lost GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from moiety.arbiter import events as ev
+from moiety.arbiter.handlers.context import Context
+from moiety.arbiter.settings import GpuSpec
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import State
+
+ENDLESS_BYTES: Final = 1 << 60
+"""A size that no request reaches: a lost GPU has room for everything."""
+
+
+def on_share_set(context: Context, event: ev.ShareSet) -> None:
+    """Give a process another share: its part, its limits and the turn it has begun follow."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is None:
+        return
+    context.fair_share.promise(tenant, event.share)
+    context.credit.recall_from(tenant, context.out)
+    limit = event.share.memory_limit_bytes
+    for gpu, on in tenant.gpus.items():
+        capacity = context.ledger.specs[gpu].capacity_bytes
+        on.limit_bytes = capacity if limit is None else min(limit, capacity)
+    _set_turn(context, tenant)
+
+
+def _set_turn(context: Context, tenant: Tenant) -> None:
+    """A turn that has begun is as long as turns are from now on."""
+    if tenant.state is State.HOLDING:
+        tenant.turn_ends_s = tenant.since_s + context.quantum.turn_s(tenant)
+
+
+def on_user_limits_set(context: Context, event: ev.UserLimitsSet) -> None:
+    """Replace the limits of users."""
+    context.ledger.owner_limits = event.limits
+
+
+def on_settings_set(context: Context, event: ev.SettingsSet) -> None:
+    """Decide by other settings; the size of the arena stays what it is."""
+    context.settings = replace(event.settings, arena_bytes=context.ledger.arena_bytes)
+    context.quantum.settings = context.settings
+    for tenant in context.ledger.tenants.values():
+        _set_turn(context, tenant)
+
+
+def on_arena_set(context: Context, event: ev.ArenaSet) -> None:
+    """Note that there is more, or less, host memory for evicted bytes."""
+    context.ledger.arena_bytes = event.arena_bytes
+    context.ledger.arena_reason = event.reason
+
+
+def on_gpu_lost(context: Context, event: ev.GpuLost) -> None:
+    """Let nobody wait for room on a GPU that is gone."""
+    context.ledger.specs[event.gpu] = GpuSpec(event.gpu, ENDLESS_BYTES, ENDLESS_BYTES)
+    context.ledger.lost.add(event.gpu)
+
+
+def on_tick(context: Context, event: ev.Tick) -> None:
+    """Time has passed: the round that follows does what is due."""
+    del context, event
+
+
+def on_settled(context: Context, event: ev.Settled) -> None:
+    """Begin to decide: postponed requests are handled next."""
+    del event
+    context.is_settled = True

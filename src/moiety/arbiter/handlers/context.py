@@ -1,0 +1,50 @@
+"""What a handler works on: the state of the arbiter, the time, and what has been decided so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.credit import Credit
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.fair_share import FairShare
+from moiety.arbiter.schedule.quantum import Quantum
+from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.tenant import Tenant
+
+Postponed = ev.Attach | ev.AllocRequest | ev.DriverOom
+
+
+@dataclass(slots=True)
+class Context:
+    """The state of one arbiter. `now_s` is the time of the event that is being handled."""
+
+    ledger: Ledger
+    settings: Settings
+    quantum: Quantum
+    fair_share: FairShare
+    credit: Credit
+    is_settled: bool
+    """False until `Settled`: a new agent listens first, and decides nothing."""
+    postponed: list[Postponed] = field(default_factory=list)
+    """Requests that wait for `Settled`, in the order in which they came."""
+    out: list[do.Instruction] = field(default_factory=list)
+    """Instructions that were decided and not yielded yet."""
+    now_s: float = 0.0
+
+    def refuse(self, event: Postponed, code: str, text: str) -> None:
+        """Answer a request with no; `code` and `text` are those of `Refused`."""
+        self.out.append(do.Refused(event.tenant, event.gpu, event.serial, code, text))
+
+    def answered(self, tenant: Tenant) -> None:
+        """Note that a tenant did what it was told, or a part of it: it is not late any more."""
+        tenant.silent = tenant.stopped = False
+        tenant.due_s = 0.0
+
+    def take_postponed(self) -> list[Postponed]:
+        """The requests that need not wait any more."""
+        if not (self.is_settled and self.postponed):
+            return []
+        ready, self.postponed = self.postponed, []
+        return ready

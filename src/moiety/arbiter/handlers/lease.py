@@ -1,0 +1,80 @@
+"""Handlers of a lease: a process asks for one, drains, falls idle, and is busy again."""
+
+from __future__ import annotations
+
+from moiety.arbiter import events as ev
+from moiety.arbiter.handlers.context import Context
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import REVOKED, Cause, State
+
+
+def on_lease_request(context: Context, event: ev.LeaseRequest) -> None:
+    """Note that a thread stands at the gate; one that crossed the grant counts as well."""
+    if tenant := context.ledger.tenants.get(event.tenant):
+        if tenant.holds:
+            tenant.wants_again = True  # it may have crossed the grant, or not: better twice
+        want(context, tenant)
+
+
+def want(context: Context, tenant: Tenant) -> None:
+    """Put a tenant into the queue, or note that it wants its lease again once it has drained."""
+    _end_silence(context, tenant)
+    if tenant.state is State.IDLE:
+        if context.now_s - tenant.since_s >= context.settings.idle_min_s:
+            tenant.busy_periods.end(context.now_s)
+            tenant.busy_periods.begin(context.now_s, holding=False)
+        context.fair_share.wake(tenant)
+        context.ledger.transition(tenant, Cause.WANTED, context.now_s)
+    elif tenant.state in REVOKED and not tenant.wants_again:
+        tenant.wants_again = True
+        tenant.wants_since_s = context.now_s
+
+
+def on_drained(context: Context, event: ev.Drained) -> None:
+    """End a drain: what the tenant counted is true now. A member of a gang waits for the others."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is None:
+        return
+    if tenant.state not in REVOKED or event.epoch != tenant.epoch:
+        tenant.counted.clear()
+        return  # it was reopened meanwhile, so that what was counted is not true any more
+    if event.gpu in tenant.gpus:
+        tenant.counted[event.gpu] = event.resident_bytes
+    context.answered(tenant)
+    if tenant.gang is not None and tenant.state is not State.FENCED:
+        if tenant.state is State.STOPPED:
+            context.ledger.transition(tenant, Cause.CONTINUED, context.now_s)
+        tenant.answered = True  # what it has leaves, and counts, once all of its gang have
+        return
+    tenant.count()
+    tenant.reopens = tenant.gave_up = 0
+    again = tenant.stands_at_gate
+    context.ledger.transition(
+        tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, context.now_s
+    )
+
+
+def on_idle(context: Context, event: ev.Idle) -> None:
+    """Note since when a watched holder has submitted nothing."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant and tenant.holds and tenant.epoch == event.epoch:
+        tenant.silent_since_s = context.now_s - tenant.watched_s
+        tenant.watched_s = 0.0
+
+
+def on_busy(context: Context, event: ev.Busy) -> None:
+    """Note that a holder submits again."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant and tenant.state is State.HOLDING and tenant.epoch == event.epoch:
+        _end_silence(context, tenant)
+
+
+def _end_silence(context: Context, tenant: Tenant) -> None:
+    """It submits again, or is about to: remember how long it did not, if that was known."""
+    if tenant.silent_since_s is not None:
+        length_s = context.now_s - tenant.silent_since_s
+        tenant.silent_since_s = None
+        if length_s >= context.settings.idle_min_s:
+            tenant.idle_periods.add(length_s)
+            tenant.busy_periods.end(context.now_s - length_s)
+            tenant.busy_periods.begin(context.now_s, holding=tenant.state is State.HOLDING)

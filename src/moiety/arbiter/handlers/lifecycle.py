@@ -1,0 +1,185 @@
+"""Handlers of a process' life: it says hello, joins a gang, uses a GPU, is stopped, and leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.guarantees import refuse_share
+from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
+from moiety.arbiter.handlers.context import Context
+from moiety.arbiter.schedule import gangs
+from moiety.arbiter.state.tenant import Request, Residency, Tenant
+from moiety.arbiter.states import REVOKED, Cause, State
+
+
+def on_hello(context: Context, event: ev.Hello) -> None:
+    """Make a tenant of a process; one that outlived its agent may hold a lease already."""
+    _leave(context, event.tenant)
+    tenant = Tenant(
+        event.tenant,
+        event.name,
+        state=_first_state(event),
+        epoch=event.epoch,
+        resumed=event.resumed or event.holding or event.epoch > 0,
+        pinned=event.pinned,
+        since_s=context.now_s,
+        joined_s=context.now_s,
+        owner=event.owner,
+    )
+    if tenant.state in REVOKED:
+        _take_back(context, tenant)
+    elif tenant.holds:
+        tenant.turn_ends_s = context.now_s + context.settings.turn_min_s
+        tenant.busy_periods.go_on(context.now_s)
+    if before := context.ledger.tenants.get(event.replaces):
+        _succeed(context, tenant, before)
+    context.ledger.tenants[event.tenant] = tenant
+    context.fair_share.promise(tenant, event.share)
+
+
+def _take_back(context: Context, tenant: Tenant) -> None:
+    """Its work runs, and it may not: it is told to drain before it has said what it has."""
+    tenant.silent = tenant.state is State.FENCED
+    tenant.told_s = context.now_s
+    tenant.due_s = context.now_s + context.settings.revoke_deadline_s
+    tenant.look_s = context.now_s + context.settings.look_after_s
+    context.out.append(do.Revoke(tenant.number, tenant.epoch))
+
+
+def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
+    """The same process on another connection: nobody gets what it has meanwhile."""
+    for gpu, on in before.gpus.items():
+        there = on.allocated_bytes - before.pending_bytes(gpu)
+        holds = tenant.holds or tenant.state in REVOKED
+        tenant.gpus[gpu] = replace(
+            on,
+            allocated_bytes=there,
+            pinned_bytes=min(there, on.pinned_bytes),
+            managed_bytes=min(there, on.managed_bytes),
+            charged_bytes=there if holds else min(there, on.charged_bytes),
+            needed_bytes=0,
+            allowed_bytes=0,
+            spare_bytes=0,
+            is_allowed=False,
+            is_recalled=False,
+            orders=[],
+            is_hearsay=True,
+        )
+    tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
+    _leave(context, before.number)
+
+
+def on_gang_joined(context: Context, event: ev.GangJoined) -> None:
+    """Make a tenant a member of a gang. A member has no credit."""
+    if tenant := context.ledger.tenants.get(event.tenant):
+        context.credit.recall_from(tenant, context.out)
+        gangs.enter(context.ledger, tenant, event.gang, event.size, begun=event.begun)
+
+
+def on_left(context: Context, event: ev.Left) -> None:
+    """Forget a tenant and everything that it had."""
+    _leave(context, event.tenant)
+
+
+def _leave(context: Context, number: int) -> None:
+    context.postponed = [e for e in context.postponed if e.tenant != number]
+    context.credit.drop(number)
+    context.ledger.parts_changed = True
+    if tenant := context.ledger.tenants.get(number):
+        context.credit.forget(tenant.gpus.values())
+        gangs.leave(context.ledger, tenant)
+        context.ledger.end_stay(tenant, tuple(tenant.gpus), tenant.state)
+        del context.ledger.tenants[number]
+        if number in context.ledger.queue:
+            context.ledger.queue.remove(number)
+
+
+def on_attach(context: Context, event: ev.Attach) -> None:
+    """Admit a context or refuse it; one that exists already is counted and never refused."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is None:
+        return
+    if event.gpu not in context.ledger.specs:
+        context.refuse(event, "gpu", f"GPU {event.gpu} is not managed here")
+        return
+    known = tenant.gpus.get(event.gpu)
+    exists = event.exists or event.allocated_bytes > 0
+    if known and not (known.is_hearsay and exists):
+        known.limit_bytes = event.limit_bytes
+        tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
+        return
+    if not context.is_settled and not exists:
+        context.postponed.append(event)  # it waits until those who were here are back
+        return
+    if not exists and (no := refuse_beside_all(context.ledger, event.gpu, tenant)):
+        context.refuse(event, *no)
+        return
+    if not exists and (no := refuse_context(context.ledger, event.gpu, event.residue_bytes)):
+        context.refuse(event, *no)
+        return
+    own = frozenset([event.tenant])
+    if not exists and (taken := refuse_share(context.ledger, event.gpu, tenant.share, own=own)):
+        context.refuse(event, "capacity", taken[0])
+        return
+    context.ledger.parts_changed = True
+    has_work = tenant.holds or tenant.state in REVOKED
+    tenant.gpus[event.gpu] = Residency(
+        residue_bytes=known.residue_bytes if known else event.residue_bytes,
+        limit_bytes=event.limit_bytes,
+        expected_bytes=known.expected_bytes if known else event.residue_bytes,
+        allocated_bytes=event.allocated_bytes,
+        pinned_bytes=event.pinned_bytes,
+        managed_bytes=event.managed_bytes,
+        # a holder may be about to map what it was admitted
+        charged_bytes=event.allocated_bytes if has_work else event.resident_bytes,
+        orders=known.orders if known else [],
+        lag_s=known.lag_s if known else 0.0,
+    )
+    if exists:
+        if tenant.gang is not None and event.allocated_bytes:
+            tenant.gang.is_begun = True  # nobody gets memory before
+        context.out.append(do.Admitted(event.tenant, event.gpu, event.serial))
+    else:
+        tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
+
+
+def on_detach(context: Context, event: ev.Detach) -> None:
+    """Forget what a tenant had on one GPU."""
+    gone = (event.tenant, event.gpu)
+    context.postponed = [e for e in context.postponed if (e.tenant, e.gpu) != gone]
+    context.credit.drop(*gone)
+    if tenant := context.ledger.tenants.get(event.tenant):
+        had_orders = tenant.has_orders
+        context.ledger.parts_changed = True
+        tenant.counted.pop(event.gpu, None)
+        if event.gpu in tenant.gpus:
+            context.ledger.end_stay(tenant, (event.gpu,), tenant.state)
+            context.credit.forget([tenant.gpus.pop(event.gpu)])
+        tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
+        if had_orders and not tenant.has_orders:
+            context.answered(tenant)
+
+
+def _first_state(event: ev.Hello) -> State:
+    """The state of a process that says hello: only one that outlived its agent may hold a lease."""
+    if not event.holding:
+        return State.IDLE
+    if event.fenced:
+        return State.FENCED
+    return State.DRAINING if event.doubted else State.HOLDING
+
+
+def on_stop_checked(context: Context, event: ev.StopChecked) -> None:
+    """Note whether a late process is stopped; while it is, others do not wait for it."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is None or tenant.stopped == event.stopped:
+        return
+    if event.stopped and not tenant.due_s:
+        return  # it has answered meanwhile
+    tenant.stopped = tenant.silent = event.stopped
+    if event.stopped and tenant.state is State.DRAINING:
+        context.ledger.transition(tenant, Cause.STOPPED, context.now_s)
+    elif not event.stopped and tenant.state is State.STOPPED:
+        context.ledger.transition(tenant, Cause.CONTINUED, context.now_s)

@@ -1,0 +1,60 @@
+"""Leases that are granted as soon as one other tenant has drained, before the round decides it.
+
+A tenant that lacks nothing but that one other has drained is noted in each round. When that one
+answers, the lease comes first, and the round that follows comes to the same result: every round
+notes afresh, so that nothing else can have happened in between (docs/decisions/0020).
+"""
+
+from __future__ import annotations
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import REVOKED
+
+
+class EarlyGrants:
+    """The tenants that wait for one other to drain, and for nothing else."""
+
+    __slots__ = ("_granted", "_is_on", "_ledger", "_next")
+
+    def __init__(self, ledger: Ledger, *, is_on: bool) -> None:
+        """`is_on=False`: no lease comes before the round that decides it."""
+        self._ledger = ledger
+        self._is_on = is_on
+        self._next: dict[int, list[Tenant]] = {}
+        """For each tenant that drains, those that get their lease then."""
+        self._granted: set[int] = set()
+        """The tenants that got their lease before the round that is going on."""
+
+    def clear(self) -> None:
+        """Forget what was noted: it is noted again, or is no longer true."""
+        self._next.clear()
+
+    def note(self, tenant: Tenant, drains: Tenant) -> None:
+        """Note that `tenant` gets its lease when `drains` has drained, whatever the time is."""
+        if not tenant.requests and tenant.gang is None and drains.gang is None:
+            self._next.setdefault(drains.number, []).append(tenant)
+
+    def due(self, event: ev.Drained) -> list[do.Grant]:
+        """The leases that wait for this event and for nothing else."""
+        following = self._next.get(event.tenant)
+        if not following or not self._is_on:
+            return []
+        drains = self._ledger.tenants[event.tenant]
+        if drains.state not in REVOKED or drains.epoch != event.epoch:
+            return []
+        self._granted.update(tenant.number for tenant in following)
+        return [do.Grant(tenant.number, tenant.epoch + 1) for tenant in following]
+
+    def confirm(self, tenant: Tenant) -> bool:
+        """Whether a lease that is decided now was granted before; asked once for each lease."""
+        if tenant.number in self._granted:
+            self._granted.remove(tenant.number)
+            return True
+        return False
+
+    def check(self) -> None:
+        """Assert at the end of a round that it decided every lease that was granted before it."""
+        assert not self._granted, f"tenants {self._granted} got leases that were not decided"
