@@ -24,7 +24,7 @@ from pathlib import Path
 import clang_tidy
 import ziglang
 
-from moiety.testing.native import cache_dir
+from tests.support.native import cache_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADERS = ("x86-linux-gnu", "generic-glibc", "x86-linux-any", "any-linux-any")

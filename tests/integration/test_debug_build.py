@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
 from moiety.testing.node import Node
 from tests.integration.verified import assert_right_once_stopped
+from tests.support.native import compile_c
 
 from .conftest import NATIVE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.native import compile_c
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = Path(__file__).with_name("unit")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.testing.native import compile_c
+from tests.support.native import compile_c
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [Path(__file__).with_name("interval_set.c"), ROOT / "native/simgpu/mem/interval_set.c"]

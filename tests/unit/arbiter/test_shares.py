@@ -9,9 +9,8 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
-from moiety.testing.simulated_tenants import handle
 from tests.support.backlog import GPU_BYTES, Backlog
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant, handle
 
 FITS, FITS_NOT = 1 << 30, 60 << 30
 
