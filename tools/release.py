@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from packaging.metadata import Metadata
-from trove_classifiers import classifiers as known_classifiers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TOOLS: Final = Path(sys.executable).parent
@@ -80,11 +79,16 @@ def own_version() -> str:
     return found[1]
 
 
-def check_changes(text: str, version: str) -> None:
-    """Raises ReleaseError unless the change log's newest version is this one, by kind of change."""
+def check_changes(text: str, version: str, *, goes_on: bool = False) -> None:
+    """Raises ReleaseError unless the change log's newest version is this one, by kind of change.
+
+    With `goes_on`, changes since then may stand above it under [Unreleased].
+    """
     sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    if any(each.startswith("[Unreleased]") for each in sections[1:]):
+        raise ReleaseError("CHANGELOG.md has [Unreleased] below a version")
     if sections and sections[0].startswith("[Unreleased]"):
-        if sections[0].partition("\n")[2].strip():
+        if not goes_on and sections[0].partition("\n")[2].strip():
             raise ReleaseError("CHANGELOG.md has changes that belong to no version")
         sections = sections[1:]
     heading, _, body = (sections or [""])[0].partition("\n")
@@ -108,6 +112,8 @@ def check_metadata(text: bytes, version: str) -> None:
         raise ReleaseError(f"the wheel is of version {found.version}")
     if missing := [field for field in FIELDS if not getattr(found, field)]:
         raise ReleaseError(f"the metadata lacks {', '.join(missing)}")
+    from trove_classifiers import classifiers as known_classifiers  # of the extra `release` alone
+
     given = found.classifiers or []
     if unknown := [each for each in given if each not in known_classifiers]:
         raise ReleaseError(f"no such classifier: {unknown[0]}")
