@@ -42,7 +42,7 @@ TENANTS: Final = 10_000
 FIRST: Final = 1000
 """so many fill what is bounded"""
 STEP: Final = 250
-PASSING: Final = "moiety.agent.core.clients.Client"
+PASSING: Final = "moiety.agent.core.client.Client"
 """for some seconds after a process is gone, its gang is looked after"""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from moiety.agent.control import protocol
-from moiety.agent.control.rate_limits import Bounds
+from moiety.agent.core.rate_limits import Bounds
 from moiety.testing.waiting import until
 from tests.support.foreground import AgentProcess, pretended_native
 from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder

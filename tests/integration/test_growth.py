@@ -15,7 +15,7 @@ TENANTS = 40
 WORKLOAD = "moiety.agent.control.workloads.Workload"
 BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.control.protocol.Event"}
 """of these it has those of the last minute, and the last thousand"""
-PASSING = {"moiety.agent.core.clients.Client"}
+PASSING = {"moiety.agent.core.client.Client"}
 """whether a gang is whole is looked after for some seconds"""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Self
 
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Node
 from moiety.agent.shim.session import Conversation
 from moiety.agent.system.processes import Peer

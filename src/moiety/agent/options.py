@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.agent.arena.host_memory import available_bytes
-from moiety.agent.control.rate_limits import MESSAGES
+from moiety.agent.core.rate_limits import MESSAGES
 from moiety.arbiter.settings import Overdue, Settings
 from moiety.config.files import File, Kind, read_all
 from moiety.config.load import Config, Source, load

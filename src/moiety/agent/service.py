@@ -17,9 +17,9 @@ from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.configuration import Read, configured
 from moiety.agent.control import protocol, saved_settings, workloads
 from moiety.agent.control.limits import Entitlements, Warden
-from moiety.agent.control.rate_limits import Bounds
 from moiety.agent.control.server import Control, failed
 from moiety.agent.core.journal import Journal
+from moiety.agent.core.rate_limits import Bounds
 from moiety.agent.core.runtime import Node
 from moiety.agent.monitor.usage_monitor import Watching
 from moiety.agent.monitor.xid_errors import GpuErrors

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.journal import REASONS, Journal, read
 from moiety.testing.clocks import FakeClock
 

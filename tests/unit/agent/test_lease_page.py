@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from moiety.agent.shim import lease_page
-from moiety.agent.shim.lease_page import LeasePage
+from moiety.agent.core import lease_page
+from moiety.agent.core.lease_page import LeasePage
 from moiety.wire.layout import LEASE_BYTES
 
 

@@ -6,9 +6,9 @@ import asyncio
 import socket
 
 from moiety.agent.control.protocol import shortened
-from moiety.agent.control.rate_limits import RESERVE, Bounds, Rate, Tally
 from moiety.agent.control.workloads import Record, is_unbounded
-from moiety.agent.shim.connection import PACKETS_A_TURN, Connection
+from moiety.agent.core.connection import PACKETS_A_TURN, Connection
+from moiety.agent.core.rate_limits import RESERVE, Bounds, Rate, Tally
 from moiety.agent.system.processes import Peer
 from moiety.model.share import Share
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from moiety.agent.control import usage_report
 from moiety.agent.control.protocol import Watch
 from moiety.agent.core.journal import Journal
-from moiety.agent.monitor import usage_report
 from moiety.agent.monitor.usage_monitor import Watching
 from moiety.devices.budget import budget
 from moiety.devices.interface import User

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.shim.wait_messages import SPACING_S, Notices
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import GpuView, TenantGpuView, TenantView

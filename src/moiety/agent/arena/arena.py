@@ -25,7 +25,7 @@ from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
     from moiety.agent.core.runtime import Node, Timer
 
 SMALLEST_BYTES: Final = 16 << 20

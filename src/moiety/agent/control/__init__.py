@@ -1,5 +1,5 @@
 """The side of the agent that commands speak with.
 
-It owns the control socket, its protocol, workloads, shares and metrics.
+It owns the control socket, its protocol, workloads, shares, reports and metrics.
 It never writes a lease word.
 """

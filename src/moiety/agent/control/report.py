@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moiety.agent.control.protocol import GpuRow, ProcessRow
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Node
 from moiety.agent.system.container_files import container_of
 from moiety.agent.system.users import name_of

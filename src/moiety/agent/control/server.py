@@ -18,15 +18,15 @@ from moiety.agent.control import metrics, protocol, saved_settings
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import Warden
 from moiety.agent.control.metrics_server import Scrapes
-from moiety.agent.control.rate_limits import Bounds
 from moiety.agent.control.report import gpu_rows, process_rows
 from moiety.agent.control.shares import Sharing
 from moiety.agent.control.timeline_pages import recorded
+from moiety.agent.control.usage_report import notes, watched
 from moiety.agent.control.visibility import events_for, recorded_for, rows_for
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core import refusals
+from moiety.agent.core.rate_limits import Bounds
 from moiety.agent.core.runtime import Node
-from moiety.agent.monitor.usage_report import notes, watched
 from moiety.agent.options import Options
 from moiety.agent.system import container_files, permissions, processes
 from moiety.agent.system.paths import Directory

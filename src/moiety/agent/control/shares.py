@@ -13,7 +13,7 @@ import msgspec
 from moiety.agent.control import protocol
 from moiety.agent.control.limits import Warden
 from moiety.agent.control.workloads import Workload, Workloads
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Node
 from moiety.agent.system.users import name_of
 from moiety.arbiter.admission.guarantees import Promised

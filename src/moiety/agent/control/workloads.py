@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.agent.core import executor, refusals
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import SETTLE_S, Node
 from moiety.agent.shim.session import Conversation
 from moiety.agent.system import container_files, permissions, processes

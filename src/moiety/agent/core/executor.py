@@ -22,7 +22,7 @@ from moiety.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
     from moiety.agent.core.runtime import Node
 
 MODES = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}

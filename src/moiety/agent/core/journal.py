@@ -22,7 +22,7 @@ from moiety.agent.system.logs import BoundedFile
 from moiety.model.format import format_bytes, plain
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
 
 KEPT: Final = 1024
 """events in memory; the files have some thousands more"""

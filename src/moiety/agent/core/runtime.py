@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moiety.agent.arena.arena import Arena
-from moiety.agent.control.rate_limits import Bounds
 from moiety.agent.core import executor
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.orphans import Missing
+from moiety.agent.core.rate_limits import Bounds
 from moiety.agent.core.timeline import Timeline
 from moiety.agent.shim import gang_detection
 from moiety.agent.shim.ipc_broker import Exports

@@ -1,4 +1,4 @@
 """What the agent observes of the GPUs: their processes, their usage, and driver errors.
 
-It owns the measurements and the reports made of them. It never decides what is done about them.
+It owns the measurements. It never decides what is done about them.
 """

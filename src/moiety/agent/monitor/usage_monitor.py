@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.agent.core.clients import Client
+from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Node, Timer
 from moiety.agent.system import processes
 from moiety.agent.system.users import USERS, name_of

@@ -1,4 +1,4 @@
 """The side of the agent that speaks with the shim inside programs.
 
-It owns connections, sessions, lease pages and imported memory. It never decides about a lease.
+It owns sessions, the handlers of messages and imported memory. It never decides about a lease.
 """

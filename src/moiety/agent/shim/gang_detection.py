@@ -11,7 +11,7 @@ from moiety.wire.layout import Refusal, SharedFlag
 from moiety.wire.messages import RefusedMessage
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
     from moiety.agent.core.runtime import Node
 
 PATIENCE_S: Final = 5.0

@@ -20,7 +20,7 @@ from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
 from moiety.wire.messages import RefusedMessage, ShareMessage
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
     from moiety.agent.core.runtime import Node
 
 TOKENS_MAX: Final = 65536

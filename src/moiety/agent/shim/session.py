@@ -7,13 +7,13 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from moiety.agent.control.rate_limits import Tally
 from moiety.agent.core import executor
-from moiety.agent.core.clients import REQUESTS_MAX, Client
+from moiety.agent.core.client import REQUESTS_MAX, Client
+from moiety.agent.core.connection import PACKETS_A_TURN, Connection, Loop
+from moiety.agent.core.lease_page import LeasePage
+from moiety.agent.core.rate_limits import Tally
 from moiety.agent.core.runtime import Node
 from moiety.agent.shim import gang_detection
-from moiety.agent.shim.connection import PACKETS_A_TURN, Connection, Loop
-from moiety.agent.shim.lease_page import LeasePage
 from moiety.agent.system import processes
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError

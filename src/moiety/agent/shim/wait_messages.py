@@ -15,7 +15,7 @@ from moiety.model.format import format_bytes, format_duration, plain
 from moiety.wire.messages import TerminalLineMessage
 
 if TYPE_CHECKING:
-    from moiety.agent.core.clients import Client
+    from moiety.agent.core.client import Client
     from moiety.agent.core.runtime import Node
 
 AFTER_S: Final = 3.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent.control import protocol
-from moiety.agent.shim.lease_page import F_SEAL_FUTURE_WRITE
+from moiety.agent.core.lease_page import F_SEAL_FUTURE_WRITE
 from moiety.agent.system.paths import find, prepare
 from moiety.cli.doctor import agents, container_shares, gpus, host
 from moiety.cli.doctor.finding import Finding

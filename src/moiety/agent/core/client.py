@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from moiety.agent.shim.connection import Connection
-from moiety.agent.shim.lease_page import LeasePage
+from moiety.agent.core.connection import Connection
+from moiety.agent.core.lease_page import LeasePage
 from moiety.agent.system.users import name_of
 from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share

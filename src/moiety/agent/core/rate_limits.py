@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.agent.shim.connection import PACKETS_A_TURN
+from moiety.agent.core.connection import PACKETS_A_TURN
 from moiety.agent.system.users import name_of
 
 MESSAGES: Final = 12_800.0
