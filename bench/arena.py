@@ -46,7 +46,7 @@ def join(node: Node) -> Shim:
 def evicting(node: Node) -> list[protocol.Span]:
     """The evictions that have ended."""
     with Call(Directory(node.directory)) as call:
-        spans = call.ask(protocol.Timeline(), protocol.Recorded).spans
+        spans = call.ask(protocol.TimelineRequest(), protocol.Recorded).spans
     return [span for span in spans if span.kind == "evicting"]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from moiety.agent.control import protocol
-from moiety.agent.core.rate_limits import Bounds
+from moiety.agent.core.rate_limits import RateLimits
 from moiety.testing.waiting import until
 from tests.support.foreground import AgentProcess, pretended_native
 from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
@@ -56,7 +56,7 @@ def test_conversations_of_one_user_have_an_end_and_others_are_answered(
     agent: AgentProcess, users: Users
 ) -> None:
     bob, alice = users(BOB), users(ALICE)
-    most = Bounds().conversations.each
+    most = RateLimits().conversations.each
     with pytest.raises(Raised, match="conversations with the agent") as refused:
         bob.do(f"calls = [call]\nfor _ in range({most}): calls.append(Call(there))")
     assert refused.value.kind == "TooMany"

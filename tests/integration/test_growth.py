@@ -13,7 +13,7 @@ from tests.support.memory_probe import OURS
 
 TENANTS = 40
 WORKLOAD = "moiety.agent.control.workloads.Workload"
-BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.control.protocol.Event"}
+BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.core.journal_events.Event"}
 """of these it has those of the last minute, and the last thousand"""
 PASSING = {"moiety.agent.core.client.Client"}
 """whether a gang is whole is looked after for some seconds"""

@@ -119,7 +119,7 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
         (BOB, str(BOB), "secret.py", pid, workload, 2 * GIB),
     ]
     everything = bob.do("str(call.ask(protocol.Events(), protocol.Happened).events)")
-    recorded = bob.do("str(call.ask(protocol.Timeline(), protocol.Recorded))")
+    recorded = bob.do("str(call.ask(protocol.TimelineRequest(), protocol.Recorded))")
     for told in (everything, recorded):
         assert str(bob.pid) in told
         assert str(alice.pid) not in told

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.control.protocol import Recorded, Span, Timeline
+from moiety.agent.control.protocol import Recorded, Span, TimelineRequest
 from moiety.model import errors
 from moiety.testing.node import Node
 from moiety.trace.recording import Recording
@@ -170,7 +170,7 @@ def test_pages_tell_as_much_as_one(agent: AgentProcess, shims: Shims) -> None:
         shim.free(0, 1, 1)
         shim.allocated(0, 1)
     with agent.call() as call:
-        page = call.ask(Timeline(), Recorded)
+        page = call.ask(TimelineRequest(), Recorded)
         assert page.more
         assert page.open == []
     found = recorded(agent)

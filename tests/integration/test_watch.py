@@ -28,7 +28,7 @@ MakeNode = Callable[[str], Node]
 Answer = TypeVar("Answer", bound=protocol.Answer)
 
 
-def ask(node: Node, request: protocol.Request, answer: type[Answer]) -> Answer:
+def ask(node: Node, request: protocol.ControlRequest, answer: type[Answer]) -> Answer:
     """As commands do, in this process: tests look often."""
     with Call(Directory(node.directory), DEADLINE_S) as call:
         return call.ask(request, answer)
@@ -40,7 +40,7 @@ def told(node: Node, *reasons: str) -> list[protocol.Event]:
 
 
 def seen(node: Node) -> protocol.Watched:
-    return ask(node, protocol.Watch(), protocol.Watched)
+    return ask(node, protocol.WatchRequest(), protocol.Watched)
 
 
 def rows(node: Node) -> list[protocol.ProcessRow]:

@@ -153,7 +153,7 @@ class Day:
 
     def kill_agent(self) -> bool:
         """The agent is killed, and started again at some time."""
-        if self.world.node is None:
+        if self.world.agent is None:
             self.world.devices.usage = self.nvml  # type: ignore[method-assign]  # else none starts
             self.world.start_agent()
             return False
@@ -165,7 +165,7 @@ class Day:
 
         Not while an agent begins: what those have that do not come back, nobody else knows.
         """
-        if self.world.node is None or not self.world.node.settled:
+        if self.world.agent is None or not self.world.agent.recovery.is_settled:
             return False
         if self.world.devices.usage is not self.nvml:
             self.world.devices.usage = self.nvml  # type: ignore[method-assign]
@@ -180,7 +180,7 @@ class Day:
     def lie(self) -> bool:
         """Somebody who is no shim connects, or says something that may make no sense."""
         world, dice = self.world, self.dice
-        if world.node is None:
+        if world.agent is None:
             return False
         if len(world.liars) < 3:
             pid = world.begin_liar()
@@ -254,7 +254,7 @@ class Day:
         for pid in list(world.liars):
             world.end_liar(pid)
         world.devices.usage = self.nvml  # type: ignore[method-assign]
-        if world.node is None:
+        if world.agent is None:
             world.start_agent()
         for process in world.processes.values():
             process.hung = process.eviction_fails = False
@@ -278,8 +278,8 @@ class Day:
 
     def check_served(self, waiting: list[VirtualProcess]) -> None:
         """Whoever still waits has a reason that lies in what it asked for."""
-        assert self.world.node is not None
-        views = {view.tenant: view for view in self.world.node.arbiter.tenants()}
+        assert self.world.agent is not None
+        views = {view.tenant: view for view in self.world.agent.arbiter.tenants()}
         for process in waiting:
             reason = views[process.tenant].reason
             assert "do not fit into" in reason, (process.number, process.__dict__, views)

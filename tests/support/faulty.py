@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from moiety.agent.core import executor
 from moiety.agent.service import main
-from moiety.agent.shim import session
+from moiety.agent.shim import handlers
 from moiety.arbiter import instructions as do
 from moiety.wire.layout import Type
 
@@ -67,7 +67,7 @@ class Fault:
         text = self._path.read_text()
         return json.loads(text) if text else {}
 
-    def passes(self, step: str, node: Any, client: Any) -> None:
+    def passes(self, step: str, agent: Any, client: Any) -> None:
         """A step is taken: is it the one?"""
         if self._plan.get("step") != step:
             return
@@ -75,7 +75,7 @@ class Fault:
         if self._plan["whom"] == "peer":
             whom = client.pid
         elif self._plan["whom"] == "other":
-            whom = next((c.pid for c in node.clients.values() if c.pid != client.pid), None)
+            whom = next((c.pid for c in agent.clients.values() if c.pid != client.pid), None)
         self._left -= 1
         if self._left > 0 or whom is None:
             return
@@ -99,21 +99,21 @@ def install(fault: Fault) -> None:
     """Put the fault in the way of every step."""
 
     def before(step: str, does: Step) -> Step:
-        def both(node: Any, client: Any, message: Any) -> None:
-            fault.passes(step, node, client)
-            does(node, client, message)
+        def both(agent: Any, client: Any, message: Any) -> None:
+            fault.passes(step, agent, client)
+            does(agent, client, message)
 
         return both
 
     def after(step: str, does: Step) -> Step:
-        def both(node: Any, client: Any, instruction: Any) -> None:
-            does(node, client, instruction)
-            fault.passes(step, node, client)
+        def both(agent: Any, client: Any, instruction: Any) -> None:
+            does(agent, client, instruction)
+            fault.passes(step, agent, client)
 
         return both
 
     for step, kind in HEARD.items():
-        session._SAYS[kind] = before(step, session._SAYS[kind])
+        handlers.HANDLERS[kind] = before(step, handlers.HANDLERS[kind])
     for step, cls in SAID.items():
         executor._CARRY[cls] = after(step, executor._CARRY[cls])
 

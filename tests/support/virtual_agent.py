@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Self
 
+from moiety.agent.components import Components, build
 from moiety.agent.core.client import Client
-from moiety.agent.core.runtime import Node
-from moiety.agent.shim.session import Conversation
+from moiety.agent.shim.session import Session
 from moiety.agent.system.processes import Peer
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget
@@ -92,20 +92,20 @@ class World:
         """what the agent wrote down for the next one: GPUs by pid, and who is fenced"""
         self.log = StrictLog()
         self.loop = VirtualLoop(0.0, dice)
-        self.node: Node | None = None
+        self.agent: Components | None = None
         self.agents = 0
         self._pids = itertools.count(100)
-        self._conversations: list[Conversation] = []
+        self._sessions: list[Session] = []
 
     # The agent
 
-    def start_agent(self) -> Node:
+    def start_agent(self) -> Components:
         """A new agent, which knows only what was written down."""
         self.loop = VirtualLoop(self.loop.time(), self.dice)
         self.beside = LateExecutor()
         alive = {pid: kept for pid, kept in self.written.items() if self.is_alive(pid)}
         budget = Budget(TOTAL, 0, 1, CAPACITY, 1)
-        self.node = Node(
+        self.agent = build(
             self.loop,
             self.devices,
             [(device, budget) for device in self.devices.devices],
@@ -115,23 +115,23 @@ class World:
             fenced=[pid for pid, (_, fenced) in alive.items() if fenced],
             owners=dict.fromkeys(alive, USER),
             kernel=self.kernel,
-            beside=self.beside,
+            worker=self.beside,
         )
-        self.node.on_changed.append(self._write_down)
-        self.node.on_left.append(self._strike_off)
+        self.agent.clients.on_changed.append(self._write_down)
+        self.agent.clients.on_left.append(self._strike_off)
         self.agents += 1
-        return self.node
+        return self.agent
 
     def kill_agent(self) -> None:
         """As kill -9 does: its descriptors close, and what it has not read is lost."""
-        assert self.node is not None
-        for client in self.node.clients.values():
+        assert self.agent is not None
+        for client in self.agent.clients.by_number.values():
             client.dispose()
-        self.node._missing.stop()
-        for each in self._conversations:
+        self.agent.orphans.stop()
+        for each in self._sessions:
             each.abandon()
-        self._conversations.clear()
-        self.node = None
+        self._sessions.clear()
+        self.agent = None
         self.loop = VirtualLoop(self.loop.time(), self.dice)
 
     def _write_down(self, client: Client) -> None:
@@ -145,19 +145,18 @@ class World:
 
     def connect(self, pid: int, share: Share = NOTHING_ASKED) -> socket.socket | None:
         """One end of a connection, whose other end the agent has accepted."""
-        if self.node is None:
+        if self.agent is None:
             return None
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        talk = Conversation(
-            self.node,
-            self.loop,
+        talk = Session(
+            self.agent.sessions,
             theirs,
             peer=Peer(pid, USER, USER),
             workload=f"w{pid}",
             share=share,
         )
-        self._conversations.append(talk)
+        self._sessions.append(talk)
         return ours
 
     # Processes
@@ -230,14 +229,14 @@ class World:
 
     def serve(self) -> bool:
         """Let the agent run."""
-        return self.node is not None and self.loop.serve()
+        return self.agent is not None and self.loop.serve()
 
     def _bury(self) -> None:
         """Whom the agent ended is dead."""
         while self.kernel.killed:
             pid = self.kernel.killed.pop()
-            if self.node is not None:
-                told = {e.pid for e in self.node.journal.ring if e.reason == "Killed"}
+            if self.agent is not None:
+                told = {e.pid for e in self.agent.journal.ring if e.reason == "Killed"}
                 assert pid in told, f"process {pid} was ended, and nobody was told"
             if pid in self.processes:
                 self.kill(self.processes[pid])
@@ -297,11 +296,11 @@ class World:
 
     def check_empty(self) -> None:
         """After everybody is gone nothing is left: no byte, no client, no timer, no descriptor."""
-        assert self.node is not None
-        for gpu in self.node.arbiter.gpus():
+        assert self.agent is not None
+        for gpu in self.agent.arbiter.gpus():
             assert (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0), gpu
-        assert not self.node.clients
-        assert not self.node._grace
+        assert not self.agent.clients.by_number
+        assert not self.agent.clients._grace
         assert not self.loop._readers, self.loop._readers
         assert not self.loop._writers
 
@@ -311,7 +310,7 @@ class World:
             self.kill(process)
         for pid in list(self.liars):
             self.end_liar(pid)
-        if self.node is not None:
+        if self.agent is not None:
             self.kill_agent()
 
     def __enter__(self) -> Self:

@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from moiety.agent.control.limits import Entitlements
+from moiety.agent.control.limits import LimitRules
 from moiety.agent.options import Options, files_of_system, parse, typed
 from moiety.agent.system.users import USERS
 from moiety.config.load import load
 
-Read = Callable[[], tuple[Options, Entitlements]]
+Read = Callable[[], tuple[Options, LimitRules]]
 LIVE: Final = frozenset({"settings", "watch", "visible", "filed", "ready_fd"})
 """of Options: what can change while the agent runs"""
 
 
-def configured(arguments: Sequence[str]) -> tuple[Options, Entitlements]:
+def configured(arguments: Sequence[str]) -> tuple[Options, LimitRules]:
     """Options and rules as they are written now.
 
     Raises ValueError with a sentence for the command line, ConfigError for all else.
@@ -26,9 +26,9 @@ def configured(arguments: Sequence[str]) -> tuple[Options, Entitlements]:
     config = load(files=files_of_system() if system else None)
     options = parse(arguments, config)
     if not system:  # who could change the agent itself needs no rules
-        return options, Entitlements()
+        return options, LimitRules()
     USERS.forget()
-    return options, Entitlements(config, exempt=frozenset({0, os.getuid()}))
+    return options, LimitRules(config, exempt=frozenset({0, os.getuid()}))
 
 
 def later(before: Options, after: Options) -> list[str]:

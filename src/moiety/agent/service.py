@@ -12,24 +12,28 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from moiety.agent.arena.arena import Arena, Extent
+from moiety.agent.arena.arena import ArenaSize
 from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.components import Components, build
 from moiety.agent.configuration import Read, configured
-from moiety.agent.control import protocol, saved_settings, workloads
-from moiety.agent.control.limits import Entitlements, Warden
-from moiety.agent.control.server import Control, failed
+from moiety.agent.control import protocol, saved_settings
+from moiety.agent.control.commands import Commands
+from moiety.agent.control.containers import ContainerShares
+from moiety.agent.control.limits import LimitEnforcer, LimitRules
+from moiety.agent.control.records import survivors as find_survivors
+from moiety.agent.control.report import Reports
+from moiety.agent.control.server import ControlServer, failed
+from moiety.agent.control.shares import Shares
+from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.journal import Journal
-from moiety.agent.core.rate_limits import Bounds
-from moiety.agent.core.runtime import Node
-from moiety.agent.monitor.usage_monitor import Watching
-from moiety.agent.monitor.xid_errors import GpuErrors
+from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.options import ARENA_MOST, Options
 from moiety.agent.system import heap_warmup
 from moiety.agent.system.file_lock import FileLock, LockHeld
 from moiety.agent.system.gpu_locks import own
 from moiety.agent.system.logs import open_log
 from moiety.agent.system.paths import Directory, find, must_be_usable, prepare
-from moiety.agent.system.sd_notify import Manager
+from moiety.agent.system.sd_notify import ServiceManager
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import Budget, budget
@@ -56,7 +60,7 @@ class Service:
         self,
         directory: Directory,
         options: Options,
-        entitlements: Entitlements,
+        rules: LimitRules,
         read: Read,
     ) -> None:
         """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory.
@@ -66,12 +70,12 @@ class Service:
         prepare(directory)
         self._directory = directory
         self._options = options
-        self._entitlements = entitlements
+        self._rules = rules
         self._read = read
         self._log: Any = None
         self._locks: list[FileLock] = [_lock_directory(directory)]
         self._devices: Devices | None = None
-        self._manager = Manager()
+        self._manager = ServiceManager()
         self._ended: asyncio.Future[str] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._reloading: asyncio.Future[None] | None = None
@@ -86,10 +90,11 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, f"got {number.name}")
         gpus = self._own_gpus(devices)
-        records, survivors = workloads.survivors(self._directory)
+        records, survivors = find_survivors(self._directory)
         outlived = any(not record.container for record in records) or bool(survivors)
         changed = saved_settings.read(self._directory, self._options, log)
-        self._node = node = Node(
+        limits = RateLimits(messages_per_s=max(1.0, self._options.messages_per_s))
+        self._components = parts = build(
             loop,
             devices,
             gpus,
@@ -99,45 +104,35 @@ class Service:
             fenced=[s.pid for s in survivors if s.fenced],
             owners={s.pid: s.uid for s in survivors},
             journal=self._open_journal(),
+            limits=limits,
             shared=self._directory.shared,
         )
-        node.bounds = Bounds(messages_per_s=max(1.0, self._options.messages_per_s))
-        node.notices.after_s = self._options.say_after_s
-        extent = Extent.of(
-            self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
+        parts.wait_messages.after_s = self._options.say_after_s
+        parts.add_arena(
+            ArenaSize.of(
+                self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
+            )
         )
-        node.arena = Arena(node, extent)
-        watching = Watching(node, self._options.watch)
-        watching.start()
-        errors = GpuErrors(node)
-        errors.start()
-        self._workloads = known = workloads.Workloads(
+        parts.add_monitors(self._options.watch)
+        self._workloads = known = Workloads(
             self._directory,
-            node,
-            loop,
+            parts.sessions,
+            parts.executor,
             linger_s=self._options.linger_s,
             on_empty=self._watch_idleness,
         )
-        warden = Warden(node, known, self._entitlements)
+        clients = parts.clients.by_number
+        enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules)
         for record in records:
             try:
                 known.adopt(record)
             except OSError as error:  # somebody has tidied up its folder: the others go on
                 self._log.error("workload lost", workload=record.id, problem=str(error))
-        control = Control(
-            self._directory,
-            node,
-            known,
-            self._options,
-            product=__version__,
-            stop=self._stop,
-            began_s=loop.time(),
-            changed=changed,
-            warden=warden,
-            read=self._read,
+        self._commands = commands = self._make_commands(parts, known, enforcer, changed)
+        control = ControlServer(
+            self._directory, commands, parts.runtime, parts.journal, parts.limits
         )
-        self._control = control
-        USERS.on_found = partial(self._found, loop, warden)
+        USERS.on_found = partial(self._found, loop, enforcer)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         with must_be_usable(self._directory):
             await control.open()
@@ -150,7 +145,7 @@ class Service:
             workloads=len(records),
             survivors=len(survivors),
         )
-        node.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
+        parts.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
         tell_ready(self._options.ready_fd, protocol.Done())
         self._manager.ready(self._status())
         self._manager.keep_told(loop, self._status)
@@ -160,20 +155,66 @@ class Service:
         heap_warmup.touch()
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
-        self._log.info("ending", reason=reason, clients=len(node.clients))
-        node.journal.note("AgentStopped", reason)
+        self._log.info("ending", reason=reason, clients=len(clients))
+        parts.journal.note("AgentStopped", reason)
         # While programs are there, nobody is to start an agent of their own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
-            saved_settings.write(self._directory, control.changed, self._options, ends=True)
+            saved_settings.write(self._directory, commands.changed, self._options, ends=True)
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
-        watching.stop()
-        errors.stop()
-        node.stop()
+        parts.stop()
         known.close()
-        node.journal.close()
+        parts.journal.close()
         if not any(self._directory.workloads.glob("*")):  # none also if somebody has removed it
             self._directory.arena.unlink(missing_ok=True)
+
+    def _make_commands(
+        self,
+        parts: Components,
+        workloads: Workloads,
+        enforcer: LimitEnforcer,
+        changed: saved_settings.SavedSettings,
+    ) -> Commands:
+        """Connect what answers commands with the components."""
+        clients = parts.clients.by_number
+        shares = Shares(
+            runtime=parts.runtime,
+            clients=clients,
+            gpus=parts.gpus,
+            arbiter=parts.arbiter,
+            journal=parts.journal,
+            workloads=workloads,
+            limits=enforcer,
+        )
+        return Commands(
+            directory=self._directory,
+            options=self._options,
+            product=__version__,
+            stop=self._stop,
+            began_s=parts.runtime.now(),
+            runtime=parts.runtime,
+            settings=parts.settings,
+            clients=parts.clients,
+            journal=parts.journal,
+            workloads=workloads,
+            shares=shares,
+            containers=ContainerShares(parts.runtime, clients, workloads, shares),
+            reports=Reports(
+                parts.runtime,
+                arbiter=parts.arbiter,
+                gpus=parts.gpus,
+                clients=clients,
+                recovery=parts.recovery,
+                timeline=parts.timeline,
+                journal=parts.journal,
+                devices=parts.devices,
+                arena=parts.arena,
+                monitor=parts.monitor,
+            ),
+            limits=enforcer,
+            read=self._read,
+            changed=changed,
+        )
 
     def release(self) -> None:
         """Give the GPUs and the directory back, and leave no files that nobody needs."""
@@ -184,10 +225,10 @@ class Service:
             self._devices.close()
 
     @staticmethod
-    def _found(loop: asyncio.AbstractEventLoop, warden: Warden, user: User) -> None:
+    def _found(loop: asyncio.AbstractEventLoop, enforcer: LimitEnforcer, user: User) -> None:
         """In some thread: it was found out who a user is."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(warden.found, user)
+            loop.call_soon_threadsafe(enforcer.found, user)
 
     def _reload(self) -> None:
         """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
@@ -198,13 +239,14 @@ class Service:
         self._manager.reloading()
         try:
             with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
-                await self._control.reload()
+                await self._commands.reload()
         finally:  # or the manager would wait for the end of the reload
             self._manager.ready(self._status())
 
     def _status(self) -> str:
         """The agent in a few words, for the service manager."""
-        gpus, tenants = len(self._node.gpus), len(self._node.clients)
+        parts = self._components
+        gpus, tenants = len(parts.gpus), len(parts.clients.by_number)
         workloads = len(self._workloads.by_id)
         return f"{gpus} GPU(s), {workloads} workload(s), {tenants} tenant(s)"
 
@@ -291,7 +333,7 @@ def tell_ready(fd: int | None, answer: protocol.Answer) -> None:
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
     """Run an agent in this process; returns its exit code."""
     try:
-        options, entitlements = configured(arguments)
+        options, rules = configured(arguments)
     except (ValueError, ConfigError) as error:
         refusal = (
             error
@@ -302,17 +344,17 @@ def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
             tell_ready(int(arguments[1]), failed(refusal))
         raise refusal from None
     again = partial(configured, tuple(arguments))
-    return serve(options, entitlements, again, foreground=foreground)
+    return serve(options, rules, again, foreground=foreground)
 
 
-def serve(options: Options, entitlements: Entitlements, read: Read, *, foreground: bool) -> int:
+def serve(options: Options, rules: LimitRules, read: Read, *, foreground: bool) -> int:
     """Run an agent in this process; raises MoietyError if it cannot start."""
     service: Service | None = None
     try:
         # Whatever is written is for this user alone, also where others may go through the folder.
         os.umask(0o077)
         directory = find("system" if options.system else "own")
-        service = Service(directory, options, entitlements, read)
+        service = Service(directory, options, rules, read)
         try:
             devices = Nvml()
         except NvmlUnavailable as error:

@@ -14,7 +14,7 @@ import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import arguments_from_environment, call, call_or_start
-from moiety.agent.control.workloads import write_whole
+from moiety.agent.control.records import write_whole
 from moiety.agent.system import cdi
 from moiety.agent.system.paths import find
 from moiety.cli.image import Image, check

@@ -12,7 +12,8 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, call
-from moiety.agent.core.journal import REASONS, read
+from moiety.agent.core.journal import read
+from moiety.agent.core.journal_events import REASONS
 from moiety.agent.system.paths import Directory, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Duration, colour_wanted

@@ -67,7 +67,7 @@ class Line:
         self._directory = directory
         self._call = call(directory)
 
-    def ask(self, request: protocol.Timeline) -> protocol.Recorded:
+    def ask(self, request: protocol.TimelineRequest) -> protocol.Recorded:
         """One page; raises NoAgent if the agent ended and none follows."""
         try:
             return self._call.ask(request, protocol.Recorded)

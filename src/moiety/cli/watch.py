@@ -46,7 +46,7 @@ def watch(dry_run: bool, output: str, **said: str | None) -> None:
         raise BadArgument(f"--{named} is only tried here", f"--dry-run --{named} {policy[named]}")
     try:
         with call(find()) as agent:
-            seen = agent.ask(protocol.Watch(policy, plan=dry_run), protocol.Watched)
+            seen = agent.ask(protocol.WatchRequest(policy, plan=dry_run), protocol.Watched)
     except NoAgent:
         if output == "json":
             emit_json(None)

@@ -43,7 +43,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class GpuProcess:
     """One process on one GPU; its pid is the host's."""
 
     pid: int
@@ -68,7 +68,7 @@ class Devices(Protocol):
     def usage(self, index: int) -> Usage:
         """One GPU now; may take milliseconds."""
 
-    def users(self, index: int, since_us: int) -> list[User]:
+    def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """Every process that computes on it, and what it did since then (since 1970)."""
 
     def next_error(self, timeout_s: float) -> tuple[int, int] | None:

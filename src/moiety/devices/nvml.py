@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moiety.devices.gpu_models import Card, card_of
-from moiety.devices.interface import Device, Usage, User
+from moiety.devices.interface import Device, GpuProcess, Usage
 from moiety.devices.native import is_simulated, simgpu_dir
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -86,7 +86,7 @@ class Nvml:
             processes=processes,
         )
 
-    def users(self, index: int, since_us: int) -> list[User]:
+    def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """Every process that computes on it; one with several contexts once."""
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         running = [(each, False) for each in self._first_of(PROCESS_CALLS, handle, must=True)]
@@ -101,7 +101,7 @@ class Nvml:
         for sample in samples or []:
             if sample.timeStamp > since_us:
                 busy.setdefault(sample.pid, []).append(sample.smUtil / 100)
-        found: dict[int, User] = {}
+        found: dict[int, GpuProcess] = {}
         for process, of_mps in running:
             used, before = process.usedGpuMemory, found.get(process.pid)
             if before is not None and of_mps and not before.of_mps:
@@ -111,7 +111,7 @@ class Nvml:
                 used = before.used_bytes + (used or 0)
             own = busy.get(process.pid, [0.0])
             worked = None if samples is None else sum(own) / len(own)
-            found[process.pid] = User(
+            found[process.pid] = GpuProcess(
                 process.pid, None if used is None else int(used), worked, of_mps
             )
         return list(found.values())

@@ -24,7 +24,7 @@ KILL_AGAIN_S: Final = 30.0
 ROOT: Final = 0
 
 
-class Deed(StrEnum):
+class ActionKind(StrEnum):
     """What the agent is to do."""
 
     WARN = "warn"
@@ -40,7 +40,7 @@ class Deed(StrEnum):
 class Action:
     """One thing to do; with `dry_run` only to be said."""
 
-    deed: Deed
+    deed: ActionKind
     offence: Offence
     use: Use
     text: str
@@ -81,7 +81,7 @@ class _Case:
 Key = tuple[int, int, int, Offence]
 
 
-class Watch:
+class Escalation:
     """The offences of one node. `own_uid` is the agent's user, `own_pids` are never ended."""
 
     def __init__(self, policy: Policy, own_uid: int, own_pids: frozenset[int]) -> None:
@@ -116,7 +116,7 @@ class Watch:
         for key in [key for key in self._cases if key[:2] == (pid, started)]:
             case = self._cases.pop(key)
             if case.rung:
-                out.append(self._action(Deed.OVER, case, "it ended"))
+                out.append(self._action(ActionKind.OVER, case, "it ended"))
         return out
 
     def change(self, policy: Policy) -> None:
@@ -181,12 +181,12 @@ class Watch:
 
     def _take(self, step: Step, case: _Case, now_s: float) -> list[Action]:
         if step is not Step.KILL:
-            return [self._action(Deed(step), case, case.text, self._threat(case, now_s))]
+            return [self._action(ActionKind(step), case, case.text, self._threat(case, now_s))]
         case.due_s = now_s
         if why := self.spares(case.use.who):
             case.spared = True
-            return [self._action(Deed.SPARE, case, why)]
-        return [self._action(Deed.KILL, case, case.text)]
+            return [self._action(ActionKind.SPARE, case, why)]
+        return [self._action(ActionKind.KILL, case, case.text)]
 
     def spares(self, who: Who) -> str:
         """Why the agent may not end a process; empty: it may."""
@@ -214,7 +214,7 @@ class Watch:
         if now_s - case.seen_s < FORGET_S:
             return []
         del self._cases[key]
-        return [self._action(Deed.OVER, case, "it does so no more")] if case.rung else []
+        return [self._action(ActionKind.OVER, case, "it does so no more")] if case.rung else []
 
-    def _action(self, deed: Deed, case: _Case, text: str, threat: str = "") -> Action:
+    def _action(self, deed: ActionKind, case: _Case, text: str, threat: str = "") -> Action:
         return Action(deed, case.offence, case.use, text, threat, self.policy.dry_run)

@@ -38,7 +38,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class InterferenceCost:
     """What one tenant cost others within the last minute."""
 
     waited_s: float
@@ -62,7 +62,7 @@ Span = tuple[int, int, float, float]
 """a tenant, a bit for each of its GPUs, begin, end"""
 
 
-class Kept:
+class StayRing:
     """The last stays, in memory that is there from the start: it never becomes more."""
 
     def __init__(self, most: int = KEPT) -> None:
@@ -88,13 +88,13 @@ class Kept:
             yield self._tenants[at], self._gpus[at], self._begins[at], self._ends[at]
 
 
-class Neighbours:
+class Interference:
     """The stays of the last minute that can have kept somebody waiting."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
-        self._late = Kept()
-        self._waits = Kept()
+        self._late = StayRing()
+        self._waits = StayRing()
 
     def ended(self, stay: Stay) -> None:
         """A stay is over."""
@@ -105,7 +105,7 @@ class Neighbours:
 
     def costs(
         self, now_s: float, going_on: Iterable[Stay], of: Container[int] | None = None
-    ) -> dict[int, Cost]:
+    ) -> dict[int, InterferenceCost]:
         """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now.
 
         `of`: about whom to find it out, such as those who are still there; None: all.
@@ -149,9 +149,11 @@ class _Bill:
         self.victims.add(victim)
         self.mattered.add(late)
 
-    def cost(self) -> Cost:
+    def cost(self) -> InterferenceCost:
         longest_s = max(end_s - begin_s for _, _, begin_s, end_s in self.mattered)
-        return Cost(self.waited_s, longest_s, len(self.mattered), frozenset(self.victims))
+        return InterferenceCost(
+            self.waited_s, longest_s, len(self.mattered), frozenset(self.victims)
+        )
 
 
 def span(stay: Stay) -> Span:
@@ -205,7 +207,7 @@ def both(lates: Iterable[Span], waits: Iterable[Span]) -> Iterator[tuple[Span, S
         own.append(each)
 
 
-class Named:
+class NotifyOnce:
     """Whom to name, once each: at the threshold, and again only after half of it was undercut."""
 
     def __init__(self) -> None:

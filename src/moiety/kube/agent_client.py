@@ -35,7 +35,7 @@ class AgentClient:
         self._call: Call | None = None
         self._closed = False
 
-    async def ask(self, request: protocol.Request, answer: type[A]) -> A:
+    async def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
         """What the agent answers; raises what it raised, or NoAgent after a while."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._ask, request, answer)
@@ -58,7 +58,7 @@ class AgentClient:
             call.interrupt()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, request: protocol.Request, answer: type[A]) -> A:
+    def _ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
         until_s = time.monotonic() + self._patience_s
         while True:
             try:

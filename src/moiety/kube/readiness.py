@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moiety.agent.control.metrics_server import Scrapes, response
+from moiety.agent.control.metrics_server import MetricsServer, response
 from moiety.config.values import Address
 
 TEXT: Final = "text/plain; charset=utf-8"
 
 
-class Readiness(Scrapes):
+class Readiness(MetricsServer):
     """`/healthz` and `/readyz` on a port of this machine, or a socket."""
 
     def __init__(self, address: Address, problems: Callable[[], list[str]], log: Any) -> None:

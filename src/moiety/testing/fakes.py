@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moiety.devices.interface import Device, Usage, User
+from moiety.devices.interface import Device, GpuProcess, Usage
 
 
 @dataclass
@@ -39,11 +39,11 @@ class FakeDevices:
         used = self.used.get(index, sum(processes.values()))
         return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
 
-    def users(self, index: int, since_us: int) -> list[User]:
+    def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """What was set."""
         del since_us
         processes = self.processes.get(index, {})
-        return [User(pid, used, self.busy.get(pid, 0.0)) for pid, used in processes.items()]
+        return [GpuProcess(pid, used, self.busy.get(pid, 0.0)) for pid, used in processes.items()]
 
     def next_error(self, timeout_s: float) -> tuple[int, int] | None:
         """Nothing ever happens."""

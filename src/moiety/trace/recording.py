@@ -9,7 +9,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moiety.agent.control.protocol import GpuName, Named, Recorded, Sample, Span, Timeline
+from moiety.agent.control.protocol import (
+    GpuName,
+    Recorded,
+    Sample,
+    Span,
+    TenantName,
+    TimelineRequest,
+)
 from moiety.model.errors import AgentError
 
 STRIDE: Final = 1_000_000
@@ -17,7 +24,7 @@ STRIDE: Final = 1_000_000
 POLL_S: Final = 0.5
 """how often a recording that goes on is fetched: long before the agent's memory is full"""
 
-Ask = Callable[[Timeline], Recorded]
+Ask = Callable[[TimelineRequest], Recorded]
 
 
 @dataclass(slots=True)
@@ -27,7 +34,7 @@ class Recording:
     begin_s: float = float("inf")
     end_s: float = 0.0
     gpus: dict[int, GpuName] = field(default_factory=dict)
-    tenants: dict[int, Named] = field(default_factory=dict)
+    tenants: dict[int, TenantName] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     open: list[Span] = field(default_factory=list)
@@ -39,7 +46,7 @@ class Recording:
     agent_ended: bool = False
     """no agent followed the last one"""
     _pid: int = 0
-    _next: Timeline = field(default_factory=Timeline)
+    _next: TimelineRequest = field(default_factory=TimelineRequest)
 
     @property
     def all_spans(self) -> list[Span]:
@@ -53,7 +60,7 @@ class Recording:
             page = ask(replace(self._next, since_s=since_s))
             if page.pid != self._pid:
                 self._meet(page)
-                page = ask(Timeline(since_s=since_s))
+                page = ask(TimelineRequest(since_s=since_s))
             self._add(page)
             more = page.more
 
@@ -101,7 +108,7 @@ class Recording:
         self.open = []
         self.agents += 1
         self._pid = page.pid
-        self._next = Timeline()
+        self._next = TimelineRequest()
 
     def _add(self, page: Recorded) -> None:
         shift = (self.agents - 1) * STRIDE
@@ -116,7 +123,7 @@ class Recording:
         self.open = [_shifted(span, shift) for span in page.open]
         if self._next.spans_from:
             self.lost += page.lost
-        self._next = Timeline(spans_from=page.spans_next, samples_from=page.samples_next)
+        self._next = TimelineRequest(spans_from=page.spans_next, samples_from=page.samples_next)
 
 
 def _shifted(span: Span, shift: int) -> Span:

@@ -30,8 +30,8 @@ def begin(here: World) -> VirtualProcess:
 
 def seen(here: World, process: VirtualProcess) -> tuple[int, int, int]:
     """What the agent believes that it has."""
-    assert here.node is not None
-    (view,) = [v for v in here.node.arbiter.tenants() if v.tenant == process.tenant]
+    assert here.agent is not None
+    (view,) = [v for v in here.agent.arbiter.tenants() if v.tenant == process.tenant]
     on = view.gpus[0]
     return on.allocated_bytes, on.resident_bytes, on.residue_bytes
 

@@ -6,15 +6,15 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import structlog
 
 from moiety.agent.arena import prefault
-from moiety.agent.arena.arena import RESERVE_BYTES, Arena, Extent
+from moiety.agent.arena.arena import RESERVE_BYTES, Arena, ArenaSize
 from moiety.agent.core.journal import Journal
-from moiety.agent.core.runtime import Node
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
@@ -94,29 +94,36 @@ class Paper:
 
 
 class Setting:
-    """A node with one GPU of 100 MiB and an arena of `size`; `free` is what the host has left."""
+    """An agent with one GPU of 100 MiB and an arena of `size`; `free` is what the host has left."""
 
     def __init__(self, size: int = GIB, ready: int | None = None) -> None:
         self.loop = Loop()
         self.clients: dict[int, Client] = {}
-        self.on_fed: list[Callable[[ev.Event], None]] = []
-        self.on_left: list[Callable[[Client], None]] = []
-        self.log = structlog.get_logger()
         self.journal = Journal()
         self.arbiter = Arbiter([GpuSpec(0, 100 * MIB, 100 * MIB)], Settings(arena_bytes=size))
         self.free = 64 * GIB
         self.paper = Paper()
+        runtime = SimpleNamespace(
+            now=self.loop.time,
+            call_at=self.loop.call_at,
+            feed=self.feed,
+            log=structlog.get_logger(),
+        )
         self.arena = Arena(
-            cast("Node", self),
-            Extent(size, size if ready is None else ready, SEGMENT, 8 * MIB),
+            cast("Any", runtime),
+            cast("Any", self.loop),
+            ArenaSize(size, size if ready is None else ready, SEGMENT, 8 * MIB),
+            clients=cast("Any", self.clients),
+            gpus={},
+            arbiter=self.arbiter,
+            journal=self.journal,
             memory=self.paper,
             available=lambda: self.free,
         )
 
     def feed(self, event: ev.Event) -> None:
-        list(self.arbiter.handle(self.loop.time(), event))
-        for call in self.on_fed:
-            call(event)
+        self.arbiter.step(self.loop.time(), event)
+        self.arena.on_event(event)
 
     def start(self, number: int, mebibytes: int) -> Client:
         client = self.clients[number] = Client(number)
@@ -219,8 +226,7 @@ def test_the_segments_of_one_who_left_go_with_it(setting: Any) -> None:
     here.start(2, 40)
     here.settle()
     del here.clients[1]
-    for call in here.on_left:
-        call(first)
+    here.arena.on_left(first)
     here.feed(ev.Left(1))
     here.settle()
     assert here.arena.ready_bytes == 3 * SEGMENT  # the other's, and the spare one
@@ -239,9 +245,9 @@ def test_stopping_leaves_no_descriptor_open(setting: Any) -> None:
 
 
 def test_segments_suit_the_card() -> None:
-    assert Extent.of(GIB, None, [budget(96 * MIB)]).segment_bytes == 16 * MIB
-    assert Extent.of(GIB, None, [budget(2 * GIB)]).segment_bytes == 128 * MIB
-    big = Extent.of(200 * GIB, 50 * GIB, [budget(80 * GIB), budget(16 * GIB)])
+    assert ArenaSize.of(GIB, None, [budget(96 * MIB)]).segment_bytes == 16 * MIB
+    assert ArenaSize.of(GIB, None, [budget(2 * GIB)]).segment_bytes == 128 * MIB
+    big = ArenaSize.of(200 * GIB, 50 * GIB, [budget(80 * GIB), budget(16 * GIB)])
     assert (big.segment_bytes, big.ready_bytes) == (GIB, 50 * GIB)
     assert big.moving_bytes == 2 * 4 * 64 * MIB
     assert prefault.STEP_BYTES <= 16 * MIB

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moiety.agent.shim.ipc_broker import Exports
+from moiety.agent.shim.ipc_broker import IpcBroker
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.wire.layout import TOKEN_BYTES, ShareFlag, Type
@@ -21,12 +21,12 @@ class Agent:
     """What exports need of an agent: its processes, and what its arbiter is told."""
 
     def __init__(self) -> None:
-        self.settled = False
         self.clients: dict[int, Any] = {}
         self.fed: list[ev.Event] = []
-        self.feed = self.fed.append
-        self.log = SimpleNamespace(info=lambda *_, **__: None)
-        self.exports = Exports(self)  # type: ignore[arg-type]
+        log = SimpleNamespace(info=lambda *_, **__: None)
+        runtime: Any = SimpleNamespace(feed=self.fed.append, log=log)
+        recovery: Any = SimpleNamespace(is_settled=False)
+        self.exports = IpcBroker(runtime, self.clients, recovery)
         self.opened: list[tuple[int, int]] = []
         self.exports.on_opened.append(
             lambda one, other: self.opened.append((one.number, other.number))

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moiety.agent.core.client import Client
-from moiety.agent.core.journal import REASONS, Journal, read
+from moiety.agent.core.journal import Journal, read
+from moiety.agent.core.journal_events import REASONS
 from moiety.testing.clocks import FakeClock
 
 

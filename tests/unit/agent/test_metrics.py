@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from moiety.agent.control.metrics import METRICS, Snapshot, exposition
+from moiety.agent.control.metrics import METRICS, MetricsSnapshot, exposition
 from moiety.agent.control.protocol import GpuRow, ProcessRow
-from moiety.agent.core.journal import REASONS
+from moiety.agent.core.journal_events import REASONS
 from moiety.config.values import Address, parse_address
 from moiety.model.share import Share
 
@@ -54,7 +54,7 @@ def process(tenant: int, gpu: int | None, program: str = "train.py") -> ProcessR
 
 
 def samples(*rows: ProcessRow, gpu: GpuRow = GPU) -> dict[str, list[tuple[dict[str, str], float]]]:
-    seen = Snapshot([gpu], list(rows), {"Refused": 3}, 100, 10, 1e9, "node1")
+    seen = MetricsSnapshot([gpu], list(rows), {"Refused": 3}, 100, 10, 1e9, "node1")
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(exposition(seen).decode()):
         for sample in family.samples:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from moiety.agent.control import protocol
-from moiety.agent.control.shares import Sharing
-from moiety.agent.core.executor import carry_out
+from moiety.agent.control.shares import Shares
+from moiety.agent.core.executor import Executor
 from moiety.agent.core.journal import Journal
 from moiety.arbiter import instructions as do
 from moiety.model.share import Share
@@ -15,16 +15,16 @@ from moiety.model.share import Share
 TIMES = 500
 
 
-class Node:
+class Agent:
     """The part of an agent that such things pass through."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
         self.lines: list[str] = []
         self.journal = Journal(wall_s=lambda: self.now_s)
-        self.log = SimpleNamespace(info=lambda what, **_: self.lines.append(what))
-        nothing = SimpleNamespace(refused=lambda *_: None, grown=lambda *_: None)
-        self.timeline = nothing
+        log = SimpleNamespace(info=lambda what, **_: self.lines.append(what))
+        self.arbiter = None
+        self.runtime = SimpleNamespace(log=log)
         connection = SimpleNamespace(send=lambda *_: None)
         self.clients: dict[int, Any] = {
             7: SimpleNamespace(
@@ -38,26 +38,36 @@ class Node:
 
 
 def test_refusals_of_one_process_are_merged() -> None:
-    node: Any = Node()
+    agent: Any = Agent()
+    nothing: Any = SimpleNamespace(refused=lambda *_: None, grown=lambda *_: None)
+    executor = Executor(
+        agent.runtime,
+        SimpleNamespace(by_number=agent.clients),  # type: ignore[arg-type]
+        arbiter=nothing,
+        gpus={},
+        kernel=nothing,
+        timeline=nothing,
+        journal=agent.journal,
+    )
     for serial in range(TIMES):
-        carry_out(node, do.Refused(7, 0, serial, "limit", "too much"))
-    assert node.told("Refused") == ["too much"] * 3
-    assert node.lines == ["refused"] * 3
-    node.now_s += 10
-    assert node.told("Refused")[3:] == [f"too much ({TIMES - 3} times within 10 s)"]
+        executor.carry_out(do.Refused(7, 0, serial, "limit", "too much"))
+    assert agent.told("Refused") == ["too much"] * 3
+    assert agent.lines == ["refused"] * 3
+    agent.now_s += 10
+    assert agent.told("Refused")[3:] == [f"too much ({TIMES - 3} times within 10 s)"]
 
 
 def test_changes_of_one_share_are_merged() -> None:
-    node: Any = Node()
+    agent: Any = Agent()
     record = SimpleNamespace(id="w", uid=1000, share=Share(), name="", program="train", root_pid=42)
     workload = SimpleNamespace(record=record, clients={7})
     workloads: Any = SimpleNamespace(by_id={"w": workload}, promise=lambda *_: None)
-    sharing = Sharing(node, workloads)
-    node.gpus = {0: SimpleNamespace(budget=SimpleNamespace(capacity_bytes=1))}
+    gpus: Any = {0: SimpleNamespace(budget=SimpleNamespace(capacity_bytes=1))}
+    shares = Shares(agent.runtime, agent.clients, gpus, agent.arbiter, agent.journal, workloads)
     for _ in range(TIMES):
-        sharing.change(protocol.SetShare(target="7", latency=True))
-    assert len(node.told("ShareChanged")) == 3
-    assert node.lines == ["share"] * 3
-    node.now_s += 10
-    (last,) = node.told("ShareChanged")[3:]
+        shares.change(protocol.SetShare(target="7", latency=True))
+    assert len(agent.told("ShareChanged")) == 3
+    assert agent.lines == ["share"] * 3
+    agent.now_s += 10
+    (last,) = agent.told("ShareChanged")[3:]
     assert last == f"latency: True ({TIMES - 3} times within 10 s)"

@@ -137,7 +137,7 @@ def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) ->
         file = File(Path("/f"), Kind.SYSTEM, {"agent": {"turn-min": turn_min}}, {})
         return parse(flags, Config({}, {}, [file]))
 
-    was_set = saved_settings.Kept({"turn_min_s": "9s"})
+    was_set = saved_settings.SavedSettings({"turn_min_s": "9s"})
     for ends in (False, True):
         saved_settings.write(directory, was_set, options("1s"), ends=ends)
         assert saved_settings.read(directory, options("1s"), None).settings == {"turn_min_s": "9s"}

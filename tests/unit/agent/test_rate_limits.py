@@ -6,9 +6,10 @@ import asyncio
 import socket
 
 from moiety.agent.control.protocol import shortened
-from moiety.agent.control.workloads import Record, is_unbounded
+from moiety.agent.control.records import Record
+from moiety.agent.control.workloads import is_unbounded
 from moiety.agent.core.connection import PACKETS_A_TURN, Connection
-from moiety.agent.core.rate_limits import RESERVE, Bounds, Rate, Tally
+from moiety.agent.core.rate_limits import RESERVE, RateLimits, TokenRate, UserQuota
 from moiety.agent.system.processes import Peer
 from moiety.model.share import Share
 
@@ -16,7 +17,7 @@ ALICE, BOB, ROOT = 65001, 65002, 0
 
 
 def test_one_user_cannot_have_all_and_all_cannot_have_more_than_there_is() -> None:
-    tally = Tally(each=2, together=3, what="things")
+    tally = UserQuota(each=2, together=3, what="things")
     for _ in range(2):
         assert tally.refuse(ALICE) == ""
         tally.take(ALICE)
@@ -28,7 +29,7 @@ def test_one_user_cannot_have_all_and_all_cannot_have_more_than_there_is() -> No
 
 
 def test_an_administrator_comes_in_when_all_is_taken_but_not_for_ever() -> None:
-    tally = Tally(each=1, together=1, what="things")
+    tally = UserQuota(each=1, together=1, what="things")
     tally.take(ALICE)
     for _ in range(RESERVE):
         assert tally.refuse(ROOT, is_admin=True) == ""
@@ -37,19 +38,19 @@ def test_an_administrator_comes_in_when_all_is_taken_but_not_for_ever() -> None:
 
 
 def test_nothing_is_remembered_of_who_has_nothing() -> None:
-    tally = Tally(each=2, together=3, what="things")
+    tally = UserQuota(each=2, together=3, what="things")
     for uid in range(1000):
         tally.take(uid)
         tally.give(uid)
     assert not tally.counts
-    rate = Rate(10.0, burst_s=1.0)
+    rate = TokenRate(10.0, burst_s=1.0)
     for uid in range(5000):
         rate.spend(uid, float(uid))
-    assert len(rate.purses) < 1100
+    assert len(rate.buckets) < 1100
 
 
 def test_a_burst_passes_and_then_so_many_a_second() -> None:
-    rate = Rate(per_s=10.0, burst_s=2.0)
+    rate = TokenRate(per_s=10.0, burst_s=2.0)
     assert [rate.spend(ALICE, 0.0) for _ in range(20)] == [0.0] * 20
     assert rate.spend(ALICE, 0.0) == 0.1
     assert rate.spend(BOB, 0.0) == 0.0  # whom it does not concern
@@ -57,7 +58,7 @@ def test_a_burst_passes_and_then_so_many_a_second() -> None:
 
 
 def test_only_who_does_not_stop_is_flooding() -> None:
-    rate = Rate(per_s=10.0, burst_s=2.0, patience_s=5.0)
+    rate = TokenRate(per_s=10.0, burst_s=2.0, patience_s=5.0)
     now_s = 0.0
     while not rate.is_flooding(ALICE, now_s):
         now_s += rate.spend(ALICE, now_s)
@@ -71,12 +72,12 @@ def test_only_who_does_not_stop_is_flooding() -> None:
 
 def test_there_are_never_more_processes_than_descriptors_for_them() -> None:
     for descriptors in (256, 1024, 1 << 16):
-        bounds = Bounds(descriptors)
+        bounds = RateLimits(descriptors)
         assert bounds.processes.together * 8 <= max(512, descriptors)
         assert bounds.processes.each < bounds.processes.together
 
 
-async def _flood(rate: Rate) -> tuple[int, list[str]]:
+async def _flood(rate: TokenRate) -> tuple[int, list[str]]:
     """What a connection with this rate reads of who never stops, until it is hung up on."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -119,7 +120,7 @@ async def _flood(rate: Rate) -> tuple[int, list[str]]:
 
 
 def test_a_flood_is_slowed_down_and_then_refused_with_a_word() -> None:
-    rate = Rate(per_s=100.0, burst_s=0.1, patience_s=0.2)
+    rate = TokenRate(per_s=100.0, burst_s=0.1, patience_s=0.2)
     read, closed = asyncio.run(_flood(rate))
     # Ten turns at once, and then a hundred a second: no more however fast it is sent.
     assert read >= 10 * PACKETS_A_TURN

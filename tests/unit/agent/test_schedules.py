@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Overdue, Settings
 from tests.support.chaos import DAYS_IN_CI, live
 from tests.support.virtual_agent import CAPACITY, USER, World, no_descriptor_stays
@@ -71,8 +72,8 @@ def has_memory(here: World, process: VirtualProcess) -> bool:
 
 
 def states(here: World) -> dict[int, str]:
-    assert here.node is not None
-    return {view.tenant: view.state for view in here.node.arbiter.tenants()}
+    assert here.agent is not None
+    return {view.tenant: view.state for view in here.agent.arbiter.tenants()}
 
 
 def test_a_connection_that_breaks_costs_nothing() -> None:
@@ -116,13 +117,13 @@ def test_who_is_stopped_when_the_agent_is_replaced_keeps_what_it_has() -> None:
         holder = program(here, 3, 3)
         here.stop(holder)
         here.kill_agent()
-        node = here.start_agent()
+        agent = here.start_agent()
         waiter = program(here, 3, 3)
         for _ in range(10):
             here.until_rest(2.0)
             here.check()
         assert not waiter.resident_bytes(0)
-        assert [event.reason for event in node.journal.ring if event.reason == "Missing"]
+        assert [event.reason for event in agent.journal.ring if event.reason == "Missing"]
         here.go_on(holder)
         here.until_rest(3.0)
         assert has_memory(here, waiter)
@@ -141,11 +142,11 @@ def test_who_is_missing_may_still_use_what_a_dead_agent_allowed_it(most: int, co
         here.settings = replace(
             here.settings, allowance_bytes=most, allowance_part=1, allowance_step=1
         )
-        node = here.start_agent()
+        agent = here.start_agent()
         here.until_rest(3.0)
-        (missing,) = node.arbiter.tenants()
+        (missing,) = agent.arbiter.tenants()
         assert missing.gpus[0].allocated_bytes == counted
-        assert node.outlived(holder.number), "the watch is not to take it for a stranger"
+        assert agent.recovery.outlived(holder.number), "the watch is not to take it for a stranger"
 
 
 def test_what_is_missing_has_counts_for_what_its_user_may_have() -> None:
@@ -153,13 +154,13 @@ def test_what_is_missing_has_counts_for_what_its_user_may_have() -> None:
         holder = program(here, 3)
         here.stop(holder)
         here.kill_agent()
-        node = here.start_agent()
+        agent = here.start_agent()
         here.until_rest(3.0)
-        node.limit_owners({USER: (5, "alice may have there")})
+        agent.runtime.feed(ev.UserLimitsSet({USER: (5, "alice may have there")}))
         other = program(here, 3)
         (no,) = other.refusals
         assert "more on GPU 0 would exceed what alice may have there (3 B in use)" in no.text
-        (event,) = [event for event in node.journal.ring if event.reason == "Missing"]
+        (event,) = [event for event in agent.journal.ring if event.reason == "Missing"]
         assert (event.pid, event.uid) == (holder.number, USER), "its user sees it"
         here.kill(holder)
         here.until_rest(3.0)
@@ -172,9 +173,9 @@ def test_the_first_event_of_an_eviction_tells_all_that_left() -> None:
     with world() as here:
         program(here, 1, 1, 1, 1, 1, 1)
         program(here, 4, 4)
-        assert here.node is not None
-        spans = [span for span in here.node.timeline.spans if span[0] == "evicting"]
-        told = [event.message for event in here.node.journal.ring if event.reason == "Evicted"]
+        assert here.agent is not None
+        spans = [span for span in here.agent.timeline.spans if span[0] == "evicting"]
+        told = [event.message for event in here.agent.journal.ring if event.reason == "Evicted"]
         assert spans[0][5] > 1, "it left in more than one piece"
         assert told[0] == f"{spans[0][5]} B moved out to the host"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from moiety.agent.service import Service
-from moiety.agent.system.sd_notify import Manager
+from moiety.agent.system.sd_notify import ServiceManager
 from moiety.model.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def lines(sock: socket.socket) -> list[str]:
 def test_it_says_when_it_is_ready_reloading_and_stopping(
     heard: socket.socket, tmp_path: Path
 ) -> None:
-    manager = Manager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     manager.ready("one GPU")
     assert lines(heard) == ["READY=1", "STATUS=one GPU", f"MAINPID={os.getpid()}"]
     manager.reloading()
@@ -63,7 +63,7 @@ def test_signs_of_life_come_three_times_as_often_as_they_are_due(
 ) -> None:
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "6000000"}
     loop = Turns()
-    Manager(environment).keep_told(loop, lambda: "well")
+    ServiceManager(environment).keep_told(loop, lambda: "well")
     assert lines(heard) == ["WATCHDOG=1", "STATUS=well"]
     assert loop.turn() == 2.0
     assert lines(heard) == ["WATCHDOG=1", "STATUS=well"]
@@ -77,7 +77,7 @@ def test_a_watchdog_that_waits_for_another_process_hears_nothing(
         "WATCHDOG_USEC": "6000000",
         "WATCHDOG_PID": "1",
     }
-    Manager(environment).keep_told(Turns(), lambda: "well")
+    ServiceManager(environment).keep_told(Turns(), lambda: "well")
     assert lines(heard) == ["STATUS=well"]
 
 
@@ -86,18 +86,18 @@ def test_an_abstract_socket_is_found() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind("\0" + name)
         sock.settimeout(10)
-        Manager({"NOTIFY_SOCKET": "@" + name}).tell("STATUS=hello")
+        ServiceManager({"NOTIFY_SOCKET": "@" + name}).tell("STATUS=hello")
         assert lines(sock) == ["STATUS=hello"]
 
 
 def test_without_a_manager_nothing_is_said_and_nothing_fails(tmp_path: Path) -> None:
     loop = Turns()
-    manager = Manager({})
+    manager = ServiceManager({})
     manager.ready("well")
     manager.keep_told(loop, lambda: "well")
     assert not manager.listens
     assert loop.due == []
-    Manager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready("well")
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}).ready("well")
 
 
 @pytest.mark.parametrize("failure", [None, ConfigError, RuntimeError])
@@ -109,9 +109,9 @@ def test_a_reload_always_ends_for_the_manager(
             raise failure.__new__(failure)
 
     service: Any = Service.__new__(Service)
-    service._manager = Manager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
-    service._control = SimpleNamespace(reload=reload)
-    service._node = SimpleNamespace(gpus={}, clients={})
+    service._manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    service._commands = SimpleNamespace(reload=reload)
+    service._components = SimpleNamespace(gpus={}, clients=SimpleNamespace(by_number={}))
     service._workloads = SimpleNamespace(by_id={})
     if failure is RuntimeError:  # our own mistake: the loop writes it down
         with pytest.raises(RuntimeError):

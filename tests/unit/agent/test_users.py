@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from moiety.agent.control.limits import Entitlements, Warden
+from moiety.agent.control.limits import LimitEnforcer, LimitRules
 from moiety.agent.system.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside
 from moiety.config.files import Kind, read
 from moiety.config.load import load
@@ -143,23 +143,23 @@ def test_until_it_is_known_who_a_user_is_nothing_new_is_promised(
     path.write_text(RULES)
     file = read(path, Kind.SYSTEM)
     assert file
-    entitlements = Entitlements(load({}, files=[file]), users=users)
+    rules = LimitRules(load({}, files=[file]), users=users)
     there = threading.Event()
 
     class Workloads:
         by_id: ClassVar[dict[str, object]] = {}
 
-    warden = Warden(None, Workloads(), entitlements)  # type: ignore[arg-type]
+    enforcer = LimitEnforcer(None, {}, Workloads(), rules)  # type: ignore[arg-type]
     with pytest.raises(NotAllowed, match="user 7001 may have depends on its name and groups"):
-        warden.check(ALICE, Share())
+        enforcer.check(ALICE, Share())
     users.on_found = lambda _: there.set()
     directory.let.set()
     assert there.wait(LONG_S)
-    warden.found(users.of(ALICE))
-    warden.check(ALICE, Share())
+    enforcer.found(users.of(ALICE))
+    enforcer.check(ALICE, Share())
     users.wait_for(BOB, LONG_S)
     with pytest.raises(UserLimit):
-        warden.check(BOB, Share())
+        enforcer.check(BOB, Share())
 
 
 def test_the_systems_own_tables_are_asked() -> None:

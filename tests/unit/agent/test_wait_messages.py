@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from moiety.agent.core.client import Client
-from moiety.agent.shim.wait_messages import SPACING_S, Notices
+from moiety.agent.shim.wait_messages import SPACING_S, WaitMessages
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import GpuView, TenantGpuView, TenantView
 from moiety.model.share import Priority, Share
@@ -92,16 +93,22 @@ class Arbiter:
 
 
 class Surroundings:
-    """As much of a Node as is looked at, with the Notices of it."""
+    """As much of an agent as is looked at, with its WaitMessages."""
 
     def __init__(self) -> None:
         self.loop = Loop()
         self.arbiter = Arbiter()
         self.clients: dict[int, Someone] = {}
         self.settings = Settings(arena_bytes=0)
-        self.settled = True
-        self.shared = False
-        self.notices = Notices(cast("Any", self))
+        self.recovery = SimpleNamespace(is_settled=True)
+        runtime = SimpleNamespace(now=self.loop.time, call_at=self.loop.call_at)
+        self.notices = WaitMessages(
+            cast("Any", runtime),
+            cast("Any", self.clients),
+            arbiter=cast("Any", self.arbiter),
+            recovery=cast("Any", self.recovery),
+            settings=cast("Any", SimpleNamespace(now=self.settings)),
+        )
 
     def add(self, number: int, **more: Any) -> Someone:
         self.clients[number] = Someone(number, **more)
@@ -135,7 +142,7 @@ def node() -> Surroundings:
 
 
 def test_other_users_programs_are_not_named_to_who_waits_for_them(node: Surroundings) -> None:
-    node.shared = True
+    node.notices._shared = True
     stranger, mate = node.add(2, uid=8), node.add(3)
     for number in (2, 3):
         node.wait(number)

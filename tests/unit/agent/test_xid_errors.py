@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from moiety.agent.control.report import gpu_rows
+from moiety.agent.control.report import Reports
 from moiety.agent.core.journal import Journal
 from moiety.agent.monitor import xid_errors
 from moiety.arbiter.settings import Settings
@@ -23,10 +23,21 @@ def test_the_next_agent_knows_what_the_one_before_was_told(tmp_path: Path) -> No
     before.note("GpuUnreadable", "XID 79 is not what happened", None, 0)
     before.close()
     with World(Random(1), Settings(arena_bytes=100), gpus=2) as world:
-        node = world.start_agent()
-        node.journal = Journal(path)
-        xid_errors.remember(node)
-        first, second = gpu_rows(node, {})
+        agent = world.start_agent()
+        journal = Journal(path)
+        now_s = agent.runtime.now()
+        xid_errors.remember(agent.gpus, journal, now_s)
+        reports = Reports(
+            agent.runtime,
+            arbiter=agent.arbiter,
+            gpus=agent.gpus,
+            clients=agent.clients.by_number,
+            recovery=agent.recovery,
+            timeline=agent.timeline,
+            journal=journal,
+            devices=agent.devices,
+        )
+        first, second = reports.gpu_rows({})
         assert first.errors == {}
         assert second.errors == {48: pytest.approx(100, abs=60)}
-        node.journal.close()
+        journal.close()

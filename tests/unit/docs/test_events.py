@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from moiety.agent.core.journal import REASONS
+from moiety.agent.core.journal_events import REASONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "events.md"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.enforcement.escalation import Action, Deed, Watch
+from moiety.enforcement.escalation import Action, ActionKind, Escalation
 from moiety.enforcement.policy import Offence, Policy, Who, parse_exemptions, parse_ladder
 from moiety.enforcement.usage import Use
 
@@ -22,12 +22,12 @@ FULL = Policy(unregistered=parse_ladder("warn,10s,event,60s,kill"))
 EVERY_S = 5.0
 
 
-def watch(policy: Policy = FULL, own_uid: int = OWN) -> Watch:
-    return Watch(policy, own_uid, frozenset({1, 4711}))
+def watch(policy: Policy = FULL, own_uid: int = OWN) -> Escalation:
+    return Escalation(policy, own_uid, frozenset({1, 4711}))
 
 
 def seen(
-    watching: Watch, uses: Sequence[Use], times: Sequence[float]
+    watching: Escalation, uses: Sequence[Use], times: Sequence[float]
 ) -> list[tuple[float, Action]]:
     """What is done, and when, if the same is seen at each of these times."""
     return [(t, action) for t in times for action in watching.step(t, [0], uses)]
@@ -37,13 +37,17 @@ def every(begin_s: float, end_s: float) -> list[float]:
     return [begin_s + n * EVERY_S for n in range(int((end_s - begin_s) / EVERY_S) + 1)]
 
 
-def deeds(found: list[tuple[float, Action]]) -> list[tuple[float, Deed]]:
+def deeds(found: list[tuple[float, Action]]) -> list[tuple[float, ActionKind]]:
     return [(at_s, action.deed) for at_s, action in found]
 
 
 def test_the_steps_are_taken_in_order_and_time() -> None:
     found = seen(watch(), [STRAY], every(0, 90))
-    assert deeds(found) == [(5.0, Deed.WARN), (15.0, Deed.EVENT), (75.0, Deed.KILL)]
+    assert deeds(found) == [
+        (5.0, ActionKind.WARN),
+        (15.0, ActionKind.EVENT),
+        (75.0, ActionKind.KILL),
+    ]
     warning = found[0][1]
     assert warning.text == "uses GPU 0 without moiety (300 MiB, 40% busy)"
     assert warning.threat == "it is ended in 1 min 10 s unless that stops"
@@ -51,7 +55,7 @@ def test_the_steps_are_taken_in_order_and_time() -> None:
 
 def test_by_default_the_last_step_is_an_event() -> None:
     found = seen(watch(Policy()), [STRAY], every(0, 3600))
-    assert deeds(found) == [(5.0, Deed.WARN), (5.0, Deed.EVENT)]
+    assert deeds(found) == [(5.0, ActionKind.WARN), (5.0, ActionKind.EVENT)]
     assert found[0][1].threat == ""
 
 
@@ -66,34 +70,34 @@ def test_behaving_for_a_moment_does_not_begin_anew() -> None:
     watching = watch()
     seen(watching, [STRAY], every(0, 15))
     assert seen(watching, [], every(20, 60)) == []
-    assert deeds(seen(watching, [STRAY], every(65, 90))) == [(75.0, Deed.KILL)]
+    assert deeds(seen(watching, [STRAY], every(65, 90))) == [(75.0, ActionKind.KILL)]
 
 
 def test_nobody_is_ended_for_what_it_does_no_more() -> None:
     watching = watch()
     seen(watching, [STRAY], every(0, 70))
-    assert deeds(seen(watching, [], every(75, 300))) == [(130.0, Deed.OVER)]
-    assert deeds(seen(watching, [STRAY], every(400, 410))) == [(405.0, Deed.WARN)]
+    assert deeds(seen(watching, [], every(75, 300))) == [(130.0, ActionKind.OVER)]
+    assert deeds(seen(watching, [STRAY], every(400, 410))) == [(405.0, ActionKind.WARN)]
 
 
 def test_a_gpu_that_cannot_be_read_changes_nothing() -> None:
     watching = watch()
     seen(watching, [STRAY], every(0, 15))
     assert [watching.step(t, [], []) for t in every(20, 300)] == [[]] * 57
-    assert deeds(seen(watching, [STRAY], [305])) == [(305, Deed.KILL)]
+    assert deeds(seen(watching, [STRAY], [305])) == [(305, ActionKind.KILL)]
 
 
 def test_another_process_with_its_number_is_another() -> None:
     watching = watch()
     seen(watching, [STRAY], every(0, 70))
     other = dataclasses.replace(STRAY, who=dataclasses.replace(BOB, started=99))
-    assert deeds(seen(watching, [other], every(75, 85))) == [(80.0, Deed.WARN)]
+    assert deeds(seen(watching, [other], every(75, 85))) == [(80.0, ActionKind.WARN)]
 
 
 def test_who_ended_is_forgotten() -> None:
     watching = watch()
     seen(watching, [STRAY], every(0, 70))
-    assert [a.deed for a in watching.left(BOB.pid, BOB.started)] == [Deed.OVER]
+    assert [a.deed for a in watching.left(BOB.pid, BOB.started)] == [ActionKind.OVER]
     assert watching.cases() == []
 
 
@@ -109,24 +113,36 @@ def test_who_ended_is_forgotten() -> None:
 def test_who_may_not_be_ended_is_spared_with_the_reason(who: Who, own_uid: int, why: str) -> None:
     use = dataclasses.replace(STRAY, who=who)
     found = seen(watch(own_uid=own_uid), [use], every(0, 600))
-    assert [action.deed for _, action in found] == [Deed.WARN, Deed.EVENT, Deed.SPARE]
+    assert [action.deed for _, action in found] == [
+        ActionKind.WARN,
+        ActionKind.EVENT,
+        ActionKind.SPARE,
+    ]
     assert why in found[-1][1].text
     assert found[0][1].threat == ""
 
 
 def test_root_ends_anybodys() -> None:
     found = seen(watch(own_uid=0), [dataclasses.replace(STRAY, who=EVE)], every(0, 80))
-    assert found[-1][1].deed is Deed.KILL
+    assert found[-1][1].deed is ActionKind.KILL
 
 
 def test_who_outlives_a_kill_is_ended_again() -> None:
     found = seen(watch(), [STRAY], every(0, 140))
-    assert deeds(found)[2:] == [(75.0, Deed.KILL), (105.0, Deed.KILL), (135.0, Deed.KILL)]
+    assert deeds(found)[2:] == [
+        (75.0, ActionKind.KILL),
+        (105.0, ActionKind.KILL),
+        (135.0, ActionKind.KILL),
+    ]
 
 
 def test_a_dry_run_says_all_of_it_once_and_does_nothing() -> None:
     found = seen(watch(dataclasses.replace(FULL, dry_run=True)), [STRAY], every(0, 600))
-    assert [action.deed for _, action in found] == [Deed.WARN, Deed.EVENT, Deed.KILL]
+    assert [action.deed for _, action in found] == [
+        ActionKind.WARN,
+        ActionKind.EVENT,
+        ActionKind.KILL,
+    ]
     assert all(action.dry_run for _, action in found)
 
 
@@ -182,8 +198,8 @@ def test_a_new_ladder_begins_at_its_foot_and_the_same_goes_on() -> None:
     assert seen(watching, [STRAY], every(105, 200)) == []
     watching.change(Policy(unregistered=parse_ladder("event,20s,kill")))
     assert deeds(seen(watching, [STRAY], every(205, 230))) == [
-        (205.0, Deed.EVENT),
-        (225.0, Deed.KILL),
+        (205.0, ActionKind.EVENT),
+        (225.0, ActionKind.KILL),
     ]
 
 
@@ -192,9 +208,9 @@ def test_who_was_only_spoken_of_is_told_before_it_is_ended() -> None:
     seen(watching, [STRAY], every(0, 600))
     watching.change(FULL)
     assert deeds(seen(watching, [STRAY], every(605, 700))) == [
-        (605.0, Deed.WARN),
-        (615.0, Deed.EVENT),
-        (675.0, Deed.KILL),
+        (605.0, ActionKind.WARN),
+        (615.0, ActionKind.EVENT),
+        (675.0, ActionKind.KILL),
     ]
 
 
@@ -224,7 +240,7 @@ def test_nobody_is_ever_ended_who_was_not_just_seen_or_may_not_be(
             sightings[each] += 1
         uses = [dataclasses.replace(STRAY, who=each) for each in sorted(who, key=lambda w: w.pid)]
         for action in watching.step(now_s, [0], uses):
-            if action.deed is Deed.KILL:
+            if action.deed is ActionKind.KILL:
                 assert action.use.who in who
                 assert action.use.who == BOB
                 assert sightings[BOB] >= 2

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.enforcement.interference import (
-    Cost,
-    Kept,
-    Named,
-    Neighbours,
+    Interference,
+    InterferenceCost,
+    NotifyOnce,
     Span,
     Stay,
+    StayRing,
     both,
     joined,
     lateness,
@@ -24,8 +24,8 @@ from moiety.enforcement.interference import (
 A, B, C = 1, 2, 3
 
 
-def told(*stays: Stay) -> Neighbours:
-    known = Neighbours()
+def told(*stays: Stay) -> Interference:
+    known = Interference()
     for stay in stays:
         known.ended(stay)
     return known
@@ -64,7 +64,7 @@ def test_waiting_for_a_busy_holder_is_no_fault() -> None:
 
 def test_what_still_goes_on_counts() -> None:
     now = [Stay(A, (0, 1), "undrainable", 5.0, 25.0), Stay(B, (1,), "queued", 15.0, 25.0)]
-    cost = Neighbours().costs(25.0, now)[A]
+    cost = Interference().costs(25.0, now)[A]
     assert cost.waited_s == pytest.approx(10.0)
     assert cost.longest_s == pytest.approx(20.0)
 
@@ -88,7 +88,7 @@ def test_after_a_minute_it_is_forgotten() -> None:
 
 
 def test_the_last_stays_are_kept_in_memory_that_was_there_before() -> None:
-    kept = Kept(100)
+    kept = StayRing(100)
     stays = [Stay(A + n % 3, (n % 4, 63 + n % 2), "queued", n, n + 1.5) for n in range(1000)]
     kept.append(stays[0])
     tracemalloc.start()
@@ -104,7 +104,7 @@ def test_the_last_stays_are_kept_in_memory_that_was_there_before() -> None:
 
 
 def test_who_is_named_is_named_once_until_it_was_better() -> None:
-    named = Named()
+    named = NotifyOnce()
     assert named.due({A: 4.9, B: 5.0}, 5.0) == [B]
     assert named.due({A: 6.0, B: 9.0}, 5.0) == [A]
     assert named.due({A: 3.0, B: 2.0}, 5.0) == []
@@ -130,7 +130,9 @@ MANY_STAYS = st.lists(
 
 @given(MANY_STAYS, st.floats(100, 200))
 def test_nobody_costs_more_than_all_others_waited(stays: list[Stay], now_s: float) -> None:
-    costs: dict[int, Cost] = told(*sorted(stays, key=lambda s: s.end_s)).costs(now_s, [])
+    costs: dict[int, InterferenceCost] = told(*sorted(stays, key=lambda s: s.end_s)).costs(
+        now_s, []
+    )
     for tenant, cost in costs.items():
         waits = [s for s in stays if s.tenant != tenant and s.state in ("queued", "restoring")]
         late = [s for s in stays if s.tenant == tenant]

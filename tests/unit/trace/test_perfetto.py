@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.control.protocol import GpuName, Named, Sample, Span
+from moiety.agent.control.protocol import GpuName, Sample, Span, TenantName
 from moiety.trace.perfetto import gaps, nested, trace
 from moiety.trace.recording import Recording
 from tests.support.chrome_trace import check, load
@@ -20,7 +20,7 @@ def recording(*spans: Span, samples: tuple[Sample, ...] = (), end_s: float = 10.
         begin_s=0.0,
         end_s=end_s,
         gpus={0: GpuName(0, "Paper GPU", 100), 1: GpuName(1, "Paper GPU", 100)},
-        tenants={1: Named(1, 4711, "train", "w"), 2: Named(2, 4712, "serve", "w")},
+        tenants={1: TenantName(1, 4711, "train", "w"), 2: TenantName(2, 4712, "serve", "w")},
         spans=list(spans),
         samples=list(samples),
         agents=1,

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from moiety.agent.control.protocol import GpuName, Named, Recorded, Sample, Span, Timeline
+from moiety.agent.control.protocol import (
+    GpuName,
+    Recorded,
+    Sample,
+    Span,
+    TenantName,
+    TimelineRequest,
+)
 from moiety.model.errors import NoAgent
 from moiety.trace.recording import STRIDE, Recording
 
@@ -26,7 +33,7 @@ def page(
         pid=pid,
         now_s=now_s,
         gpus=GPUS,
-        tenants=[Named(1, 4711, "train", "w")],
+        tenants=[TenantName(1, 4711, "train", "w")],
         spans=spans,
         samples=[Sample(now_s, 1, 0, 5)],
         open=list(going_on),
@@ -41,11 +48,13 @@ def held(begin_s: float, end_s: float) -> Span:
     return Span("held", 1, 0, begin_s, end_s)
 
 
-def playing(*pages: Recorded | Exception) -> tuple[Callable[[Timeline], Recorded], list[Timeline]]:
-    asked: list[Timeline] = []
+def playing(
+    *pages: Recorded | Exception,
+) -> tuple[Callable[[TimelineRequest], Recorded], list[TimelineRequest]]:
+    asked: list[TimelineRequest] = []
     left = list(pages)
 
-    def ask(request: Timeline) -> Recorded:
+    def ask(request: TimelineRequest) -> Recorded:
         asked.append(request)
         found = left.pop(0)
         if isinstance(found, Exception):
@@ -63,7 +72,7 @@ def test_pages_are_fetched_until_there_are_no_more() -> None:
     recording.close()
     assert recording.all_spans == [held(1, 2), held(3, 4), held(4, 10)]
     assert (recording.begin_s, recording.end_s) == (1, 10)
-    assert asked[-1] == Timeline(spans_from=7, samples_from=9)
+    assert asked[-1] == TimelineRequest(spans_from=7, samples_from=9)
 
 
 def test_what_goes_on_counts_once_however_often_it_is_fetched() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.control.protocol import GpuName, Named, Span
+from moiety.agent.control.protocol import GpuName, Span, TenantName
 from moiety.trace.recording import Recording
 from moiety.trace.summary import gpu_times, sentences, waits
 
@@ -16,7 +16,7 @@ def recording(*spans: Span, begin_s: float = 0.0, end_s: float = 10.0) -> Record
         begin_s=begin_s,
         end_s=end_s,
         gpus={0: GpuName(0, "Paper GPU", 100)},
-        tenants={1: Named(1, 4711, "train", "w"), 2: Named(2, 4712, "serve", "w")},
+        tenants={1: TenantName(1, 4711, "train", "w"), 2: TenantName(2, 4712, "serve", "w")},
         spans=list(spans),
     )
 

@@ -9,24 +9,26 @@ from __future__ import annotations
 import math
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from moiety.agent.arena import plan as do
 from moiety.agent.arena import prefault
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.arena.plan import Segments
+from moiety.agent.core.client import Client
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.arbiter import events as ev
+from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import Budget
 from moiety.model.units import format_bytes
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage
-
-if TYPE_CHECKING:
-    from moiety.agent.core.client import Client
-    from moiety.agent.core.runtime import Node, Timer
 
 SMALLEST_BYTES: Final = 16 << 20
 LARGEST_BYTES: Final = 1 << 30
@@ -51,7 +53,7 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ArenaSize:
     """How large an arena may become: `ready_bytes` of `size_bytes` are prepared at most.
 
     `moving_bytes` of it take what moves at one time, and are not promised to anybody.
@@ -63,7 +65,7 @@ class Extent:
     moving_bytes: int
 
     @classmethod
-    def of(cls, size: int, ready: int | None, budgets: Iterable[Budget]) -> Extent:
+    def of(cls, size: int, ready: int | None, budgets: Iterable[Budget]) -> ArenaSize:
         """The extent for GPUs of these sizes."""
         each = list(budgets)
         near = max((b.capacity_bytes for b in each), default=0) // 8
@@ -78,13 +80,18 @@ class Arena:
 
     def __init__(
         self,
-        node: Node,
-        extent: Extent,
+        runtime: Runtime,
+        loop: EventLoop,
+        extent: ArenaSize,
         *,
+        clients: Mapping[int, Client],
+        gpus: Gpus,
+        arbiter: Arbiter,
+        journal: Journal,
         memory: Memory = prefault,
         available: Callable[[], int] = available_bytes,
     ) -> None:
-        """Begin empty; listens to what the node is told."""
+        """Begin empty; `on_event` and `on_left` say when to look."""
         self.extent = extent
         self.size_bytes = extent.size_bytes
         """what it can be now: less than wanted while the host is short of memory"""
@@ -92,7 +99,12 @@ class Arena:
         self.segments = Segments(
             extent.segment_bytes, extent.ready_bytes, next_number=(os.getpid() << 32) + 1
         )
-        self._node = node
+        self._runtime = runtime
+        self._loop = loop
+        self._clients = clients
+        self._gpus = gpus
+        self._arbiter = arbiter
+        self._journal = journal
         self._memory = memory
         self._available = available
         self._fds: dict[int, int] = {}
@@ -102,8 +114,6 @@ class Arena:
         self._free_bytes = 0
         self._stopped = False
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="arena")
-        node.on_fed.append(self._fed)
-        node.on_left.append(self._left)
         _raise_descriptor_limit()
 
     @property
@@ -118,7 +128,7 @@ class Arena:
 
     def used_bytes(self) -> int:
         """What is evicted now."""
-        views = (on for view in self._node.arbiter.tenants() for on in view.gpus.values())
+        views = (on for view in self._arbiter.tenants() for on in view.gpus.values())
         return sum(max(0, on.allocated_bytes - on.resident_bytes) for on in views)
 
     # What processes say
@@ -152,13 +162,15 @@ class Arena:
 
     # When to look
 
-    def _fed(self, event: ev.Event) -> None:
+    def on_event(self, event: ev.Event) -> None:
+        """The arbiter has taken in an event."""
         if isinstance(event, _MATTERS):
-            self._look_at(self._node.loop.time() + PAUSE_S)
+            self._look_at(self._runtime.now() + PAUSE_S)
 
-    def _left(self, client: Client) -> None:
+    def on_left(self, client: Client) -> None:
+        """A process is gone."""
         self.segments.left(client.number)
-        self._look_at(self._node.loop.time())
+        self._look_at(self._runtime.now())
 
     def _look_at(self, when_s: float) -> None:
         if self._stopped or when_s >= self._due_s:
@@ -166,23 +178,23 @@ class Arena:
         if self._due:
             self._due.cancel()
         self._due_s = when_s
-        self._due = self._node.loop.call_at(when_s, self._update)
+        self._due = self._runtime.call_at(when_s, self._update)
 
     def _update(self) -> None:
         if self._stopped:
             return
-        now_s = self._node.loop.time()
+        now_s = self._runtime.now()
         if self._due:
             self._due.cancel()
         self._due, self._due_s = None, math.inf
         if now_s - self._looked_s >= LOOK_S:
             self._look(now_s)
         if self.prepares:
-            self.segments.needs = self._node.arbiter.host_needs()
+            self.segments.needs = self._arbiter.host_needs()
             may_make = self._free_bytes >= self.segments.segment_bytes
             for action in self.segments.plan(now_s, may_make=may_make):
                 _DO[type(action)](self, action)
-        if self._node.clients or self.segments.segments:
+        if self._clients or self.segments.segments:
             self._look_at(now_s + LOOK_S)
 
     def _look(self, now_s: float) -> None:
@@ -200,11 +212,11 @@ class Arena:
         reason = ""
         if size < wanted:
             reason = f"of {format_bytes(wanted)}, because the host is short of memory"
-        self._node.log.warning("arena", size_bytes=size, wanted_bytes=wanted)
+        self._runtime.log.warning("arena", size_bytes=size, wanted_bytes=wanted)
         what = "HostMemoryShort" if reason else "HostMemoryEnough"
         told = f"{format_bytes(size)} for evicted data"
-        self._node.journal.often("arena", what, f"{told} {reason}" if reason else told)
-        self._node.feed(ev.ArenaSet(max(0, size - self.extent.moving_bytes), reason))
+        self._journal.often("arena", what, f"{told} {reason}" if reason else told)
+        self._runtime.feed(ev.ArenaSet(max(0, size - self.extent.moving_bytes), reason))
 
     # What the ledger decided
 
@@ -224,9 +236,9 @@ class Arena:
             except InterruptedError:
                 return
             except Exception as error:  # whatever the system says: the segment does not exist
-                self._node.log.warning("no host memory", problem=str(error))
+                self._runtime.log.warning("no host memory", problem=str(error))
             try:
-                self._node.loop.call_soon_threadsafe(self._made, number, fd)
+                self._loop.call_soon_threadsafe(self._made, number, fd)
             except RuntimeError:  # the loop has ended
                 if fd >= 0:
                     os.close(fd)
@@ -247,7 +259,7 @@ class Arena:
 
     def _give(self, action: do.Give) -> None:
         note = ArenaMessage(Type.ARENA, 0, action.number, self.segments.segment_bytes)
-        client = self._node.clients[action.tenant]
+        client = self._clients[action.tenant]
         client.connection.send(note.encode(), self._fds[action.number])
 
     def _drop(self, action: do.Drop) -> None:
@@ -255,20 +267,20 @@ class Arena:
         self._worker.submit(prefault.free, self._fds.pop(action.number))
 
     def _ask_back(self, action: do.AskBack) -> None:
-        if client := self._node.clients.get(action.tenant):
+        if client := self._clients.get(action.tenant):
             client.connection.send(ArenaMessage(Type.ARENA_BACK, 0, 0, action.bytes).encode())
 
     def _deny(self, action: do.Deny) -> None:
-        if client := self._node.clients.get(action.tenant):
+        if client := self._clients.get(action.tenant):
             client.connection.send(ArenaMessage(Type.ARENA).encode())
 
     def _is_stopped(self) -> bool:
         return self._stopped
 
     def _numa_node(self, tenant: int) -> int | None:
-        client = self._node.clients.get(tenant)
+        client = self._clients.get(tenant)
         gpus = sorted(client.gpus) if client else []
-        return self._node.gpus[gpus[0]].device.numa_node if gpus else None
+        return self._gpus[gpus[0]].device.numa_node if gpus else None
 
 
 _DO: dict[type, Callable[[Arena, Any], None]] = {

@@ -71,7 +71,7 @@ class Call:
         self._file = sock.makefile("rb")
         self.directory = directory
         try:
-            self.agent = self.ask(protocol.Hello(product=__version__), protocol.Here)
+            self.agent = self.ask(protocol.HelloRequest(product=__version__), protocol.Here)
             if (self.agent.product, self.agent.wire) != (__version__, VERSION):
                 raise errors.AgentVersion(agent=self.agent.product, own=__version__)
         except HungUp:
@@ -81,7 +81,7 @@ class Call:
             self.close()
             raise
 
-    def ask(self, request: protocol.Request, answer: type[A]) -> A:
+    def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
         """One question, one answer; raises what the agent raised."""
         try:
             self._sock.sendall(protocol.encode(request) + b"\n")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from moiety.agent.control import protocol
-from moiety.agent.control.shares import Sharing
-from moiety.agent.control.workloads import Record, Workload, Workloads
-from moiety.agent.core.runtime import Node
+from moiety.agent.control.records import Record
+from moiety.agent.control.shares import Shares
+from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.core.client import Client
+from moiety.agent.core.runtime import Runtime
 from moiety.agent.system import container_files, processes
 from moiety.agent.system.users import USERS
 from moiety.model.errors import (
@@ -29,14 +32,15 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 class ContainerShares:
     """The shares for containers of one node."""
 
-    node: Node
+    runtime: Runtime
+    clients: Mapping[int, Client]
     workloads: Workloads
-    sharing: Sharing
+    shares: Shares
 
     def create(self, asked: protocol.CreateContainer, peer: processes.Peer) -> protocol.Contained:
         """Make a share, or let the one of that name be as it is asked for now.
 
-        Raises what `Sharing.check` raises, AgentNotYours for another user's, BadAgentDirectory.
+        Raises what `Shares.check` raises, AgentNotYours for another user's, BadAgentDirectory.
         """
         if not NAME.fullmatch(asked.name):  # it becomes a path
             raise BadRequest(problem=f"{asked.name!r} cannot name a share for containers")
@@ -45,7 +49,7 @@ class ContainerShares:
             raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
         if own is not None:
             self._must_own(own, peer)
-        self.sharing.check(asked.share, own.record.uid if own else peer.uid, own, asked.gpus)
+        self.shares.check(asked.share, own.record.uid if own else peer.uid, own, asked.gpus)
         if own is not None:
             spec = asked.spec or own.record.spec
             record = msgspec.structs.replace(
@@ -77,7 +81,7 @@ class ContainerShares:
                 labels=asked.labels,
             )
             own = self.workloads.create_container(record, peer)
-        self.node.log.info("share for containers", name=asked.name, share=str(asked.share))
+        self.runtime.log.info("share for containers", name=asked.name, share=str(asked.share))
         return protocol.Contained(row=self._row(own))
 
     def remove(self, asked: protocol.RemoveContainer, peer: processes.Peer) -> protocol.Contained:
@@ -90,7 +94,7 @@ class ContainerShares:
         if own.clients and not asked.force:
             raise ContainerShareInUse(asked.name, row.pids)
         self.workloads.remove(own)
-        self.node.log.info("share for containers removed", name=asked.name)
+        self.runtime.log.info("share for containers removed", name=asked.name)
         return protocol.Contained(row=row)
 
     def rows(self, only: int | None = None) -> protocol.ContainerRows:
@@ -103,7 +107,7 @@ class ContainerShares:
         return protocol.ContainerRows(rows=sorted(found, key=lambda row: row.name))
 
     def _row(self, workload: Workload) -> protocol.ContainerRow:
-        clients = [self.node.clients[n] for n in workload.clients if n in self.node.clients]
+        clients = [self.clients[n] for n in workload.clients if n in self.clients]
         inside = {container_files.container_of(client.pid) for client in clients}
         return protocol.ContainerRow(
             name=workload.record.container,

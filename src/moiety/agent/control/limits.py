@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moiety.agent.control.workloads import Workload, Workloads
-from moiety.agent.core.runtime import Node
+from moiety.agent.core.client import Client
+from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.users import USERS, User, Users
+from moiety.arbiter import events as ev
 from moiety.arbiter.admission.user_limits import (
     FIELDS,
     Entitlement,
@@ -27,7 +29,7 @@ QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
 """the longest turns that users may ask for where no file says it: others wait for their ends"""
 
 
-class Entitlements:
+class LimitRules:
     """The rules of one agent. Without any (an agent of one's own) everybody may have all."""
 
     def __init__(
@@ -74,14 +76,23 @@ class Entitlements:
         self._known.pop(user.uid, None)
 
 
-class Warden:
+class LimitEnforcer:
     """Sees that nobody has more than they may: at the door, and when anything changes."""
 
-    def __init__(self, node: Node, workloads: Workloads, entitlements: Entitlements) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        clients: Mapping[int, Client],
+        workloads: Workloads,
+        entitlements: LimitRules,
+    ) -> None:
         """Listens to processes that come and go."""
-        self._node = node
+        self._runtime = runtime
+        self._clients = clients
         self._workloads = workloads
         self._entitlements = entitlements
+        self._limits: dict[int, tuple[int, str]] = {}
+        """By user: the bytes that the arbiter was told, and the rule in words."""
         workloads.effective = self.effective
         workloads.on_owner = self._apply
 
@@ -117,7 +128,7 @@ class Warden:
             parts.append(caps[beside.index(workload)])
         return within(may, share, min(*parts, may.gpu.value))
 
-    def replace(self, entitlements: Entitlements) -> None:
+    def replace(self, entitlements: LimitRules) -> None:
         """Go by other rules from now on."""
         self._entitlements = entitlements
         for uid in {w.record.uid for w in self._workloads.by_id.values()}:
@@ -144,19 +155,21 @@ class Warden:
 
     def _limit(self, uid: int) -> None:
         limits: dict[int, tuple[int, str]] = {}
-        for owner in {client.uid for client in self._node.clients.values()} | {uid}:
+        for owner in {client.uid for client in self._clients.values()} | {uid}:
             may = self._entitlements.of(owner)
             if may.memory_bytes:
                 most = may.memory_bytes.value
                 rule = f"{may.user} may have there, {format_bytes(most)}"
                 limits[owner] = (most, f"{rule} ({may.memory_bytes.where})")
-        self._node.limit_owners(limits)
+        if limits != self._limits:
+            self._limits = limits
+            self._runtime.feed(ev.UserLimitsSet(limits))
 
     def _of(self, uid: int) -> list[Workload]:
         return [w for w in self._workloads.by_id.values() if w.record.uid == uid]
 
     def _gpus(self, workload: Workload) -> set[int]:
-        clients = self._node.clients
+        clients = self._clients
         return {gpu for n in workload.clients if n in clients for gpu in clients[n].gpus}
 
 

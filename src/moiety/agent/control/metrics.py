@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moiety.agent.control.protocol import GpuRow, ProcessRow
-from moiety.agent.control.report import gpu_rows, process_rows
-from moiety.agent.core.journal import REASONS
-from moiety.agent.core.runtime import Node
+from moiety.agent.control.report import Reports
+from moiety.agent.core.journal_events import REASONS
+from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.devices.interface import Usage
 from moiety.enforcement.policy import Offence
 from moiety.version import __version__
@@ -102,7 +102,7 @@ Values = Mapping[str, list[tuple[Labels, float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """The state of a node at one moment, taken in the agent's own thread."""
 
     gpus: list[GpuRow]
@@ -117,33 +117,36 @@ class Snapshot:
     offences: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Offence, 0))
 
 
-def snapshot(node: Node, usages: dict[int, Usage], began_s: float) -> Snapshot:
-    """Of this node; `usages` are what NVML said just now, `began_s` when the agent started."""
-    return Snapshot(
-        gpus=gpu_rows(node, usages),
-        processes=process_rows(node),
-        events=dict(node.journal.counts),
+def snapshot(
+    reports: Reports, usages: dict[int, Usage], began_s: float, now_s: float
+) -> MetricsSnapshot:
+    """Take one; `usages` are what NVML said just now, `began_s` when the agent started."""
+    arena, monitor = reports.arena, reports.monitor
+    return MetricsSnapshot(
+        gpus=reports.gpu_rows(usages),
+        processes=reports.process_rows(),
+        events=dict(reports.journal.counts),
         strangers=[
             (stranger.use.gpu, stranger.use.used_bytes or 0)
-            for stranger in (node.watching.strangers.values() if node.watching else ())
+            for stranger in (monitor.strangers.values() if monitor else ())
         ],
-        offences=_offences(node),
-        arena_bytes=node.arena.size_bytes if node.arena else 0,
-        arena_used_bytes=node.arena.used_bytes() if node.arena else 0,
-        began_s=time.time() - (node.loop.time() - began_s),
+        offences=_offences(monitor),
+        arena_bytes=arena.size_bytes if arena else 0,
+        arena_used_bytes=arena.used_bytes() if arena else 0,
+        began_s=time.time() - (now_s - began_s),
         host=socket.gethostname(),
     )
 
 
-def _offences(node: Node) -> dict[str, int]:
-    """By kind, how many processes do it now."""
+def _offences(monitor: UsageMonitor | None) -> dict[str, int]:
+    """Return by kind how many processes commit it now."""
     who: dict[str, set[int]] = {offence.value: set() for offence in Offence}
-    for case in node.watching.watch.cases() if node.watching else ():
+    for case in monitor.escalation.cases() if monitor else ():
         who[case.offence.value].add(case.use.who.pid)
     return {offence: len(pids) for offence, pids in who.items()}
 
 
-def values(seen: Snapshot) -> Values:
+def values(seen: MetricsSnapshot) -> Values:
     """By name, every labelled value."""
     found: dict[str, list[tuple[Labels, float]]] = {name: [] for name in METRICS}
     for row in seen.gpus:
@@ -227,7 +230,7 @@ def _of_process(found: dict[str, list[tuple[Labels, float]]], row: ProcessRow) -
             found[f"moiety_process_{name}"].append((_labels(row), value))
 
 
-def exposition(seen: Snapshot) -> bytes:
+def exposition(seen: MetricsSnapshot) -> bytes:
     """All of it in Prometheus' text format. May take milliseconds: call it beside the loop."""
     from prometheus_client import CollectorRegistry, generate_latest
 

@@ -22,7 +22,7 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 """the version that every reader knows: our names have nothing that needs a newer one"""
 
 
-class Scrapes:
+class MetricsServer:
     """One listener; `answer` gives the text for `/metrics`."""
 
     def __init__(self, address: Address, answer: Callable[[], Awaitable[bytes]], log: Any) -> None:

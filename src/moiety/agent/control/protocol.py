@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from moiety.agent.core import journal_events
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
@@ -36,22 +37,22 @@ def shortened(argv: list[str]) -> list[str]:
     return found
 
 
-class Request(msgspec.Struct, frozen=True, tag_field="ask"):
+class ControlRequest(msgspec.Struct, frozen=True, tag_field="ask"):
     """Something a command asks for."""
 
 
-class Hello(Request, frozen=True, tag="hello"):
+class HelloRequest(ControlRequest, frozen=True, tag="hello"):
     """Who asks; the first line of every conversation."""
 
     product: str
     wire: int = VERSION
 
 
-class Ping(Request, frozen=True, tag="ping"):
+class Ping(ControlRequest, frozen=True, tag="ping"):
     """Are you there? Answered by Done."""
 
 
-class CreateWorkload(Request, frozen=True, tag="create_workload"):
+class CreateWorkload(ControlRequest, frozen=True, tag="create_workload"):
     """The asking process is about to become this program; answered by Created."""
 
     program: str
@@ -66,7 +67,7 @@ class CreateWorkload(Request, frozen=True, tag="create_workload"):
     """what the asker wants shared out of each GPU, if that matters to it"""
 
 
-class CreateContainer(Request, frozen=True, tag="create_container"):
+class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
     """Make a share that containers get, or change the one of that name; answered by Contained."""
 
     name: str
@@ -83,7 +84,7 @@ class CreateContainer(Request, frozen=True, tag="create_container"):
     """what is said of its processes in metrics and events: namespace, pod, container"""
 
 
-class RemoveContainer(Request, frozen=True, tag="remove_container"):
+class RemoveContainer(ControlRequest, frozen=True, tag="remove_container"):
     """Remove such a share; answered by Contained, as it was."""
 
     name: str
@@ -91,19 +92,19 @@ class RemoveContainer(Request, frozen=True, tag="remove_container"):
     """also while processes use it: they go on without a share"""
 
 
-class Containers(Request, frozen=True, tag="containers"):
+class Containers(ControlRequest, frozen=True, tag="containers"):
     """Which of them there are; answered by ContainerRows."""
 
 
-class Status(Request, frozen=True, tag="status"):
+class Status(ControlRequest, frozen=True, tag="status"):
     """How the GPUs are; answered by NodeStatus."""
 
 
-class Ps(Request, frozen=True, tag="ps"):
+class Ps(ControlRequest, frozen=True, tag="ps"):
     """Who uses them; answered by Processes."""
 
 
-class SetShare(Request, frozen=True, tag="set_share"):
+class SetShare(ControlRequest, frozen=True, tag="set_share"):
     """Change what a program is promised, while it runs; what is UNSET stays. Answered by Shared."""
 
     target: str
@@ -118,7 +119,7 @@ class SetShare(Request, frozen=True, tag="set_share"):
     quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class SetAgent(Request, frozen=True, tag="set_agent"):
+class SetAgent(ControlRequest, frozen=True, tag="set_agent"):
     """Change how the arbiter decides; answered by Done."""
 
     settings: dict[str, str]
@@ -127,7 +128,7 @@ class SetAgent(Request, frozen=True, tag="set_agent"):
     """forget first what was changed before"""
 
 
-class Timeline(Request, frozen=True, tag="timeline"):
+class TimelineRequest(ControlRequest, frozen=True, tag="timeline"):
     """What happened, a page at a time; answered by Recorded."""
 
     spans_from: int = 0
@@ -137,7 +138,7 @@ class Timeline(Request, frozen=True, tag="timeline"):
     """only what ended after this, on the clock of `Recorded.now_s`"""
 
 
-class Events(Request, frozen=True, tag="events"):
+class Events(ControlRequest, frozen=True, tag="events"):
     """What happened that matters; answered by Happened."""
 
     after: int = 0
@@ -146,7 +147,7 @@ class Events(Request, frozen=True, tag="events"):
     """if there are none, wait for one so long"""
 
 
-class Watch(Request, frozen=True, tag="watch"):
+class WatchRequest(ControlRequest, frozen=True, tag="watch"):
     """What goes past the agent, and what is done about it; answered by Watched."""
 
     policy: dict[str, str] = {}
@@ -155,18 +156,18 @@ class Watch(Request, frozen=True, tag="watch"):
     """what would be done if all that is seen now went on"""
 
 
-class Reload(Request, frozen=True, tag="reload"):
+class Reload(ControlRequest, frozen=True, tag="reload"):
     """Read the configuration again; answered by Reloaded."""
 
 
-class NamePods(Request, frozen=True, tag="pods"):
+class NamePods(ControlRequest, frozen=True, tag="pods"):
     """What the pods of this node are called; replaces what was said before. Answered by Done."""
 
     names: dict[str, str]
     """by UID: namespace/name"""
 
 
-class Stop(Request, frozen=True, tag="stop"):
+class Stop(ControlRequest, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
     force: bool = False
@@ -186,7 +187,7 @@ class Failed(Answer, frozen=True, tag="failed"):
 
 
 class Here(Answer, frozen=True, tag="here"):
-    """The answer to Hello."""
+    """The answer to HelloRequest."""
 
     product: str
     wire: int
@@ -464,7 +465,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     resident_bytes: int
 
 
-class Named(msgspec.Struct, frozen=True, array_like=True):
+class TenantName(msgspec.Struct, frozen=True, array_like=True):
     """Who a tenant is, or was."""
 
     tenant: int
@@ -488,7 +489,7 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     pid: int
     now_s: float
     gpus: list[GpuName]
-    tenants: list[Named]
+    tenants: list[TenantName]
     """everybody whom the page names"""
     spans: list[Span]
     """in the order in which they ended"""
@@ -503,28 +504,7 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     """whether there is another page"""
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that an administrator may ask about (journal.py)."""
-
-    number: int
-    """counts up, over agents of the same directory"""
-    at_s: float
-    """seconds since 1970"""
-    severity: str
-    """normal or warning"""
-    reason: str
-    message: str
-    tenant: int | None = None
-    pid: int | None = None
-    program: str = ""
-    workload: str = ""
-    gpu: int | None = None
-    uid: int | None = None
-    """of the user whom it is about"""
-    labels: dict[str, str] = {}
-    """of its share, or its pod: namespace, pod, container"""
-    pod: str = ""
-    """the UID of the pod that a process is in which shares nothing"""
+Event = journal_events.Event
 
 
 class Happened(Answer, frozen=True, tag="happened"):
@@ -537,7 +517,7 @@ class Happened(Answer, frozen=True, tag="happened"):
 
 
 AnyRequest = (
-    Hello
+    HelloRequest
     | Ping
     | CreateWorkload
     | CreateContainer
@@ -547,9 +527,9 @@ AnyRequest = (
     | Ps
     | SetShare
     | SetAgent
-    | Timeline
+    | TimelineRequest
     | Events
-    | Watch
+    | WatchRequest
     | Reload
     | NamePods
     | Stop
@@ -571,7 +551,7 @@ AnyAnswer = (
 )
 
 
-def encode(message: Request | Answer) -> bytes:
+def encode(message: ControlRequest | Answer) -> bytes:
     """One line, less its end; a likeness of texts that are none (a name may be any bytes)."""
     try:
         return msgspec.json.encode(message)

@@ -2,113 +2,195 @@
 
 from __future__ import annotations
 
-from moiety.agent.control.protocol import GpuRow, ProcessRow
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from moiety.agent.arena.arena import Arena
+from moiety.agent.control.protocol import (
+    GpuRow,
+    ProcessRow,
+    Recorded,
+    TimelineRequest,
+    Watched,
+    WatchRequest,
+)
+from moiety.agent.control.timeline_pages import recorded
+from moiety.agent.control.usage_report import notes, watched
+from moiety.agent.control.visibility import recorded_for
 from moiety.agent.core.client import Client
-from moiety.agent.core.runtime import Node
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.recovery import UNSETTLED, Recovery
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.agent.system.container_files import container_of
 from moiety.agent.system.users import name_of
 from moiety.arbiter.events import Tick
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.snapshots import TenantView
-from moiety.devices.interface import Usage
+from moiety.config.values import Visible
+from moiety.devices.interface import Devices, Usage
 
 
-def gpu_rows(node: Node, usages: dict[int, Usage]) -> list[GpuRow]:
-    """One row for each GPU; `usages` are what NVML just said."""
-    rows = []
-    for view in node.arbiter.gpus():
-        gpu = node.gpus[view.gpu]
-        usage = usages.get(view.gpu)
-        rows.append(
-            GpuRow(
-                gpu=view.gpu,
-                uuid=gpu.device.uuid,
-                name=gpu.device.name,
-                total_bytes=gpu.device.total_bytes,
-                used_bytes=max(0, usage.used_bytes - view.spare_bytes) if usage else None,
-                capacity_bytes=view.capacity_bytes,
-                resident_bytes=view.resident_bytes,
-                allocated_bytes=view.allocated_bytes,
-                residue_bytes=view.residue_bytes,
-                free_bytes=view.free_bytes,
-                utilisation=usage.utilisation if usage else None,
-                holders=list(view.holders),
-                waiting=list(view.waiting),
-                lost=node.lost.get(view.gpu, ""),
-                errors={
-                    xid: max(0.0, node.loop.time() - at_s)
-                    for xid, at_s in node.errors.get(view.gpu, {}).items()
-                },
+class Reports:
+    """What commands and Prometheus are told of one agent."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        arbiter: Arbiter,
+        gpus: Gpus,
+        clients: Mapping[int, Client],
+        recovery: Recovery,
+        timeline: Timeline,
+        journal: Journal,
+        devices: Devices,
+        arena: Arena | None = None,
+        monitor: UsageMonitor | None = None,
+    ) -> None:
+        self.arena = arena
+        self.monitor = monitor
+        self.journal = journal
+        self._runtime = runtime
+        self._arbiter = arbiter
+        self._gpus = gpus
+        self._clients = clients
+        self._recovery = recovery
+        self._timeline = timeline
+        self._devices = devices
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the agent has ended waiting for processes of the last one."""
+        return self._recovery.is_settled
+
+    async def usages(self) -> dict[int, Usage]:
+        """Return what NVML says now, of the GPUs of which it says something."""
+        loop = asyncio.get_running_loop()
+        found: dict[int, Usage] = {}
+        try:
+            for gpu in self._gpus:
+                found[gpu] = await loop.run_in_executor(None, self._devices.usage, gpu)
+        except Exception as error:  # NVML raises anything; the rest is still true
+            self._runtime.log.warning("GPU not readable", error=str(error))
+        return found
+
+    def driver_version(self) -> str:
+        """Return the driver's version; empty if NVML does not answer."""
+        with contextlib.suppress(Exception):  # NVML raises anything; "unknown" is shown
+            return self._devices.driver_version
+        return ""
+
+    def timeline_page(self, asked: TimelineRequest, viewer: int, visible: Visible) -> Recorded:
+        """Return a page of the timeline as a user sees it."""
+        now_s = self._runtime.now()
+        page = recorded(self._timeline, self._arbiter, self._gpus, now_s, asked)
+        return recorded_for(page, self._timeline.owners, viewer, visible)
+
+    def watched(self, asked: WatchRequest) -> Watched:
+        """Return what the usage monitor sees; raises BadArgument."""
+        return watched(self.monitor, asked, self._runtime.now())
+
+    def notes(self) -> list[str]:
+        """Return the sentences of `moiety status`."""
+        return notes(self.monitor, self._clients, self._runtime.now())
+
+    def gpu_rows(self, usages: dict[int, Usage]) -> list[GpuRow]:
+        """One row for each GPU; `usages` are what NVML just said."""
+        now_s = self._runtime.now()
+        rows = []
+        for view in self._arbiter.gpus():
+            gpu = self._gpus[view.gpu]
+            usage = usages.get(view.gpu)
+            rows.append(
+                GpuRow(
+                    gpu=view.gpu,
+                    uuid=gpu.device.uuid,
+                    name=gpu.device.name,
+                    total_bytes=gpu.device.total_bytes,
+                    used_bytes=max(0, usage.used_bytes - view.spare_bytes) if usage else None,
+                    capacity_bytes=view.capacity_bytes,
+                    resident_bytes=view.resident_bytes,
+                    allocated_bytes=view.allocated_bytes,
+                    residue_bytes=view.residue_bytes,
+                    free_bytes=view.free_bytes,
+                    utilisation=usage.utilisation if usage else None,
+                    holders=list(view.holders),
+                    waiting=list(view.waiting),
+                    lost=gpu.lost,
+                    errors={xid: max(0.0, now_s - at_s) for xid, at_s in gpu.errors.items()},
+                )
             )
-        )
-    return rows
+        return rows
 
+    def process_rows(self) -> list[ProcessRow]:
+        """One row for each process on each GPU, and one for each process that has none yet."""
+        self._runtime.feed(Tick())  # what was received is counted up to now
+        now_s = self._runtime.now()
+        rows = []
+        for view in self._arbiter.tenants():
+            client = self._clients.get(view.tenant)
+            if client is not None:
+                rows += self._rows_of(client, view, now_s)
+        return rows
 
-def process_rows(node: Node) -> list[ProcessRow]:
-    """One row for each process on each GPU, and one for each process that has none yet."""
-    node.feed(Tick())  # what was received is counted up to now
-    now_s = node.loop.time()
-    rows = []
-    for view in node.arbiter.tenants():
-        client = node.clients.get(view.tenant)
-        if client is not None:
-            rows += _rows_of(node, client, view, now_s)
-    return rows
-
-
-def _rows_of(node: Node, client: Client, view: TenantView, now_s: float) -> list[ProcessRow]:
-    counters = client.counters()
-    waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
-    watching = node.watching
-    idle_s = watching.idleness.for_s(view.tenant, now_s) if watching else 0.0
-    cost = watching.costs.get(view.tenant) if watching else None
-    origin = watching.who(client.pid) if watching else None
-    rows = []
-    gpus: list[int | None] = [*sorted(view.gpus)] or [None]
-    for gpu in gpus:
-        on = view.gpus[gpu] if gpu is not None else None
-        rows.append(
-            ProcessRow(
-                tenant=view.tenant,
-                pid=client.pid,
-                program=client.program,
-                workload=client.workload,
-                gpu=gpu,
-                state=_state(client, view),
-                allocated_bytes=on.allocated_bytes if on else 0,
-                resident_bytes=on.resident_bytes if on else 0,
-                residue_bytes=on.residue_bytes if on else 0,
-                limit_bytes=on.limit_bytes if on else client.share.memory_limit_bytes,
-                handoffs=view.turns,
-                held_s=view.held_s,
-                waited_s=counters.waited_ns / 1e9,
-                waiting_s=waiting_s,
-                reason=_reason(node, view),
-                pinned=client.pinned,
-                unknown=dict(client.unknown),
-                unknown_calls=counters.unknown_calls,
-                share=client.share,
-                priority=str(client.share.priority),
-                received=view.received,
-                received_s=view.received_s,
-                handoffs_s=view.handoffs_s,
-                gang=view.gang,
-                paused=view.paused,
-                evicted_bytes=counters.evicted_bytes,
-                restored_bytes=counters.restored_bytes,
-                zero_bytes=counters.zero_bytes,
-                managed_bytes=on.managed_bytes if on else 0,
-                pinned_bytes=on.pinned_bytes if on else 0,
-                uid=client.uid,
-                container=container_of(client.pid),
-                idle_s=idle_s,
-                cost_s=cost.waited_s if cost else 0.0,
-                cost=str(cost) if cost else "",
-                user=name_of(client.uid),
-                pod=origin.pod if origin else "",
-                labels=client.labels,
+    def _rows_of(self, client: Client, view: TenantView, now_s: float) -> list[ProcessRow]:
+        counters = client.counters()
+        waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
+        monitor = self.monitor
+        idle_s = monitor.idleness.for_s(view.tenant, now_s) if monitor else 0.0
+        cost = monitor.costs.get(view.tenant) if monitor else None
+        origin = monitor.who(client.pid) if monitor else None
+        rows = []
+        gpus: list[int | None] = [*sorted(view.gpus)] or [None]
+        for gpu in gpus:
+            on = view.gpus[gpu] if gpu is not None else None
+            rows.append(
+                ProcessRow(
+                    tenant=view.tenant,
+                    pid=client.pid,
+                    program=client.program,
+                    workload=client.workload,
+                    gpu=gpu,
+                    state=_state(client, view),
+                    allocated_bytes=on.allocated_bytes if on else 0,
+                    resident_bytes=on.resident_bytes if on else 0,
+                    residue_bytes=on.residue_bytes if on else 0,
+                    limit_bytes=on.limit_bytes if on else client.share.memory_limit_bytes,
+                    handoffs=view.turns,
+                    held_s=view.held_s,
+                    waited_s=counters.waited_ns / 1e9,
+                    waiting_s=waiting_s,
+                    reason=view.reason if self._recovery.is_settled else UNSETTLED,
+                    pinned=client.pinned,
+                    unknown=dict(client.unknown),
+                    unknown_calls=counters.unknown_calls,
+                    share=client.share,
+                    priority=str(client.share.priority),
+                    received=view.received,
+                    received_s=view.received_s,
+                    handoffs_s=view.handoffs_s,
+                    gang=view.gang,
+                    paused=view.paused,
+                    evicted_bytes=counters.evicted_bytes,
+                    restored_bytes=counters.restored_bytes,
+                    zero_bytes=counters.zero_bytes,
+                    managed_bytes=on.managed_bytes if on else 0,
+                    pinned_bytes=on.pinned_bytes if on else 0,
+                    uid=client.uid,
+                    container=container_of(client.pid),
+                    idle_s=idle_s,
+                    cost_s=cost.waited_s if cost else 0.0,
+                    cost=str(cost) if cost else "",
+                    user=name_of(client.uid),
+                    pod=origin.pod if origin else "",
+                    labels=client.labels,
+                )
             )
-        )
-    return rows
+        return rows
 
 
 def _state(client: Client, view: TenantView) -> str:
@@ -119,9 +201,3 @@ def _state(client: Client, view: TenantView) -> str:
     if client.connection.closed:
         return "unconnected"
     return view.state
-
-
-def _reason(node: Node, view: TenantView) -> str:
-    if not node.settled:
-        return "the agent waits for those who were here before it"
-    return view.reason

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from moiety.agent.control.workloads import write_whole
+from moiety.agent.control.records import write_whole
 from moiety.agent.options import Options, changed_settings
 from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import Settings
 
 
-class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """settings.json: what was typed, by field of the arbiter's settings."""
 
     settings: dict[str, str] = {}
@@ -25,12 +25,14 @@ class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """These settings with the changes made to them; raises ValueError with a sentence."""
         return changed_settings(settings, self.settings)
 
-    def and_then(self, settings: dict[str, str]) -> Kept:
+    def and_then(self, settings: dict[str, str]) -> SavedSettings:
         """These changes, and then others."""
-        return Kept(self.settings | settings, self.beside)
+        return SavedSettings(self.settings | settings, self.beside)
 
 
-def write(directory: Directory, kept: Kept, options: Options, *, ends: bool = False) -> None:
+def write(
+    directory: Directory, kept: SavedSettings, options: Options, *, ends: bool = False
+) -> None:
     """Write it down; nothing changed leaves no file. Raises OSError.
 
     `options` are those of the agent that was told. If it `ends` in order, whatever the next command
@@ -44,7 +46,7 @@ def write(directory: Directory, kept: Kept, options: Options, *, ends: bool = Fa
         write_whole(directory.settings, msgspec.json.encode(kept) + b"\n")
 
 
-def read(directory: Directory, options: Options, log: Any) -> Kept:
+def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
     """What earlier agents were told, less what the command line and files say anew.
 
     A file that cannot be understood is set aside, and the log says so: an agent with the defaults
@@ -52,16 +54,16 @@ def read(directory: Directory, options: Options, log: Any) -> Kept:
     """
     path = directory.settings
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+        kept = msgspec.json.decode(path.read_bytes(), type=SavedSettings)
         kept.over(Settings(arena_bytes=0))
     except FileNotFoundError:
-        return Kept()
+        return SavedSettings()
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         log.warning("settings not understood", problem=str(error), set_aside=_set_aside(path))
-        return Kept()
+        return SavedSettings()
     newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
     named = {field: text for field, text in kept.settings.items() if field not in newer}
-    return Kept(named, kept.beside)
+    return SavedSettings(named, kept.beside)
 
 
 def _set_aside(path: Path) -> str:

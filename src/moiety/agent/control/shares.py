@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from moiety.agent.control import protocol
-from moiety.agent.control.limits import Warden
+from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.workloads import Workload, Workloads
 from moiety.agent.core.client import Client
-from moiety.agent.core.runtime import Node
+from moiety.agent.core.gpus import Gpus, index_of
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.users import name_of
 from moiety.arbiter.admission.guarantees import Promised
+from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.devices.interface import uuid_bytes
 from moiety.model.errors import (
@@ -33,12 +36,16 @@ from moiety.model.share import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class Shares:
     """Promises of one node."""
 
-    node: Node
+    runtime: Runtime
+    clients: Mapping[int, Client]
+    gpus: Gpus
+    arbiter: Arbiter
+    journal: Journal
     workloads: Workloads
-    warden: Warden | None = None
+    limits: LimitEnforcer | None = None
 
     def check(
         self,
@@ -55,9 +62,9 @@ class Sharing:
         is raised if they are not here) each of these must.
         """
         among = {self._gpu(uuid) for uuid in gpus}
-        if self.warden:
-            self.warden.check(uid, share, own)
-        sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.node.gpus.items()}
+        if self.limits:
+            self.limits.check(uid, share, own)
+        sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.gpus.items()}
         possible = min(sizes[gpu] for gpu in among) if among else max(sizes.values())
         limit = share.memory_limit_bytes
         if limit is not None and limit > possible:
@@ -66,11 +73,11 @@ class Sharing:
             raise LimitTooSmall(limit, GRANULE_BYTES)
         if share.gpu is None and not share.memory_bytes:
             return
-        clients = [self.node.clients[n] for n in own.clients] if own else []
+        clients = [self.clients[n] for n in own.clients] if own else []
         used = {gpu for client in clients for gpu in client.gpus}
         refusals = []
-        for gpu in sorted(used | among or self.node.gpus):
-            refusal = self.node.arbiter.refuse_share(
+        for gpu in sorted(used | among or self.gpus):
+            refusal = self.arbiter.refuse_share(
                 gpu, share, self._coming(own, gpu), [client.number for client in clients]
             )
             if refusal is None and not used and not among:
@@ -97,14 +104,14 @@ class Sharing:
         self.check(share, owner, workload)
         self.workloads.promise(workload, share)
         source = workload.record.id
-        if self.node.journal.often(source, "ShareChanged", _told(changes), client):
-            self.node.log.info("share", workload=source, share=str(share))
+        if self.journal.often(source, "ShareChanged", _told(changes), client):
+            self.runtime.log.info("share", workload=source, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
         above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
         if above:
             text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
-            self.node.journal.often(source, "AboveLimit", text, client)
+            self.journal.often(source, "AboveLimit", text, client)
         return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
     def _above_limit(self, workload: Workload) -> int:
@@ -112,7 +119,7 @@ class Sharing:
         return max(
             (
                 on.allocated_bytes - on.limit_bytes
-                for view in self.node.arbiter.tenants()
+                for view in self.arbiter.tenants()
                 if view.tenant in workload.clients
                 for on in view.gpus.values()
                 if on.allocated_bytes > on.limit_bytes
@@ -122,7 +129,7 @@ class Sharing:
 
     def _gpu(self, uuid: str) -> int:
         with contextlib.suppress(ValueError):
-            if (found := self.node.by_uuid.get(uuid_bytes(uuid))) is not None:
+            if (found := index_of(self.gpus, uuid_bytes(uuid))) is not None:
                 return found
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
@@ -132,14 +139,14 @@ class Sharing:
         Where there are several GPUs it is not always known which one they will take: their
         processes are asked again when they do.
         """
-        uuid = self.node.gpus[gpu].device.uuid
-        alone = len(self.node.gpus) == 1
+        uuid = self.gpus[gpu].device.uuid
+        alone = len(self.gpus) == 1
         shares = [
             workload.record.share
             for workload in self.workloads.by_id.values()
             if workload is not own
             and (alone or uuid in workload.record.gpus)
-            and not any(self.node.clients[number].gpus for number in workload.clients)
+            and not any(self.clients[number].gpus for number in workload.clients)
         ]
         return Promised(
             gpu=sum(share.gpu or 0.0 for share in shares),
@@ -167,7 +174,7 @@ class Sharing:
         self, target: str, workloads: Collection[Workload]
     ) -> tuple[Workload, Client | None]:
         by_client = {number: workload for workload in workloads for number in workload.clients}
-        clients = [self.node.clients[n] for n in by_client if n in self.node.clients]
+        clients = [self.clients[n] for n in by_client if n in self.clients]
         if target.isascii() and target.isdecimal() and len(target) < 20:
             number = int(target)
             for client in [c for c in clients if c.number == number] + clients:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 
-from moiety.agent.control.protocol import GpuName, Named, Recorded, Sample, Span, Timeline
-from moiety.agent.core.runtime import Node
+from moiety.agent.control.protocol import (
+    GpuName,
+    Recorded,
+    Sample,
+    Span,
+    TenantName,
+    TimelineRequest,
+)
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.timeline import Timeline
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.states import State
 
 PAGE = 500
 """records of each kind on one page"""
 
 
-def recorded(node: Node, asked: Timeline) -> Recorded:
+def recorded(
+    kept: Timeline, arbiter: Arbiter, gpus: Gpus, now_s: float, asked: TimelineRequest
+) -> Recorded:
     """The page that was asked for."""
-    kept = node.timeline
-    kept.now_s = node.loop.time()
+    kept.now_s = now_s
     spans_from = max(asked.spans_from, kept.first_span(asked.since_s))
     samples_from = max(asked.samples_from, kept.first_sample(asked.since_s))
     i, j = kept.spans.first, kept.samples.first
@@ -24,17 +34,17 @@ def recorded(node: Node, asked: Timeline) -> Recorded:
     samples = [Sample(*r) for r in kept.samples[samples_from - j : samples_from - j + PAGE]]
     spans_next, samples_next = spans_from + len(spans), samples_from + len(samples)
     more = spans_next < kept.spans.seen or samples_next < kept.samples.seen
-    now = [] if more else going_on(node)
+    now = [] if more else going_on(kept, arbiter)
     named = {s.tenant for s in spans} | {s.tenant for s in samples} | {s.tenant for s in now}
     return Recorded(
         pid=os.getpid(),
         now_s=kept.now_s,
         gpus=[
             GpuName(index, gpu.device.name, gpu.budget.capacity_bytes)
-            for index, gpu in node.gpus.items()
+            for index, gpu in gpus.items()
         ],
         tenants=[
-            Named(n, *kept.names[n], kept.gangs.get(n, ""))
+            TenantName(n, *kept.names[n], kept.gangs.get(n, ""))
             for n in sorted(named)
             if n in kept.names
         ],
@@ -48,11 +58,10 @@ def recorded(node: Node, asked: Timeline) -> Recorded:
     )
 
 
-def going_on(node: Node) -> list[Span]:
+def going_on(kept: Timeline, arbiter: Arbiter) -> list[Span]:
     """What has begun and not ended, up to now."""
-    kept = node.timeline
     spans = [Span(*record) for record in kept.leaving() + kept.waiting_for_more()]
-    for view in node.arbiter.tenants():
+    for view in arbiter.tenants():
         for gpu in view.gpus:
             stay = kept.stay(view.tenant, gpu, State(view.state), view.since_s)
             spans += [Span(*record) for record in stay]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
-from moiety.agent.control.protocol import OffenceRow, PlannedRow, StrangerRow, Watch, Watched
-from moiety.agent.core.runtime import Node
-from moiety.agent.monitor.usage_monitor import Stranger, Watching, took
+from moiety.agent.control.protocol import OffenceRow, PlannedRow, StrangerRow, Watched, WatchRequest
+from moiety.agent.core.client import Client
+from moiety.agent.monitor.usage_monitor import Stranger, UsageMonitor, took
 from moiety.config.table import of_section
 from moiety.enforcement.escalation import CaseView
 from moiety.enforcement.policy import Policy
@@ -17,13 +18,11 @@ from moiety.model.format import format_bytes, format_duration
 NOTES_MAX: Final = 20
 
 
-def watched(node: Node, asked: Watch) -> Watched:
+def watched(monitor: UsageMonitor | None, asked: WatchRequest, now_s: float) -> Watched:
     """The answer; raises BadArgument for a policy that makes no sense."""
-    watching = node.watching
-    if watching is None:
+    if monitor is None:
         return Watched(policy={}, is_blind=False, strangers=[], offences=[])
-    policy = tried(watching.policy, asked.policy)
-    now_s = node.loop.time()
+    policy = tried(monitor.policy, asked.policy)
     planned = []
     if asked.plan:
         planned = [
@@ -34,13 +33,13 @@ def watched(node: Node, asked: Watch) -> Watched:
                 who=str(action.use.who),
                 text=action.text,
             )
-            for after_s, action in watching.plan(policy)
+            for after_s, action in monitor.plan(policy)
         ]
     return Watched(
         policy=texts(policy),
-        is_blind=watching.is_blind,
-        strangers=[_stranger(each, policy, now_s) for each in watching.strangers.values()],
-        offences=[_offence(case, now_s) for case in watching.watch.cases()],
+        is_blind=monitor.finder.is_blind,
+        strangers=[_stranger(each, policy, now_s) for each in monitor.strangers.values()],
+        offences=[_offence(case, now_s) for case in monitor.escalation.cases()],
         planned=planned,
     )
 
@@ -79,24 +78,22 @@ def texts(policy: Policy) -> dict[str, str]:
     }
 
 
-def notes(node: Node) -> list[str]:
+def notes(monitor: UsageMonitor | None, clients: Mapping[int, Client], now_s: float) -> list[str]:
     """What somebody who looks at the GPUs should know; the costliest first, not all of many."""
-    watching = node.watching
-    if watching is None:
+    if monitor is None:
         return []
-    now_s = node.loop.time()
     found = [
-        (cost.waited_s, f"{node.clients[tenant]} {cost}")
-        for tenant, cost in watching.costs.items()
-        if tenant in node.clients and _is_worth_it(watching, cost.waited_s)
+        (cost.waited_s, f"{clients[tenant]} {cost}")
+        for tenant, cost in monitor.costs.items()
+        if tenant in clients and _is_worth_it(monitor, cost.waited_s)
     ]
-    found += [_of_stranger(each, now_s) for each in watching.strangers.values()]
+    found += [_of_stranger(each, now_s) for each in monitor.strangers.values()]
     found.sort(key=lambda note: -note[0])
     return [text for _, text in found[:NOTES_MAX]]
 
 
-def _is_worth_it(watching: Watching, waited_s: float) -> bool:
-    return 0 < watching.policy.slow_s <= waited_s
+def _is_worth_it(monitor: UsageMonitor, waited_s: float) -> bool:
+    return 0 < monitor.policy.slow_s <= waited_s
 
 
 def _of_stranger(stranger: Stranger, now_s: float) -> tuple[float, str]:

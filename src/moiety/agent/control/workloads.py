@@ -6,7 +6,6 @@ agent that follows a killed one find out who is still there.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import secrets
@@ -14,73 +13,32 @@ import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from moiety.agent.core import executor, refusals
+from moiety.agent.control.records import (
+    FENCED,
+    SOCKET,
+    Record,
+    folder_of,
+    socket_in,
+    write_whole,
+)
 from moiety.agent.core.client import Client
-from moiety.agent.core.runtime import SETTLE_S, Node
-from moiety.agent.shim.session import Conversation
+from moiety.agent.core.executor import Executor
+from moiety.agent.core.recovery import SETTLE_S
+from moiety.agent.shim.session import Session, SessionContext
 from moiety.agent.system import container_files, permissions, processes
 from moiety.agent.system.paths import Directory, check_socket_path, prepare
 from moiety.agent.system.users import USERS, User
+from moiety.arbiter import events as ev
 from moiety.devices.interface import uuid_bytes
 from moiety.model.errors import InvalidGang, TooMany
 from moiety.model.gang import Gang
-from moiety.model.share import NOTHING_ASKED, Share
-
-FENCED: Final = "fenced"
-"""a line in the file of a client that is"""
-SOCKET: Final = "shim.sock"
-
+from moiety.model.share import Share
 
 ACCEPT_AGAIN_S: Final = 0.1
-
-
-class Record(msgspec.Struct, frozen=True):
-    """workload.json."""
-
-    id: str
-    uid: int
-    root_pid: int
-    root_started: int
-    program: str
-    argv: list[str]
-    cwd: str
-    share: Share = NOTHING_ASKED
-    name: str | None = None
-    """what to call its processes instead of what they call themselves"""
-    gang: Gang | None = None
-    """of which its processes are members"""
-    container: str = ""
-    """the name of its share in `moiety container ls`: it has no first process, and stays"""
-    spec: str = ""
-    """the CDI specification with which containers get it"""
-    gpus: list[str] = []
-    """UUIDs of those that it is of; empty: of any"""
-    pods: list[str] = []
-    """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
-    labels: dict[str, str] = {}
-    """said of its processes in metrics and events"""
-    user: str = ""
-    """what its user was called; the next agent need not wait for the system's tables"""
-    groups: list[str] = []
-    """of which that was a member"""
-
-
-@dataclass(frozen=True, slots=True)
-class Survivor:
-    """A process that was connected to the last agent and still lives."""
-
-    workload: str
-    pid: int
-    gpus: frozenset[int]
-    uid: int
-    """of the user whose workload it belongs to"""
-    fenced: bool = False
-    """it was late, and had not answered when that agent ended"""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,16 +86,21 @@ class Workloads:
     def __init__(
         self,
         directory: Directory,
-        node: Node,
-        loop: asyncio.AbstractEventLoop,
+        sessions: SessionContext,
+        executor: Executor,
         *,
         linger_s: float,
         on_empty: Any = None,
     ) -> None:
         """`linger_s` after its last process is gone, a workload is forgotten."""
         self._directory = directory
-        self._node = node
-        self._loop = loop
+        self._sessions = sessions
+        self._executor = executor
+        self._runtime = sessions.runtime
+        self._loop = sessions.loop
+        self._clients = sessions.clients.by_number
+        self._journal = sessions.journal
+        self._limits = sessions.limits
         self._linger_s = linger_s
         self._on_empty = on_empty
         self.by_id: dict[str, Workload] = {}
@@ -145,8 +108,8 @@ class Workloads:
         """what of its promise a workload has, beside the others of its user"""
         self.on_owner: Callable[[int], None] = _nobody_cares
         """a user's workloads are not what they were"""
-        node.on_changed.append(self._changed)
-        node.on_left.append(self._left)
+        sessions.clients.on_changed.append(self._changed)
+        sessions.clients.on_left.append(self._left)
 
     def create(
         self,
@@ -198,7 +161,7 @@ class Workloads:
 
     def _must_be_few(self, owner: processes.Peer) -> None:
         is_admin = processes.may_use(owner, os.getuid())
-        if no := self._node.bounds.workloads.refuse(owner.uid, is_admin=is_admin):
+        if no := self._limits.workloads.refuse(owner.uid, is_admin=is_admin):
             raise TooMany(no)
 
     def create_container(self, record: Record, owner: processes.Peer) -> Workload:
@@ -251,10 +214,23 @@ class Workloads:
         """Let every process of a workload have its part."""
         share = self.effective(workload)
         for number in list(workload.clients):
-            if client := self._node.clients.get(number):
+            if client := self._clients.get(number):
                 client.share = share
-                self._node.promise(client)
-                executor.set_mode(client, client.share.mode)
+                self._set_part(client)
+                self._executor.set_mode(client, client.share.mode)
+
+    def _set_part(self, client: Client) -> None:
+        """Give a process its part of its workload's share.
+
+        Processes of a workload that use the same GPU divide its share equally.
+        """
+        own = [c for c in self._clients.values() if c.workload == client.workload]
+        sharers = [sum(gpu in other.gpus for other in own) for gpu in client.gpus]
+        part = client.share.among(max(sharers, default=1))
+        if part != client.part:
+            client.part = part
+            self._runtime.feed(ev.ShareSet(client.number, part))
+            self._executor.tell_limits(client)
 
     @property
     def are_alive(self) -> bool:
@@ -287,7 +263,7 @@ class Workloads:
         listener.setblocking(False)
         workload = Workload(record, folder, listener, root_pidfd=-1)
         self.by_id[record.id] = workload
-        self._node.bounds.workloads.take(record.uid)
+        self._limits.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
         if workload.stays:
             return workload
@@ -307,34 +283,33 @@ class Workloads:
             sock, _ = workload.listener.accept()
         except OSError as error:
             if not isinstance(error, BlockingIOError):  # no descriptors are left, say
-                self._node.log.warning("accept failed", error=str(error))
+                self._runtime.log.warning("accept failed", error=str(error))
                 self._loop.remove_reader(workload.listener.fileno())
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, workload)
             return
         peer = processes.peer_of(sock)
         if not workload.stays and not processes.may_use(peer, workload.record.uid):
-            self._node.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            self._runtime.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
             text = f"share {workload.record.id} is another user's"
-            refusals.turn_away(self._node.journal, peer, text)
+            self._journal.turned_away(peer, text)
             sock.close()
             return
         if no := container_files.keeps_out(workload.record.pods, peer.pid):
             text = f"share {workload.record.id}: {no}"
-            self._node.log.warning("stranger turned away", pid=peer.pid, reason=no)
+            self._runtime.log.warning("stranger turned away", pid=peer.pid, reason=no)
             pod = container_files.pod_of(peer.pid)
-            self._node.journal.often(workload.record.id, "Refused", text, pod=pod)
+            self._journal.often(workload.record.id, "Refused", text, pod=pod)
             sock.close()
             return
         is_admin = is_unbounded(workload.record, peer, os.getuid())
-        if no := self._node.bounds.connections.refuse(workload.record.uid, is_admin=is_admin):
-            self._node.log.warning("turned away", pid=peer.pid, reason=no)
-            refusals.turn_away(self._node.journal, peer, no)
+        if no := self._limits.connections.refuse(workload.record.uid, is_admin=is_admin):
+            self._runtime.log.warning("turned away", pid=peer.pid, reason=no)
+            self._journal.turned_away(peer, no)
             sock.close()
             return
         try:
-            Conversation(
-                self._node,
-                self._loop,
+            Session(
+                self._sessions,
                 sock,
                 peer=peer,
                 workload=workload.record.id,
@@ -363,7 +338,9 @@ class Workloads:
         try:
             write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
-            self._node.log.warning("client not written down", client=str(client), error=str(error))
+            self._runtime.log.warning(
+                "client not written down", client=str(client), error=str(error)
+            )
         self.divide(workload)
         self.on_owner(workload.record.uid)
 
@@ -376,7 +353,7 @@ class Workloads:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{workload.folder}/clients/{client.pid}")
         except OSError as error:
-            self._node.log.warning("client not struck off", client=str(client), error=str(error))
+            self._runtime.log.warning("client not struck off", client=str(client), error=str(error))
         self.divide(workload)
         self.on_owner(workload.record.uid)
         self._linger(workload)
@@ -398,12 +375,12 @@ class Workloads:
         del self.by_id[workload.record.id]
         self._close(workload)
         shutil.rmtree(workload.folder, ignore_errors=True)
-        self._node.log.info("workload over", workload=workload.record.id)
+        self._runtime.log.info("workload over", workload=workload.record.id)
         if not self.by_id and self._on_empty:
             self._on_empty()
 
     def _close(self, workload: Workload) -> None:
-        self._node.bounds.workloads.give(workload.record.uid)
+        self._limits.workloads.give(workload.record.uid)
         self._loop.remove_reader(workload.listener.fileno())
         workload.listener.close()
         if workload.root_pidfd >= 0:
@@ -418,65 +395,3 @@ def _as_promised(workload: Workload) -> Share:
 
 def _nobody_cares(uid: int) -> None:
     del uid
-
-
-def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
-    """What the last agent left behind and still lives; the remains of the rest are removed."""
-    records: list[Record] = []
-    found: list[Survivor] = []
-    for folder in sorted([*directory.workloads.glob("*"), *container_files.folders(directory)]):
-        try:
-            record = msgspec.json.decode((folder / "workload.json").read_bytes(), type=Record)
-        except (OSError, msgspec.MsgspecError):
-            if folder.parent == directory.workloads:  # of others, containers have parts mounted
-                shutil.rmtree(folder, ignore_errors=True)
-            continue
-        living = [s for file in folder.glob("clients/*") if (s := _survivor(record, file))]
-        if living or record.container or processes.is_alive(record.root_pid, record.root_started):
-            records.append(record)
-            found += living
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    return records, found
-
-
-def _survivor(record: Record, file: Path) -> Survivor | None:
-    try:
-        pid = int(file.name)
-        line, *more = file.read_text().splitlines()
-        started, *gpus = map(int, line.split())
-    except (OSError, ValueError):
-        file.unlink(missing_ok=True)
-        return None
-    if not processes.is_alive(pid, started):
-        file.unlink(missing_ok=True)
-        return None
-    return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
-
-
-def folder_of(directory: Directory, record: Record) -> str:
-    """Where a workload's files lie."""
-    if record.container:
-        return str(container_files.folder(directory, record.container))
-    return f"{directory.workloads}/{record.id}"
-
-
-def socket_in(folder: str, record: Record) -> str:
-    """A workload's socket: in a folder of its own where that is put into containers."""
-    return (
-        f"{folder}/{container_files.SOCKETS}/{SOCKET}" if record.container else f"{folder}/{SOCKET}"
-    )
-
-
-def write_whole(path: Path | str, content: bytes) -> None:
-    """Write a file so that a reader sees all of it or none; an OSError names it."""
-    partial = f"{path}.new"
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-        os.replace(partial, path)
-    except OSError as error:  # of a full disk the system says only that it is full
-        error.filename = os.fspath(path)
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise

@@ -9,8 +9,8 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
 
+from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
 
 PACKET_BYTES = 4096
@@ -18,31 +18,6 @@ PACKETS_A_TURN = 64
 """after so many packets of one process the others get a look in"""
 QUEUE_MAX = 256
 """packets that a process may leave unread beyond what its socket takes"""
-
-
-class Loop(Protocol):
-    """The part of an event loop that a connection needs."""
-
-    def time(self) -> float:
-        """Seconds."""
-
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back after what is being done now."""
-
-    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back whenever the descriptor is readable."""
-
-    def remove_reader(self, fd: int) -> Any:
-        """Stop that."""
-
-    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back whenever the descriptor takes more."""
-
-    def remove_writer(self, fd: int) -> Any:
-        """Stop that."""
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back after so many seconds; what comes back has `cancel`."""
 
 
 def _never_waits() -> float:
@@ -66,7 +41,7 @@ class Connection:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         sock: socket.socket,
         on_packet: Callable[[bytes], None],
         on_end: Callable[[str], None],
@@ -93,7 +68,7 @@ class Connection:
         self._first = True
         self._closed = False
         self._last_words = False
-        self._pause: Any = None
+        self._pause: Timer | None = None
         self.counters_fd = -1
         """the memfd that came with the first packet, if it was a fit one"""
         loop.add_reader(self._fd, self._readable)

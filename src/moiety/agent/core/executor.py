@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from moiety.agent.core.client import Client
+from moiety.agent.core.clients import Clients
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.timeline import Timeline
+from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import instructions as do
-from moiety.arbiter.states import WITH_LEASE
+from moiety.arbiter.machine import Arbiter
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.codec import lease_note
@@ -21,189 +28,203 @@ from moiety.wire.messages import (
     RefusedMessage,
 )
 
-if TYPE_CHECKING:
-    from moiety.agent.core.client import Client
-    from moiety.agent.core.runtime import Node
-
-MODES = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
-CODES = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GPU}
+MODES: Final = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
+CODES: Final = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GPU}
 
 
-def carry_out(node: Node, instruction: do.Instruction) -> None:
-    """Do it; an instruction for a process that is gone is void, but for what is written down."""
-    if type(instruction) is do.StateChanged:
-        _write_down(node, instruction)
-        return
-    client = node.clients.get(instruction.tenant)
-    if client is not None:
-        _CARRY[type(instruction)](node, client, instruction)
+class Executor:
+    """Carries out instructions for the processes that are there.
+
+    `on_restoring(client, gpu, bytes)` is called when an interactive program gets room to restore.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clients: Clients,
+        *,
+        arbiter: Arbiter,
+        gpus: Gpus,
+        kernel: Kernel,
+        timeline: Timeline,
+        journal: Journal,
+    ) -> None:
+        self.clients: Mapping[int, Client] = clients.by_number
+        self.on_restoring: list[Callable[[Client, int, int], None]] = []
+        self._registry = clients
+        self._runtime = runtime
+        self._arbiter = arbiter
+        self._gpus = gpus
+        self._kernel = kernel
+        self._timeline = timeline
+        self._journal = journal
+
+    def carry_out(self, instruction: do.Instruction) -> None:
+        """Do it; an instruction for a process that is gone is void."""
+        client = self.clients.get(instruction.tenant)
+        if client is not None:
+            _CARRY[type(instruction)](self, client, instruction)
+
+    # Leases
+
+    def grant(self, client: Client, wanted: do.Grant) -> None:
+        """Open the gate."""
+        client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
+        self._kernel.give_way()  # the woken thread may be on this very processor; the rest can wait
+        client.connection.send(lease_note(Type.GRANT, wanted.epoch))
+        for gpu in set(client.allocating.values()):  # what it still waits for is answered at once,
+            self._timeline.growing(client.number, gpu)  # or only after room was made
+
+    def revoke(self, client: Client, wanted: do.Revoke) -> None:
+        """Close the gate."""
+        client.page.close(wanted.epoch)
+        client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
+
+    def allow_one(self, client: Client, wanted: do.AllowOne) -> None:
+        """Let one thread at the closed gate pass it for one call."""
+        client.connection.send(lease_note(Type.ALLOW_ONE, wanted.epoch))
+
+    # Memory
+
+    def restore_budget(self, client: Client, wanted: do.RestoreBudget) -> None:
+        """Let the process make so many bytes resident."""
+        gpu = wanted.gpu
+        paged = self._arbiter.managed_bytes(client.number, gpu)
+        if wanted.bytes > paged:  # the driver's pages come when they are touched, unseen
+            self._timeline.restoring(client.number, gpu, wanted.bytes - paged)
+            if client.talks:
+                for call in self.on_restoring:
+                    call(client, gpu, wanted.bytes - paged)
+        self._registry.sample(client, gpu)
+        budget = AmountMessage(Type.RESTORE_BUDGET, 0, gpu, wanted.bytes)
+        client.connection.send(budget.encode())
+
+    def evict(self, client: Client, wanted: do.Evict) -> None:
+        """Have the process move so many bytes to host memory."""
+        self._timeline.evicting(client.number, wanted.gpu)
+        client.connection.send(AmountMessage(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
+
+    def credit_grant(self, client: Client, wanted: do.CreditGrant) -> None:
+        """Let the process allocate so many bytes without asking."""
+        told = CreditMessage(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
+        client.connection.send(told.encode())
+
+    def credit_revoke(self, client: Client, wanted: do.CreditRevoke) -> None:
+        """Take back what the process has not used of that."""
+        client.connection.send(AmountMessage(Type.CREDIT_REVOKE, 0, wanted.gpu).encode())
+
+    def admitted(self, client: Client, wanted: do.Admitted) -> None:
+        """Answer a request for a GPU or for memory."""
+        serial, gpu = wanted.serial, wanted.gpu
+        if not serial or client.attaching.pop(serial, None) is not None:
+            self._timeline.joined(client.number, gpu)
+            self.attach(client, serial, gpu)
+            self._registry.sample(client, gpu)
+        elif client.allocating.pop(serial, None) is not None:
+            client.connection.send(AmountMessage(Type.ALLOC_REPLY, serial, gpu).encode())
+            if gpu not in client.allocating.values():
+                self._timeline.grown(client.number, gpu)
+            self._registry.sample(client, gpu)
+
+    def refused(self, client: Client, wanted: do.Refused) -> None:
+        """Refuse a request for a GPU or for memory."""
+        if client.attaching.pop(wanted.serial, None) is not None:
+            client.gpus.discard(wanted.gpu)
+            self._registry.gpus_changed(client)
+        client.allocating.pop(wanted.serial, None)
+        if wanted.gpu not in client.allocating.values():
+            self._timeline.grown(client.number, wanted.gpu)
+        code = CODES[wanted.code]
+        client.connection.send(
+            RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
+        )
+        self._timeline.refused(client.number, wanted.gpu, wanted.text)
+        if self._journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
+            self._runtime.log.info(
+                "refused", client=str(client), code=wanted.code, text=wanted.text
+            )
+
+    def attach(self, client: Client, serial: int, gpu: int) -> None:
+        """Tell a process how it may use a GPU."""
+        client.limits[gpu] = self._gpus[gpu].limit_bytes(client.share)
+        reply = AttachedMessage(
+            serial=serial,
+            gpu=gpu,
+            limit_bytes=client.limits[gpu],
+            chunk_bytes=self._gpus[gpu].budget.chunk_bytes,
+        )
+        client.connection.send(reply.encode())
+
+    def tell_limits(self, client: Client) -> None:
+        """Tell a process its limits where they have changed."""
+        for gpu, told in client.limits.items():
+            limit = self._gpus[gpu].limit_bytes(client.share)
+            if limit != told:
+                client.limits[gpu] = limit
+                client.connection.send(AmountMessage(Type.LIMIT, 0, gpu, limit).encode())
+
+    def set_mode(self, client: Client, mode: Mode) -> None:
+        """Tell a process how to allocate from now on, if that has changed."""
+        if mode is not client.mode:
+            client.mode = mode
+            client.connection.send(ModeMessage(mode=MODES[mode]).encode())
+
+    # Time
+
+    def set_idle_timeout(self, client: Client, wanted: do.SetIdleTimeout) -> None:
+        """Have the process say when it has submitted nothing for so long."""
+        idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
+        client.connection.send(IdleTimeoutMessage(idle_us=idle_us).encode())
+
+    def set_queue_depth(self, client: Client, wanted: do.SetQueueDepth) -> None:
+        """Have the process queue no more than so much work on the GPU."""
+        client.connection.send(QueueDepthMessage(queue_us=round(wanted.queue_s * 1e6)).encode())
+
+    def overdue(self, client: Client, wanted: do.Overdue) -> None:
+        """Record that a process does not give its GPU back, and fence or end it if told to."""
+        self._timeline.overdue(client.number, wanted.waited_s)
+        self._runtime.log.warning(
+            "overdue",
+            client=str(client),
+            waited_s=round(wanted.waited_s, 3),
+            state=wanted.state,
+            kill=wanted.kill,
+        )
+        waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
+        late = f"did not give the GPU back within {waited}"
+        if wanted.state == "fenced":
+            self.fence(client, fenced=True)
+            self._journal.note("Fenced", f"{late}; others go on without what it has", client)
+        else:
+            self._journal.note("Overdue", late, client)
+        if wanted.kill:
+            self._journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
+            self._kernel.kill(client.pidfd)
+
+    def fence(self, client: Client, *, fenced: bool) -> None:
+        """Record whether a process may have a lease: agents that follow keep to it."""
+        if client.fenced != fenced:
+            client.fenced = fenced
+            self._registry.gpus_changed(client)
+
+    def check_stopped(self, client: Client, wanted: do.CheckStopped) -> None:
+        """Look whether a process is stopped; the answer is an event of its own, after this step."""
+        del wanted
+        self._runtime.call_at(self._runtime.now(), self._registry.check_stopped, client)
 
 
-def _grant(node: Node, client: Client, wanted: do.Grant) -> None:
-    client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
-    node.kernel.give_way()  # who was woken may be on this very processor, and all else can wait
-    client.connection.send(lease_note(Type.GRANT, wanted.epoch))
-
-
-def _write_down(node: Node, change: do.StateChanged) -> None:
-    """Add the end of a stay to the timeline, and what a new holder still waits for."""
-    node.timeline.ended(change)
-    if change.after in WITH_LEASE and (client := node.clients.get(change.tenant)):
-        for gpu in set(client.allocating.values()):  # it is answered at once, or only after
-            node.timeline.growing(client.number, gpu)  # room was made
-
-
-def _revoke(node: Node, client: Client, wanted: do.Revoke) -> None:
-    del node
-    client.page.close(wanted.epoch)
-    client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
-
-
-def _step(node: Node, client: Client, wanted: do.AllowOne) -> None:
-    del node
-    client.connection.send(lease_note(Type.ALLOW_ONE, wanted.epoch))
-
-
-def _room(node: Node, client: Client, wanted: do.RestoreBudget) -> None:
-    paged = node.arbiter.managed_bytes(client.number, wanted.gpu)
-    if wanted.bytes > paged:  # the driver's pages come when they are touched, which nobody sees
-        node.timeline.restoring(client.number, wanted.gpu, wanted.bytes - paged)
-        if client.talks:
-            node.notices.restoring(client, wanted.gpu, wanted.bytes - paged)
-    node.sample(client, wanted.gpu)
-    client.connection.send(AmountMessage(Type.RESTORE_BUDGET, 0, wanted.gpu, wanted.bytes).encode())
-
-
-def _evict(node: Node, client: Client, wanted: do.Evict) -> None:
-    node.timeline.evicting(client.number, wanted.gpu)
-    client.connection.send(AmountMessage(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
-
-
-def _watch(node: Node, client: Client, wanted: do.SetIdleTimeout) -> None:
-    del node
-    idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
-    client.connection.send(IdleTimeoutMessage(idle_us=idle_us).encode())
-
-
-def _pace(node: Node, client: Client, wanted: do.SetQueueDepth) -> None:
-    del node
-    client.connection.send(QueueDepthMessage(queue_us=round(wanted.queue_s * 1e6)).encode())
-
-
-def _allow(node: Node, client: Client, wanted: do.CreditGrant) -> None:
-    del node
-    told = CreditMessage(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
-    client.connection.send(told.encode())
-
-
-def _recall(node: Node, client: Client, wanted: do.CreditRevoke) -> None:
-    del node
-    client.connection.send(AmountMessage(Type.CREDIT_REVOKE, 0, wanted.gpu).encode())
-
-
-def _admitted(node: Node, client: Client, wanted: do.Admitted) -> None:
-    serial, gpu = wanted.serial, wanted.gpu
-    if not serial or client.attaching.pop(serial, None) is not None:
-        node.timeline.joined(client.number, gpu)
-        attach(node, client, serial, gpu)
-        node.sample(client, gpu)
-    elif client.allocating.pop(serial, None) is not None:
-        client.connection.send(AmountMessage(Type.ALLOC_REPLY, serial, gpu).encode())
-        if gpu not in client.allocating.values():
-            node.timeline.grown(client.number, gpu)
-        node.sample(client, gpu)
-
-
-def attach(node: Node, client: Client, serial: int, gpu: int) -> None:
-    """Tell a process how it may use a GPU."""
-    client.limits[gpu] = node.limit_bytes(client, gpu)
-    reply = AttachedMessage(
-        serial=serial,
-        gpu=gpu,
-        limit_bytes=client.limits[gpu],
-        chunk_bytes=node.gpus[gpu].budget.chunk_bytes,
-    )
-    client.connection.send(reply.encode())
-
-
-def set_mode(client: Client, mode: Mode) -> None:
-    """Tell a process how to allocate from now on, if it does not know."""
-    if mode is not client.mode:
-        client.mode = mode
-        client.connection.send(ModeMessage(mode=MODES[mode]).encode())
-
-
-def tell_limits(node: Node, client: Client) -> None:
-    """Tell a process what it may allocate, where that is not what it was told."""
-    for gpu, told in client.limits.items():
-        limit = node.limit_bytes(client, gpu)
-        if limit != told:
-            client.limits[gpu] = limit
-            client.connection.send(AmountMessage(Type.LIMIT, 0, gpu, limit).encode())
-
-
-def _refused(node: Node, client: Client, wanted: do.Refused) -> None:
-    if client.attaching.pop(wanted.serial, None) is not None:
-        client.gpus.discard(wanted.gpu)
-        node.gpus_changed(client)
-    client.allocating.pop(wanted.serial, None)
-    if wanted.gpu not in client.allocating.values():
-        node.timeline.grown(client.number, wanted.gpu)
-    code = CODES[wanted.code]
-    client.connection.send(
-        RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
-    )
-    node.timeline.refused(client.number, wanted.gpu, wanted.text)
-    if node.journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
-        node.log.info("refused", client=str(client), code=wanted.code, text=wanted.text)
-
-
-def _overdue(node: Node, client: Client, wanted: do.Overdue) -> None:
-    node.timeline.overdue(client.number, wanted.waited_s)
-    node.log.warning(
-        "does not give the GPU back",
-        client=str(client),
-        waited_s=round(wanted.waited_s, 3),
-        state=wanted.state,
-        kill=wanted.kill,
-    )
-    waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
-    late = f"did not give the GPU back within {waited}"
-    if wanted.state == "fenced":
-        fence(node, client, fenced=True)
-        node.journal.note("Fenced", f"{late}; others go on without what it has", client)
-    else:
-        node.journal.note("Overdue", late, client)
-    if wanted.kill:
-        node.journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
-        node.kernel.kill(client.pidfd)
-
-
-def fence(node: Node, client: Client, *, fenced: bool) -> None:
-    """Write down whether a process may have a lease: agents that follow keep to it."""
-    if client.fenced != fenced:
-        client.fenced = fenced
-        node.gpus_changed(client)
-
-
-def _look(node: Node, client: Client, wanted: do.CheckStopped) -> None:
-    """What is found is an event of its own, after what else this one brought about."""
-    del wanted
-    node.loop.call_at(node.loop.time(), node.look, client)
-
-
-_CARRY: dict[type, Callable[[Any, Any, Any], None]] = {
-    do.Admitted: _admitted,
-    do.Refused: _refused,
-    do.RestoreBudget: _room,
-    do.Grant: _grant,
-    do.Revoke: _revoke,
-    do.AllowOne: _step,
-    do.Evict: _evict,
-    do.SetIdleTimeout: _watch,
-    do.SetQueueDepth: _pace,
-    do.CreditGrant: _allow,
-    do.CreditRevoke: _recall,
-    do.Overdue: _overdue,
-    do.CheckStopped: _look,
+_CARRY: Final[dict[type, Callable[[Executor, Client, Any], None]]] = {
+    do.Admitted: Executor.admitted,
+    do.Refused: Executor.refused,
+    do.RestoreBudget: Executor.restore_budget,
+    do.Grant: Executor.grant,
+    do.Revoke: Executor.revoke,
+    do.AllowOne: Executor.allow_one,
+    do.Evict: Executor.evict,
+    do.SetIdleTimeout: Executor.set_idle_timeout,
+    do.SetQueueDepth: Executor.set_queue_depth,
+    do.CreditGrant: Executor.credit_grant,
+    do.CreditRevoke: Executor.credit_revoke,
+    do.Overdue: Executor.overdue,
+    do.CheckStopped: Executor.check_stopped,
 }

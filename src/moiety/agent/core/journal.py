@@ -13,16 +13,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from moiety.agent.control.protocol import Event
+from moiety.agent.core.client import Client
+from moiety.agent.core.journal_events import REASONS, Event
+from moiety.agent.system.event_loop import TimerLoop
 from moiety.agent.system.logs import BoundedFile
+from moiety.agent.system.processes import Peer
+from moiety.agent.system.users import name_of
 from moiety.model.format import format_bytes, plain
-
-if TYPE_CHECKING:
-    from moiety.agent.core.client import Client
 
 KEPT: Final = 1024
 """events in memory; the files have some thousands more"""
@@ -35,55 +36,6 @@ REPEATS_S: Final = 10.0
 REPEATS_ALONE: Final = 3
 """events of one reason that one source has told one by one within that; the rest are one event"""
 SOURCES_MAX: Final = 256
-WARNING: Final = "warning"
-NORMAL: Final = "normal"
-
-REASONS: Final = {
-    "AgentStarted": (NORMAL, "an agent serves this node"),
-    "AgentStopped": (NORMAL, "it ended in order; without this line it was killed"),
-    "SettingsChanged": (NORMAL, "`moiety set --agent` changed how it decides"),
-    "Reloaded": (NORMAL, "the configuration was read again, and counts as it is written now"),
-    "ReloadRefused": (WARNING, "the configuration is wrong; what was read before still counts"),
-    "ShareChanged": (NORMAL, "`moiety set` changed what a program is promised"),
-    "Joined": (NORMAL, "a process shares the GPUs from now on"),
-    "Left": (NORMAL, "it does not any more, and why"),
-    "Evicted": (NORMAL, "memory of a process was moved to the host so that others have room"),
-    "AboveLimit": (WARNING, "a process has more memory than its limit, which was lowered"),
-    "Refused": (WARNING, "a program did not get memory, a GPU, or what a command asked, and why"),
-    "Gang": (WARNING, "processes that belong together do not hold the GPUs together yet, and why"),
-    "HostMemoryShort": (WARNING, "the host is short of memory: less can be evicted than was meant"),
-    "HostMemoryEnough": (NORMAL, "the host has enough again"),
-    "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
-    "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
-    "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
-    "Missing": (WARNING, "a process of the last agent has not found this one; its memory counts"),
-    "BadMessage": (WARNING, "a process said what makes no sense and was hung up on"),
-    "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
-    "Fenced": (WARNING, "others do without what an overdue process has, until it answers"),
-    "Killed": (WARNING, "a process was ended, because the agent was told to, and for what"),
-    "GpuError": (WARNING, "the driver reports an error of a GPU (XID), and who uses it"),
-    "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
-    "WatchBlind": (WARNING, "the watch cannot know who uses the GPUs: the agent sees other pids"),
-    "Unregistered": (WARNING, "a process uses a GPU without moiety: whose it is, how much it uses"),
-    "OverLimit": (WARNING, "a process has more GPU memory than it may, as the driver counts"),
-    "WithoutLease": (WARNING, "a process' work ran on a GPU while it had no lease"),
-    "Spared": (WARNING, "the watch was to end a process, and may not"),
-    "WouldAct": (WARNING, "what the watch would have done, if it did more than say so"),
-    "OffenceOver": (NORMAL, "what the watch found wrong with a process is so no more"),
-    "SlowNeighbour": (WARNING, "a process cost others much time within a minute, in figures"),
-    "Idle": (NORMAL, "a process has done nothing on a GPU for long, and what it holds"),
-}
-"""how serious each is, and what it means"""
-
-
-class Loop(Protocol):
-    """The part of an event loop with which the journal keeps time."""
-
-    def time(self) -> float:
-        """Seconds."""
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back then; what comes back has `cancel`."""
 
 
 @dataclass(slots=True)
@@ -138,7 +90,7 @@ class Journal:
         if self._file and path and path.stat().st_size:
             self._file.write("\n")  # the last line may have been cut off
         self._wall_s = self._now_s = wall_s
-        self._loop: Loop | None = None
+        self._loop: TimerLoop | None = None
         self._timer: Any = None
         self._timer_s = 0.0
         self._waiting: list[asyncio.Future[None]] = []
@@ -148,7 +100,7 @@ class Journal:
         self.pods: dict[str, str] = {}
         """by UID: namespace/name, where somebody has said so"""
 
-    def timed_by(self, loop: Loop) -> None:
+    def timed_by(self, loop: TimerLoop) -> None:
         """Tell what was merged as soon as it is due, by this loop's clock.
 
         Without one it is told when something else happens, or somebody reads.
@@ -246,6 +198,12 @@ class Journal:
         known.message, known.client, known.gpu = message, client, gpu
         known.pid, known.program, known.uid, known.pod = pid, program, uid, pod
         return False
+
+    def turned_away(self, peer: Peer, text: str, program: str = "") -> None:
+        """The agent refused something to a user who has no program here, and why."""
+        told = f"{text} (user {name_of(peer.uid)})"
+        source = f"user {peer.uid}"
+        self.often(source, "Refused", told, pid=peer.pid, program=program, uid=peer.uid)
 
     def _tell_due(self) -> None:
         """Tell what was merged for long enough."""

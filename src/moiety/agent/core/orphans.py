@@ -11,51 +11,86 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moiety.agent.core.gpu_probe import GpuProbe
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import LiveSettings, Runtime
+from moiety.agent.core.timeline import Timeline
+from moiety.agent.system.event_loop import EventLoop
+from moiety.agent.system.kernel import Kernel
 from moiety.agent.system.users import name_of
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.credit import most_bytes
 from moiety.devices.interface import Usage
 from moiety.model.units import format_bytes
 
-if TYPE_CHECKING:
-    from moiety.agent.core.runtime import Node
-
 LOOK_S: Final = 5.0
-"""between two looks at whether they still have memory"""
+"""Seconds between two checks whether an orphan still has memory."""
 PATIENCE_S: Final = 1.0
-"""so long the driver may take to answer"""
+"""Seconds that the driver may take to answer."""
 
 NOBODY: Final = -1
-"""the user of a process of which the last agent left nothing but its number"""
+"""The user of a process of which the last agent recorded nothing but its pid."""
 Taken = dict[int, dict[int, int]]
-"""bytes by GPU by pid"""
+"""Bytes by GPU by pid."""
 
 
 @dataclass(slots=True)
-class _Ghost:
-    """One of them, as the arbiter knows it: a tenant that does nothing and cannot be moved."""
+class _Orphan:
+    """One orphan, as the arbiter knows it: a tenant that does nothing and cannot be moved."""
 
     number: int
     pid: int
     pidfd: int
 
 
-class Missing:
-    """Those of one node."""
+class Orphans:
+    """The orphans of one agent."""
 
-    def __init__(self, node: Node, owners: Mapping[int, int]) -> None:
-        """`owners` are the users of those who may be missing, by pid."""
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        loop: EventLoop,
+        *,
+        probe: GpuProbe,
+        kernel: Kernel,
+        gpus: Gpus,
+        settings: LiveSettings,
+        timeline: Timeline,
+        journal: Journal,
+        next_number: Callable[[], int],
+        owners: Mapping[int, int],
+        shared: bool = False,
+    ) -> None:
+        """`owners` are the users by pid; `next_number` numbers a tenant.
+
+        `shared`: programs of several users are here, who must not learn each other's names.
+        """
+        self._runtime = runtime
+        self._loop = loop
+        self._probe = probe
+        self._kernel = kernel
+        self._gpus = gpus
+        self._settings = settings
+        self._timeline = timeline
+        self._journal = journal
+        self._next_number = next_number
         self._owners = owners
-        self._ghosts: dict[int, _Ghost] = {}
-        """by pid"""
+        self._shared = shared
+        self._orphans: dict[int, _Orphan] = {}
+        """By pid."""
         self._used: dict[int, int] = {}
-        """of each GPU, by whoever, as the driver said last"""
+        """By GPU: the bytes in use that the driver reported last."""
 
-    def count(self, pids: Iterable[int], then: Callable[[], None]) -> None:
-        """Ask the driver what these have, count it, and go on; at once if there is nobody."""
+    def count(
+        self,
+        pids: Iterable[int],
+        is_missing: Callable[[int], bool],
+        then: Callable[[], None],
+    ) -> None:
+        """Ask the driver what these processes have, count it, and go on; at once without any."""
         missing = list(pids)
         done = False
 
@@ -68,95 +103,94 @@ class Missing:
         def found(taken: Taken | None) -> None:
             if not done and taken is not None:
                 for pid in missing:
-                    if pid in taken and self._node.is_missing(pid):
+                    if pid in taken and is_missing(pid):
                         self._count(pid, taken[pid])
             go_on()
 
         if missing:
-            self._ask(sorted(self._node.gpus), {}, found)
-            self._node.loop.call_at(self._node.loop.time() + PATIENCE_S, go_on)
+            self._ask(sorted(self._gpus), {}, found)
+            self._runtime.call_at(self._runtime.now() + PATIENCE_S, go_on)
         else:
             go_on()
 
     def number_of(self, pid: int) -> int:
         """The tenant as which a process is counted, 0 for none; it is not watched any more."""
-        ghost = self._ghosts.pop(pid, None)
-        if ghost is None:
+        orphan = self._orphans.pop(pid, None)
+        if orphan is None:
             return 0
-        self._unwatch(ghost)
-        return ghost.number
+        self._unwatch(orphan)
+        return orphan.number
 
     def has(self, pid: int) -> bool:
         """Whether a process is one of them."""
-        return pid in self._ghosts
+        return pid in self._orphans
 
     def stop(self) -> None:
         """Watch nobody any more."""
-        for ghost in self._ghosts.values():
-            self._unwatch(ghost)
-        self._ghosts.clear()
+        for orphan in self._orphans.values():
+            self._unwatch(orphan)
+        self._orphans.clear()
 
-    def _unwatch(self, ghost: _Ghost) -> None:
-        self._node.loop.remove_reader(ghost.pidfd)
-        os.close(ghost.pidfd)
+    def _unwatch(self, orphan: _Orphan) -> None:
+        self._loop.remove_reader(orphan.pidfd)
+        os.close(orphan.pidfd)
 
     def _count(self, pid: int, taken: dict[int, int]) -> None:
-        node = self._node
         try:
-            pidfd = node.kernel.watch(pid)
+            pidfd = self._kernel.watch(pid)
         except OSError:
             return  # it is dead
-        program = node.kernel.name_of(pid)
+        program = self._kernel.name_of(pid)
         name = f"{program} (pid {pid})"
         owner = self._owners.get(pid, NOBODY)
-        ghost = self._ghosts[pid] = _Ghost(node.number(), pid, pidfd)
-        node.loop.add_reader(pidfd, self._gone, ghost)
-        node.timeline.name(ghost.number, pid, program, "")
+        orphan = self._orphans[pid] = _Orphan(self._next_number(), pid, pidfd)
+        self._loop.add_reader(pidfd, self._gone, orphan)
+        self._timeline.name(orphan.number, pid, program, "")
         if owner != NOBODY:
-            node.timeline.owners[ghost.number] = owner
-        told = f"tenant {ghost.number} of {name_of(owner)}" if node.shared else name
+            self._timeline.owners[orphan.number] = owner
+        told = f"tenant {orphan.number} of {name_of(owner)}" if self._shared else name
         # What it has counts for what its user may have in all.
-        node.feed(ev.Hello(ghost.number, pinned=True, name=told, owner=owner))
+        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, owner=owner))
         total = 0
         for gpu, amount in taken.items():
-            residue = min(amount, node.gpus[gpu].residue_bytes)
+            residue = min(amount, self._gpus[gpu].residue_bytes)
             data = amount - residue + self._allowed(gpu)
             total += amount
-            node.feed(
+            self._runtime.feed(
                 ev.Attach(
-                    ghost.number, gpu, 0, residue, data, data, data, pinned_bytes=data, exists=True
+                    orphan.number, gpu, 0, residue, data, data, data, pinned_bytes=data, exists=True
                 )
             )
-        node.log.warning("missing", pid=pid, bytes=total)
+        self._runtime.log.warning("missing", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
         uid = None if owner == NOBODY else owner
-        node.journal.note("Missing", text, pid=pid, program=program, uid=uid)
-        node.loop.call_at(node.loop.time() + LOOK_S, self._look, ghost)
+        self._journal.note("Missing", text, pid=pid, program=program, uid=uid)
+        self._runtime.call_at(self._runtime.now() + LOOK_S, self._look, orphan)
 
     def _allowed(self, gpu: int) -> int:
         """What a process may have been allowed on a GPU, as far as there is room for it."""
-        budget = self._node.gpus[gpu].budget
+        budget = self._gpus[gpu].budget
         free = budget.total_bytes - self._used.get(gpu, 0)
-        return max(0, min(most_bytes(self._node.settings, budget.capacity_bytes), free))
+        return max(0, min(most_bytes(self._settings.now, budget.capacity_bytes), free))
 
-    def _look(self, ghost: _Ghost) -> None:
+    def _look(self, orphan: _Orphan) -> None:
         """Whether it has gone without a word: it has ended its work, or became another program."""
-        if self._ghosts.get(ghost.pid) is ghost:
-            self._ask(sorted(self._node.gpus), {}, lambda taken: self._looked(ghost, taken))
+        if self._orphans.get(orphan.pid) is orphan:
+            self._ask(sorted(self._gpus), {}, lambda taken: self._looked(orphan, taken))
 
-    def _looked(self, ghost: _Ghost, taken: Taken | None) -> None:
-        if self._ghosts.get(ghost.pid) is not ghost:
+    def _looked(self, orphan: _Orphan, taken: Taken | None) -> None:
+        if self._orphans.get(orphan.pid) is not orphan:
             return
-        if taken is None or ghost.pid in taken or self._node.kernel.is_stopped(ghost.pid):
-            self._node.loop.call_at(self._node.loop.time() + LOOK_S, self._look, ghost)
+        if taken is None or orphan.pid in taken or self._kernel.is_stopped(orphan.pid):
+            self._runtime.call_at(self._runtime.now() + LOOK_S, self._look, orphan)
         else:
-            self._gone(ghost)
+            self._gone(orphan)
 
-    def _gone(self, ghost: _Ghost) -> None:
-        if self._ghosts.pop(ghost.pid, None) is ghost:
-            self._unwatch(ghost)
-            self._node.feed(ev.Left(ghost.number))
-            self._node.timeline.forget(ghost.number)
+    def _gone(self, orphan: _Orphan) -> None:
+        if self._orphans.pop(orphan.pid, None) is orphan:
+            self._unwatch(orphan)
+            self._runtime.feed(ev.Left(orphan.number))
+            self._timeline.forget(orphan.number)
 
     def _ask(
         self,
@@ -179,4 +213,4 @@ class Missing:
                     taken.setdefault(pid, {})[gpus[0]] = amount
             self._ask(gpus[1:], taken, then)
 
-        self._node.look_at(gpus[0], looked)
+        self._probe.usage(gpus[0], looked)

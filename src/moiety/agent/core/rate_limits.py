@@ -21,7 +21,7 @@ DESCRIPTORS_EACH: Final = 8
 
 
 @dataclass(slots=True)
-class Tally:
+class UserQuota:
     """How many of something each user has."""
 
     each: int
@@ -55,7 +55,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Purse:
+class TokenBucket:
     """What one user may still send: it fills with time, up to `most`."""
 
     left: float
@@ -65,7 +65,7 @@ class Purse:
 
 
 @dataclass(slots=True)
-class Rate:
+class TokenRate:
     """So many of something a second for each user, after a burst of `burst_s` seconds' worth.
 
     Who always wants more is made to wait, and for longer than `patience_s` is flooding.
@@ -74,43 +74,43 @@ class Rate:
     per_s: float
     burst_s: float = 10.0
     patience_s: float = 10.0
-    purses: dict[int, Purse] = field(default_factory=dict)
+    buckets: dict[int, TokenBucket] = field(default_factory=dict)
 
     def spend(self, uid: int, now_s: float, amount: float = 1.0) -> float:
         """Take some; returns how long to wait before the next, in seconds."""
         most = self.per_s * self.burst_s
-        purse = self.purses.get(uid)
-        if purse is None:
-            if len(self.purses) > 1024:
+        bucket = self.buckets.get(uid)
+        if bucket is None:
+            if len(self.buckets) > 1024:
                 self._forget_full(now_s)
-            purse = self.purses[uid] = Purse(most, now_s)
-        purse.left = min(most, purse.left + (now_s - purse.since_s) * self.per_s) - amount
-        purse.since_s = now_s
-        if purse.left >= 0:
-            if purse.left > self.per_s * min(1.0, self.burst_s / 2):
-                purse.dry_since_s = None
+            bucket = self.buckets[uid] = TokenBucket(most, now_s)
+        bucket.left = min(most, bucket.left + (now_s - bucket.since_s) * self.per_s) - amount
+        bucket.since_s = now_s
+        if bucket.left >= 0:
+            if bucket.left > self.per_s * min(1.0, self.burst_s / 2):
+                bucket.dry_since_s = None
             return 0.0
-        if purse.dry_since_s is None:
-            purse.dry_since_s = now_s
-        return -purse.left / self.per_s
+        if bucket.dry_since_s is None:
+            bucket.dry_since_s = now_s
+        return -bucket.left / self.per_s
 
     def is_flooding(self, uid: int, now_s: float) -> bool:
         """Whether a user was made to wait for so long that it must mean it."""
-        purse = self.purses.get(uid)
+        bucket = self.buckets.get(uid)
         return (
-            purse is not None
-            and purse.dry_since_s is not None
-            and now_s - purse.dry_since_s > self.patience_s
+            bucket is not None
+            and bucket.dry_since_s is not None
+            and now_s - bucket.dry_since_s > self.patience_s
         )
 
     def _forget_full(self, now_s: float) -> None:
         """Whoever came so long ago that it has all again is as good as new."""
-        for uid, purse in list(self.purses.items()):
-            if now_s - purse.since_s > self.burst_s:
-                del self.purses[uid]
+        for uid, bucket in list(self.buckets.items()):
+            if now_s - bucket.since_s > self.burst_s:
+                del self.buckets[uid]
 
 
-class Bounds:
+class RateLimits:
     """All of them, of one agent."""
 
     GREETING_S: Final = 10.0
@@ -125,12 +125,12 @@ class Bounds:
             descriptors = 1 << 16 if soft == resource.RLIM_INFINITY else soft
         together = max(64, min(8192, descriptors // DESCRIPTORS_EACH))
         each = max(32, min(2048, together // 2))
-        self.processes = Tally(each, together, "processes that share GPUs")
-        self.connections = Tally(each + 64, together + 256, "connections")
+        self.processes = UserQuota(each, together, "processes that share GPUs")
+        self.connections = UserQuota(each + 64, together + 256, "connections")
         """with those that have not said yet who they are"""
-        self.workloads = Tally(max(32, each // 2), together, "workloads")
-        self.conversations = Tally(64, 512, "conversations with the agent")
-        self.requests = Rate(200.0, burst_s=5.0)
-        self.turns = Rate(messages_per_s / PACKETS_A_TURN, patience_s=5.0)
+        self.workloads = UserQuota(max(32, each // 2), together, "workloads")
+        self.conversations = UserQuota(64, 512, "conversations with the agent")
+        self.requests = TokenRate(200.0, burst_s=5.0)
+        self.turns = TokenRate(messages_per_s / PACKETS_A_TURN, patience_s=5.0)
         """of reading as many messages of one process as are read at once: only who sends faster
         than the agent reads has such turns"""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
+from moiety.agent.core.client import Client
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.system.event_loop import EventLoop
 from moiety.arbiter import events as ev
-
-if TYPE_CHECKING:
-    from moiety.agent.core.runtime import Node
+from moiety.devices.interface import Devices
 
 WAIT_S: Final = 60.0
 """of one call; what happens meanwhile wakes it"""
@@ -33,16 +37,30 @@ _XID: Final = re.compile(r"XID (\d+)")
 """how the text of an event begins"""
 
 
-class GpuErrors:
+class XidErrors:
     """Listens to the driver in a thread of its own, which ends with the agent."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        loop: EventLoop,
+        devices: Devices,
+        *,
+        gpus: Gpus,
+        clients: Mapping[int, Client],
+        journal: Journal,
+    ) -> None:
+        self._runtime = runtime
+        self._loop = loop
+        self._devices = devices
+        self._gpus = gpus
+        self._clients = clients
+        self._journal = journal
         self._stopped = False
 
     def start(self) -> None:
         """Begin, with what earlier agents wrote down."""
-        remember(self._node)
+        remember(self._gpus, self._journal, self._runtime.now())
         threading.Thread(target=self._listen, name="gpu-errors", daemon=True).start()
 
     def stop(self) -> None:
@@ -50,38 +68,37 @@ class GpuErrors:
         self._stopped = True
 
     def _listen(self) -> None:
-        node = self._node
         while not self._stopped:
             try:
-                found = node.devices.next_error(WAIT_S)
+                found = self._devices.next_error(WAIT_S)
             except Exception as error:  # whatever NVML raises: then nobody is told
-                node.log.warning("errors of GPUs are not told", problem=str(error))
+                self._runtime.log.warning("errors of GPUs are not told", problem=str(error))
                 return
             if found is not None and not self._stopped:
                 try:
-                    node.loop.call_soon_threadsafe(self._tell, *found)
+                    self._loop.call_soon_threadsafe(self._tell, *found)
                 except RuntimeError:  # the loop has ended
                     return
 
     def _tell(self, gpu: int, xid: int) -> None:
-        node = self._node
-        if gpu not in node.gpus:
+        found = self._gpus.get(gpu)
+        if found is None:
             return
         meaning = MEANINGS.get(xid, "see NVIDIA's list of XIDs and the kernel's log")
         if xid == OFF_BUS:
-            node.lost[gpu] = f"GPU {gpu} has fallen off the bus (XID {xid})"
-            node.feed(ev.GpuLost(gpu))
-        node.errors.setdefault(gpu, {})[xid] = node.loop.time()
-        there = ", ".join(sorted(str(c) for c in node.clients.values() if gpu in c.gpus))
+            found.lost = f"GPU {gpu} has fallen off the bus (XID {xid})"
+            self._runtime.feed(ev.GpuLost(gpu))
+        found.errors[xid] = self._runtime.now()
+        there = ", ".join(sorted(str(c) for c in self._clients.values() if gpu in c.gpus))
         text = f"XID {xid}: {meaning}; it is used by {there or 'nobody'}"
-        node.log.warning("GPU error", gpu=gpu, xid=xid, text=text)
-        node.journal.note("GpuError", text, None, gpu)
+        self._runtime.log.warning("xid_error", gpu=gpu, xid=xid, text=text)
+        self._journal.note("GpuError", text, None, gpu)
 
 
-def remember(node: Node) -> None:
-    """Whatever earlier agents were told of these GPUs, as far as the journal goes back."""
-    for event in node.journal.ring:
+def remember(gpus: Gpus, journal: Journal, now_s: float) -> None:
+    """Restore what earlier agents were told of these GPUs, as far as the journal goes back."""
+    for event in journal.ring:
         xid = _XID.match(event.message) if event.reason == "GpuError" else None
-        if xid and event.gpu in node.gpus:
+        if xid and event.gpu is not None and event.gpu in gpus:
             ago_s = max(0.0, time.time() - event.at_s)
-            node.errors.setdefault(event.gpu, {})[int(xid[1])] = node.loop.time() - ago_s
+            gpus[event.gpu].errors[int(xid[1])] = now_s - ago_s

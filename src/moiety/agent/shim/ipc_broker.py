@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from moiety.agent.core.client import Client
+from moiety.agent.core.recovery import Recovery
+from moiety.agent.core.runtime import Runtime
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
 from moiety.wire.messages import RefusedMessage, ShareMessage
-
-if TYPE_CHECKING:
-    from moiety.agent.core.client import Client
-    from moiety.agent.core.runtime import Node
 
 TOKENS_MAX: Final = 65536
 """of one process; a program exports a few hundred allocations"""
@@ -54,18 +53,20 @@ class Relay:
     """of the importer's question"""
 
 
-Opened = Callable[["Client", "Client"], None]
+Opened = Callable[[Client, Client], None]
 """(exporter, importer): from now on the second can see memory of the first"""
 
 
-class Exports:
+class IpcBroker:
     """Every export of one node.
 
     `on_opened` is told of each process that opens another's memory: such two wait for each other.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, runtime: Runtime, clients: Mapping[int, Client], recovery: Recovery) -> None:
+        self._runtime = runtime
+        self._clients = clients
+        self._recovery = recovery
         self._by_token: dict[bytes, Export] = {}
         self._own: dict[int, dict[Export, None]] = {}
         """what each process exports, by its number"""
@@ -103,10 +104,10 @@ class Exports:
         export.exporter = exporter
         self._own.setdefault(exporter.number, {})[export] = None
         if export.payer is not None:
-            self._node.feed(ev.ChargeReleased(export.payer, export.gpu, export.bytes))
+            self._runtime.feed(ev.ChargeReleased(export.payer, export.gpu, export.bytes))
             export.payer = None
         for number in list(export.importers):
-            self._tell(exporter, self._node.clients[number])
+            self._tell(exporter, self._clients[number])
 
     def settled(self) -> None:
         """Whoever outlived the last agent has spoken: what has no exporter is its importers'."""
@@ -159,7 +160,7 @@ class Exports:
         self._opens(export, client.number)
         if export.exporter:
             self._tell(export.exporter, client)
-        elif self._node.settled and export.payer is None:  # its connection broke, and it was alone
+        elif self._recovery.is_settled and export.payer is None:  # the exporter is gone for good
             self._held.pop(message.token, None)
             self._by_token[message.token] = export
             self._charge(export)
@@ -172,7 +173,7 @@ class Exports:
                 return  # whoever wanted it is gone
             if message.pieces != len(fds) or message.pieces > PIECES_MAX:
                 raise ProtocolError(f"{message.pieces} pieces with {len(fds)} descriptors")
-            if not message.pieces or self._node.clients.get(relay.importer.number) is None:
+            if not message.pieces or self._clients.get(relay.importer.number) is None:
                 self._forget(message.serial)
                 self._refuse(relay.importer, relay.serial)
                 return
@@ -213,8 +214,8 @@ class Exports:
         export, importer = relay.export, relay.importer
         self._opens(export, importer.number)
         if export.exporter is not None:
-            self._node.log.info(
-                "memory opened", client=str(importer), of=str(export.exporter), bytes=export.bytes
+            self._runtime.log.info(
+                "imported", client=str(importer), of=str(export.exporter), bytes=export.bytes
             )
             self._tell(export.exporter, importer)
 
@@ -244,7 +245,7 @@ class Exports:
 
     def _charge(self, export: Export) -> None:
         export.payer = next(iter(export.importers))
-        self._node.feed(ev.ChargeTransferred(export.payer, export.gpu, export.bytes))
+        self._runtime.feed(ev.ChargeTransferred(export.payer, export.gpu, export.bytes))
 
     def _close(self, export: Export, number: int) -> None:
         del export.importers[number]
@@ -252,7 +253,7 @@ class Exports:
         if export.exporter is not None:
             return
         if export.payer == number:
-            self._node.feed(ev.ChargeReleased(number, export.gpu, export.bytes))
+            self._runtime.feed(ev.ChargeReleased(number, export.gpu, export.bytes))
             if export.importers:
                 self._charge(export)
         if not export.importers:

@@ -7,16 +7,18 @@ seldom, also over many short turns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from moiety.agent.core.client import Client
+from moiety.agent.core.recovery import UNSETTLED, Recovery
+from moiety.agent.core.runtime import LiveSettings, Runtime
+from moiety.agent.system.event_loop import Timer
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.snapshots import GpuView, TenantView
 from moiety.model.format import format_bytes, format_duration, plain
 from moiety.wire.messages import TerminalLineMessage
-
-if TYPE_CHECKING:
-    from moiety.agent.core.client import Client
-    from moiety.agent.core.runtime import Node
 
 AFTER_S: Final = 3.0
 SPACING_S: Final = 60.0
@@ -29,7 +31,7 @@ ABOUT_TENANTS: Final = ("tenant", "others are ahead")
 
 
 @dataclass(slots=True)
-class Told:
+class WaitRecord:
     """What one client was told, and when it is told something again."""
 
     again_s: float = 0.0
@@ -41,15 +43,31 @@ class Told:
     restored_again_s: float = 0.0
 
 
-class Notices:
+class WaitMessages:
     """Looks at those who wait, as long as somebody who talks does."""
 
-    def __init__(self, node: Node, after_s: float = AFTER_S) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        clients: Mapping[int, Client],
+        *,
+        arbiter: Arbiter,
+        recovery: Recovery,
+        settings: LiveSettings,
+        shared: bool = False,
+        after_s: float = AFTER_S,
+    ) -> None:
+        """`shared`: programs of several users are here, who must not learn each other's names."""
         self.after_s = after_s
         """programs that wait longer are told why; 0: never"""
-        self._node = node
-        self._told: dict[int, Told] = {}
-        self._timer: Any = None
+        self._runtime = runtime
+        self._clients = clients
+        self._arbiter = arbiter
+        self._recovery = recovery
+        self._settings = settings
+        self._shared = shared
+        self._told: dict[int, WaitRecord] = {}
+        self._timer: Timer | None = None
 
     def may_wait(self) -> None:
         """Somebody who talks asked for something, and may have to wait for it."""
@@ -69,36 +87,35 @@ class Notices:
     def restoring(self, client: Client, gpu: int, given_bytes: int) -> None:
         """Room was given to a process; say so if all that it lacks is much."""
         told = self._of(client)
-        now_s = self._node.loop.time()
+        now_s = self._runtime.now()
         if now_s < told.restored_again_s or self.after_s <= 0:
             return
         told.restored_again_s = now_s + LOOK_S  # room comes in many pieces, as others give it
-        view = next((v for v in self._node.arbiter.tenants() if v.tenant == client.number), None)
+        view = next((v for v in self._arbiter.tenants() if v.tenant == client.number), None)
         on = view.gpus.get(gpu) if view else None
         missing = on.allocated_bytes - on.resident_bytes + given_bytes if on else 0
         if missing < RESTORED_MIN_BYTES:
             return
         told.restored_again_s = now_s + SPACING_S
-        speed = self._node.settings.link_bytes_per_s
+        speed = self._settings.now.link_bytes_per_s
         counters = client.counters()
         if counters.restored_ns:
             speed = counters.restored_bytes / (counters.restored_ns / 1e9) or speed
         self._say(client, f"restoring {format_bytes(missing)}, about {_about(missing / speed)}")
 
-    def _of(self, client: Client) -> Told:
-        return self._told.setdefault(client.number, Told())
+    def _of(self, client: Client) -> WaitRecord:
+        return self._told.setdefault(client.number, WaitRecord())
 
     def _arm(self) -> None:
-        loop = self._node.loop
-        self._timer = loop.call_at(loop.time() + min(LOOK_S, self.after_s), self._look)
+        when_s = self._runtime.now() + min(LOOK_S, self.after_s)
+        self._timer = self._runtime.call_at(when_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        node = self._node
-        now_s = node.loop.time()
-        views = {view.tenant: view for view in node.arbiter.tenants()}
+        now_s = self._runtime.now()
+        views = {view.tenant: view for view in self._arbiter.tenants()}
         waits = False
-        for number, client in node.clients.items():
+        for number, client in self._clients.items():
             if client.talks and (view := views.get(number)):
                 waits = self._look_at(client, view, views, now_s) or waits
         if waits and self.after_s > 0:
@@ -122,10 +139,10 @@ class Notices:
             told.since_s = since_s
             told.again_s = now_s + told.spacing_s
             told.spacing_s = min(SPACING_MAX_S, told.spacing_s * 2)
-            self._say(client, waiting_text(self._node, view, views, now_s - since_s, now_s))
+            self._say(client, self._waiting_text(view, views, now_s - since_s, now_s))
         return True
 
-    def _asks_since(self, client: Client, told: Told, now_s: float) -> float | None:
+    def _asks_since(self, client: Client, told: WaitRecord, now_s: float) -> float | None:
         """Since when a holder waits for room; None: it does not."""
         serial = min([*client.allocating, *client.attaching], default=0)
         if serial != told.asked[0]:
@@ -135,53 +152,51 @@ class Notices:
     def _say(self, client: Client, text: str) -> None:
         client.connection.send(TerminalLineMessage(text=plain(text)).encode())
 
+    def _waiting_text(
+        self, view: TenantView, views: dict[int, TenantView], waited_s: float, now_s: float
+    ) -> str:
+        """For how long a tenant has waited, for whom, and how many go before it."""
+        gpus = [gpu for gpu in self._arbiter.gpus() if gpu.gpu in view.gpus]
+        where = ", ".join(str(gpu.gpu) for gpu in gpus)
+        where = f"GPU{'s' * (len(gpus) > 1)} {where}" if gpus else "a GPU"
+        parts = [f"waiting for {where}, {_about(waited_s)} so far"]
+        if holders := self._holders(view, views, gpus, now_s):
+            parts.append(f"held by {holders}")
+        reason = view.reason if self._recovery.is_settled else UNSETTLED
+        if reason and not reason.startswith(ABOUT_TENANTS):
+            parts.append(reason)
+        if place := self._place(view, views):
+            parts.append(place)
+        return "; ".join(parts)
 
-def waiting_text(
-    node: Node, view: TenantView, views: dict[int, TenantView], waited_s: float, now_s: float
-) -> str:
-    """For how long a tenant has waited, for whom, and how many go before it."""
-    gpus = [gpu for gpu in node.arbiter.gpus() if gpu.gpu in view.gpus]
-    where = ", ".join(str(gpu.gpu) for gpu in gpus)
-    where = f"GPU{'s' * (len(gpus) > 1)} {where}" if gpus else "a GPU"
-    parts = [f"waiting for {where}, {_about(waited_s)} so far"]
-    if holders := _holders(node, view, views, gpus, now_s):
-        parts.append(f"held by {holders}")
-    reason = view.reason if node.settled else "the agent waits for those who were here before it"
-    if reason and not reason.startswith(ABOUT_TENANTS):
-        parts.append(reason)
-    if place := _place(node, view, views):
-        parts.append(place)
-    return "; ".join(parts)
+    def _holders(
+        self,
+        view: TenantView,
+        views: dict[int, TenantView],
+        gpus: list[GpuView],
+        now_s: float,
+    ) -> str:
+        found = []
+        for number in sorted({n for gpu in gpus for n in gpu.holders if n != view.tenant}):
+            holder, other = self._clients.get(number), views.get(number)
+            if holder is not None and other is not None:
+                viewer = self._clients.get(view.tenant)
+                name = holder.name_for(viewer) if self._shared else str(holder)
+                found.append(f"{name} for {_about(now_s - other.since_s)}")
+        more = f" and {len(found) - 2} more" if len(found) > 2 else ""
+        return " and ".join(found[:2]) + more if not more else ", ".join(found[:2]) + more
 
-
-def _holders(
-    node: Node,
-    view: TenantView,
-    views: dict[int, TenantView],
-    gpus: list[GpuView],
-    now_s: float,
-) -> str:
-    found = []
-    for number in sorted({n for gpu in gpus for n in gpu.holders if n != view.tenant}):
-        holder, other = node.clients.get(number), views.get(number)
-        if holder is not None and other is not None:
-            name = holder.name_for(node.clients.get(view.tenant)) if node.shared else str(holder)
-            found.append(f"{name} for {_about(now_s - other.since_s)}")
-    more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-    return " and ".join(found[:2]) + more if not more else ", ".join(found[:2]) + more
-
-
-def _place(node: Node, view: TenantView, views: dict[int, TenantView]) -> str:
-    """Its place among those who wait for one of its GPUs, if somebody else does."""
-    queue = [
-        other
-        for number in node.arbiter.queue()
-        if (other := views.get(number)) and not view.gpus.keys().isdisjoint(other.gpus)
-    ]
-    queue.sort(key=lambda other: -other.share.rank)  # stable: who came first goes first
-    if view not in queue or len(queue) < 2:
-        return ""
-    return f"place {queue.index(view) + 1} of {len(queue)} in the queue"
+    def _place(self, view: TenantView, views: dict[int, TenantView]) -> str:
+        """Its place among those who wait for one of its GPUs, if somebody else does."""
+        queue = [
+            other
+            for number in self._arbiter.queue()
+            if (other := views.get(number)) and not view.gpus.keys().isdisjoint(other.gpus)
+        ]
+        queue.sort(key=lambda other: -other.share.rank)  # stable: who came first goes first
+        if view not in queue or len(queue) < 2:
+            return ""
+        return f"place {queue.index(view) + 1} of {len(queue)} in the queue"
 
 
 def _about(seconds: float) -> str:

@@ -6,17 +6,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+
+from moiety.agent.system.event_loop import DelayLoop
 
 
-class Loop(Protocol):
-    """The part of an event loop that is needed here."""
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
-        """Call back after so many seconds."""
-
-
-class Manager:
+class ServiceManager:
     """Whoever listens at $NOTIFY_SOCKET; where nobody does, nothing is said."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -61,7 +55,7 @@ class Manager:
         """It is about to end."""
         self.tell("STOPPING=1", f"STATUS={status}")
 
-    def keep_told(self, loop: Loop, status: Callable[[], str], every_s: float = 10.0) -> None:
+    def keep_told(self, loop: DelayLoop, status: Callable[[], str], every_s: float = 10.0) -> None:
         """Show signs of life from the loop itself, so that one that hangs shows none."""
         if not self._path:
             return

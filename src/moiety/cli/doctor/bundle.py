@@ -88,7 +88,7 @@ def parts(findings: list[Finding]) -> dict[str, Callable[[Redactor], str]]:
         "findings.json": lambda r: document(r, findings),
         "status.json": lambda r: document(r, asked(protocol.Status(), protocol.NodeStatus)),
         "ps.json": lambda r: document(r, asked(protocol.Ps(), protocol.Processes).rows),
-        "watch.json": lambda r: document(r, asked(protocol.Watch(), protocol.Watched)),
+        "watch.json": lambda r: document(r, asked(protocol.WatchRequest(), protocol.Watched)),
         "events.jsonl": events,
         "agent.log": lambda r: log(r, find()),
         "config.json": lambda r: document(r, config()),
@@ -123,7 +123,7 @@ def versions() -> Mapping[str, Any]:
     }
 
 
-def asked(request: protocol.Request, kind: type[AnswerT]) -> AnswerT:
+def asked(request: protocol.ControlRequest, kind: type[AnswerT]) -> AnswerT:
     """What the agent answers; raises NoAgent and its kind."""
     with talk(find()) as call:
         return call.ask(request, kind)

@@ -1,4 +1,4 @@
-"""Who asked the agent for something and was told no: an event for whoever has to answer for it."""
+"""Commands that were refused, as events of the journal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Final
 from moiety.agent.control import protocol
 from moiety.agent.core.journal import Journal
 from moiety.agent.system.processes import Peer
-from moiety.agent.system.users import name_of
 from moiety.model import errors
 
-ASKED: Final[dict[type[protocol.Request], str]] = {
+ASKED: Final[dict[type[protocol.ControlRequest], str]] = {
     protocol.CreateWorkload: "moiety run",
     protocol.CreateContainer: "moiety container spec",
     protocol.RemoveContainer: "moiety container remove",
@@ -19,7 +18,7 @@ ASKED: Final[dict[type[protocol.Request], str]] = {
     protocol.Reload: "moiety agent reload",
     protocol.Stop: "moiety agent stop",
 }
-"""what would have changed something; who may not look is no event"""
+"""Requests that would have changed something; a refused look at the agent is no event."""
 REFUSALS: Final = (
     errors.AmountError,
     errors.InvalidGang,
@@ -29,21 +28,14 @@ REFUSALS: Final = (
 )
 
 
-def tell(
-    journal: Journal, request: protocol.Request, peer: Peer, error: errors.MoietyError
+def record(
+    journal: Journal, request: protocol.ControlRequest, peer: Peer, error: errors.MoietyError
 ) -> None:
-    """Write down that this was refused, if it is something that an administrator may ask about."""
+    """Record a refusal, if an administrator may ask about it."""
     asked = ASKED.get(type(request))
     if asked is None or not isinstance(error, REFUSALS):
         return
     program = ""
     if isinstance(request, protocol.CreateWorkload):
         program = (request.name or request.program)[: protocol.NAME_MAX]
-    turn_away(journal, peer, f"`{asked}`: {error.what}", program)
-
-
-def turn_away(journal: Journal, peer: Peer, text: str, program: str = "") -> None:
-    """Write down that somebody who has no program here was refused, and why."""
-    told = f"{text} (user {name_of(peer.uid)})"
-    source = f"user {peer.uid}"
-    journal.often(source, "Refused", told, pid=peer.pid, program=program, uid=peer.uid)
+    journal.turned_away(peer, f"`{asked}`: {error.what}", program)

@@ -1,0 +1,264 @@
+"""All components of one agent, made and connected. No component receives this whole."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor as ThreadPool
+from dataclasses import dataclass
+from typing import Any
+
+from moiety.agent.arena.arena import Arena, ArenaSize
+from moiety.agent.core.client import Client
+from moiety.agent.core.clients import Clients
+from moiety.agent.core.executor import Executor
+from moiety.agent.core.gpu_probe import GpuProbe
+from moiety.agent.core.gpus import ManagedGpu
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.orphans import Orphans
+from moiety.agent.core.rate_limits import RateLimits
+from moiety.agent.core.recovery import Recovery
+from moiety.agent.core.runtime import LiveSettings, Runtime
+from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.usage_monitor import UsageMonitor
+from moiety.agent.monitor.xid_errors import XidErrors
+from moiety.agent.shim.gang_detection import GangDetection
+from moiety.agent.shim.handlers import Handlers
+from moiety.agent.shim.ipc_broker import IpcBroker
+from moiety.agent.shim.session import SessionContext
+from moiety.agent.shim.wait_messages import WaitMessages
+from moiety.agent.system import processes
+from moiety.agent.system.event_loop import EventLoop
+from moiety.agent.system.kernel import Kernel
+from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import Settings
+from moiety.devices.budget import Budget
+from moiety.devices.interface import Device, Devices
+from moiety.enforcement.policy import Policy
+
+
+@dataclass(slots=True)
+class Components:
+    """The parts of one agent, by name."""
+
+    loop: EventLoop
+    log: Any
+    devices: Devices
+    runtime: Runtime
+    settings: LiveSettings
+    arbiter: Arbiter
+    gpus: dict[int, ManagedGpu]
+    clients: Clients
+    executor: Executor
+    probe: GpuProbe
+    orphans: Orphans
+    recovery: Recovery
+    timeline: Timeline
+    journal: Journal
+    gangs: GangDetection
+    ipc: IpcBroker
+    wait_messages: WaitMessages
+    sessions: SessionContext
+    limits: RateLimits
+    arena: Arena | None = None
+    monitor: UsageMonitor | None = None
+    xid_errors: XidErrors | None = None
+
+    def add_arena(self, size: ArenaSize) -> None:
+        """Prepare host memory for evicted data."""
+        self.arena = arena = Arena(
+            self.runtime,
+            self.loop,
+            size,
+            clients=self.clients.by_number,
+            gpus=self.gpus,
+            arbiter=self.arbiter,
+            journal=self.journal,
+        )
+        self.runtime.on_fed.append(arena.on_event)
+        self.clients.on_left.append(arena.on_left)
+        self.sessions.handlers.arena = arena
+
+    def add_monitors(self, policy: Policy) -> None:
+        """Look at who uses the GPUs, and listen to the driver's errors."""
+        self.monitor = monitor = UsageMonitor(
+            self.runtime,
+            self.loop,
+            self.devices,
+            policy,
+            probe=self.probe,
+            gpus=self.gpus,
+            clients=self.clients.by_number,
+            arbiter=self.arbiter,
+            recovery=self.recovery,
+            timeline=self.timeline,
+            journal=self.journal,
+        )
+        monitor.start()
+        self.clients.on_left.append(monitor.on_left)
+        self.xid_errors = errors = XidErrors(
+            self.runtime,
+            self.loop,
+            self.devices,
+            gpus=self.gpus,
+            clients=self.clients.by_number,
+            journal=self.journal,
+        )
+        errors.start()
+
+    def stop(self) -> None:
+        """Hang up on every process and stop every component; the journal stays open."""
+        if self.monitor:
+            self.monitor.stop()
+        if self.xid_errors:
+            self.xid_errors.stop()
+        self.clients.stop()
+        self.runtime.stop()
+        self.orphans.stop()
+        self.wait_messages.stop()
+        if self.arena:
+            self.arena.stop()
+        self.probe.stop()
+
+
+def build(
+    loop: EventLoop,
+    devices: Devices,
+    budgets: Iterable[tuple[Device, Budget]],
+    settings: Settings,
+    log: Any,
+    *,
+    expected: Iterable[tuple[int, frozenset[int]]] = (),
+    fenced: Iterable[int] = (),
+    owners: Mapping[int, int] | None = None,
+    journal: Journal | None = None,
+    kernel: Kernel = processes,
+    worker: ThreadPool | None = None,
+    limits: RateLimits | None = None,
+    shared: bool = False,
+) -> Components:
+    """Make and connect the components of an agent that has the GPUs of `budgets`.
+
+    `expected` are (pid, GPUs) of the processes that outlived the last agent, `fenced` the pids of
+    those that it had fenced, `owners` their users by pid. NVML is asked in `worker`; None: in a
+    thread of its own. `shared`: its programs are of several users, who must not hear each other's
+    names.
+    """
+    gpus = {
+        device.index: ManagedGpu(device, budget, budget.residue_bytes) for device, budget in budgets
+    }
+    outlived = dict(expected)
+    journal = journal or Journal()
+    journal.timed_by(loop)
+    limits = limits or RateLimits()
+    by_number: dict[int, Client] = {}
+    next_number = itertools.count(1).__next__
+    timeline = Timeline()
+    runtime = Runtime(loop, log)
+    live = LiveSettings(runtime, settings)
+    arbiter = Arbiter(
+        [gpu.spec for gpu in gpus.values()],
+        settings,
+        settled=not outlived,
+        on_change=timeline.ended,
+        on_lease=runtime.carry_out,
+    )
+    probe = GpuProbe(runtime, loop, devices, gpus, by_number, arbiter, journal, worker)
+    orphans = Orphans(
+        runtime,
+        loop,
+        probe=probe,
+        kernel=kernel,
+        gpus=gpus,
+        settings=live,
+        timeline=timeline,
+        journal=journal,
+        next_number=next_number,
+        owners=owners or {},
+        shared=shared,
+    )
+    recovery = Recovery(runtime, orphans, kernel, by_number, outlived, fenced)
+    clients = Clients(
+        runtime,
+        loop,
+        by_number,
+        arbiter=arbiter,
+        probe=probe,
+        gpus=gpus,
+        kernel=kernel,
+        orphans=orphans,
+        recovery=recovery,
+        timeline=timeline,
+        journal=journal,
+        next_number=next_number,
+    )
+    executor = Executor(
+        runtime,
+        clients,
+        arbiter=arbiter,
+        gpus=gpus,
+        kernel=kernel,
+        timeline=timeline,
+        journal=journal,
+    )
+    runtime.begin(arbiter, timeline, executor.carry_out)
+    gangs = GangDetection(runtime, by_number, arbiter=arbiter, timeline=timeline, journal=journal)
+    ipc = IpcBroker(runtime, by_number, recovery)
+    wait_messages = WaitMessages(
+        runtime,
+        by_number,
+        arbiter=arbiter,
+        recovery=recovery,
+        settings=live,
+        shared=shared,
+    )
+    handlers = Handlers(
+        runtime,
+        clients,
+        executor=executor,
+        probe=probe,
+        gpus=gpus,
+        timeline=timeline,
+        journal=journal,
+        ipc=ipc,
+        gangs=gangs,
+        wait_messages=wait_messages,
+    )
+    ipc.on_opened.append(gangs.opened)
+    recovery.on_settled.append(ipc.settled)
+    executor.on_restoring.append(wait_messages.restoring)
+    clients.on_forgotten += [ipc.left, wait_messages.left]
+    recovery.begin()
+    return Components(
+        loop=loop,
+        log=log,
+        devices=devices,
+        runtime=runtime,
+        settings=live,
+        arbiter=arbiter,
+        gpus=gpus,
+        clients=clients,
+        executor=executor,
+        probe=probe,
+        orphans=orphans,
+        recovery=recovery,
+        timeline=timeline,
+        journal=journal,
+        gangs=gangs,
+        ipc=ipc,
+        wait_messages=wait_messages,
+        sessions=SessionContext(
+            runtime=runtime,
+            loop=loop,
+            clients=clients,
+            handlers=handlers,
+            gangs=gangs,
+            gpus=gpus,
+            arbiter=arbiter,
+            journal=journal,
+            kernel=kernel,
+            limits=limits,
+            shared=shared,
+        ),
+        limits=limits,
+    )

@@ -1,0 +1,342 @@
+"""What each command means: one handler for each request, `on_<stem>`, dispatched by one table."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moiety.agent.configuration import Read, later
+from moiety.agent.control import metrics, protocol, saved_settings
+from moiety.agent.control.containers import ContainerShares
+from moiety.agent.control.limits import LimitEnforcer
+from moiety.agent.control.report import Reports
+from moiety.agent.control.saved_settings import SavedSettings
+from moiety.agent.control.shares import Shares
+from moiety.agent.control.visibility import events_for, rows_for
+from moiety.agent.control.workloads import Workloads
+from moiety.agent.core.clients import Clients
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import LiveSettings, Runtime
+from moiety.agent.options import Options
+from moiety.agent.system import processes
+from moiety.agent.system.paths import Directory
+from moiety.agent.system.users import USERS, beside, name_of
+from moiety.config.values import Visible
+from moiety.devices.native import is_simulated
+from moiety.model.errors import (
+    AgentBusy,
+    AgentVersion,
+    BadArgument,
+    CapacityMismatch,
+    MoietyError,
+    NotAllowed,
+)
+from moiety.wire.layout import VERSION
+
+NOBODY: Final = -1
+"""A user who has no program."""
+EVENTS_PAGE: Final = 500
+EVENTS_WAIT_S: Final = 5.0
+READ_S: Final = 10.0
+"""Seconds that reading the configuration may take."""
+
+
+@dataclass(slots=True)
+class Commands:
+    """Answers the commands of one agent; `stop` ends the agent."""
+
+    directory: Directory
+    options: Options
+    product: str
+    stop: Callable[[str], None]
+    began_s: float
+    runtime: Runtime
+    settings: LiveSettings
+    clients: Clients
+    journal: Journal
+    workloads: Workloads
+    shares: Shares
+    containers: ContainerShares
+    reports: Reports
+    limits: LimitEnforcer | None = None
+    read: Read | None = None
+    """Reads the options and rules as they are written now."""
+    changed: SavedSettings = field(default_factory=SavedSettings)
+    """What was changed since the first agent here started."""
+    metrics_address: str = ""
+    reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def answer(self, request: Any, peer: processes.Peer) -> protocol.Answer:
+        """Answer one request; raises MoietyError or OSError."""
+        return await HANDLERS[type(request)](self, request, peer)
+
+    # Who is there
+
+    async def on_hello(self, asked: protocol.HelloRequest, peer: processes.Peer) -> protocol.Here:
+        """Greet a command of the same version; raises AgentVersion."""
+        if asked.product != self.product or asked.wire != VERSION:
+            raise AgentVersion(agent=self.product, own=asked.product)
+        return protocol.Here(
+            product=self.product,
+            wire=VERSION,
+            pid=os.getpid(),
+            capacity_bytes=self.options.capacity_bytes,
+            simulated=is_simulated(),
+        )
+
+    async def on_ping(self, asked: protocol.Ping, peer: processes.Peer) -> protocol.Done:
+        """Show a sign of life."""
+        return protocol.Done()
+
+    async def on_stop(self, asked: protocol.Stop, peer: processes.Peer) -> protocol.Done:
+        """End the agent; raises AgentBusy while programs use it."""
+        must_be_admin(peer, "end this agent")
+        clients = self.clients.by_number
+        if clients and not asked.force:
+            raise AgentBusy(programs=[str(c) for c in clients.values()])
+        self.stop("asked to")
+        return protocol.Done()
+
+    # Workloads and shares
+
+    async def on_create_workload(
+        self, asked: protocol.CreateWorkload, peer: processes.Peer
+    ) -> protocol.Created:
+        """Make the asking process a workload of its own."""
+        await USERS.found(peer.uid)
+        self._must_share_out(asked.capacity_bytes)
+        self.shares.check(asked.share, peer.uid)
+        gang = asked.gang
+        if gang and self.directory.shared:  # names of different users are different names
+            gang = dataclasses.replace(gang, name=f"u{peer.uid}.{gang.name}")
+        if gang:
+            self.workloads.check_gang(gang, peer.uid)
+        workload = self.workloads.create(
+            peer,
+            program=asked.program[: protocol.NAME_MAX],
+            argv=protocol.shortened(asked.argv),
+            cwd=asked.cwd[: protocol.ARGV_MAX],
+            share=asked.share,
+            name=asked.name and asked.name[: protocol.NAME_MAX],
+            gang=gang,
+        )
+        self.runtime.log.info(
+            "create_workload",
+            workload=workload.record.id,
+            program=workload.record.program,
+            pid=peer.pid,
+            uid=peer.uid,
+            share=str(asked.share),
+        )
+        return protocol.Created(id=workload.record.id, socket=str(workload.socket))
+
+    async def on_create_container(
+        self, asked: protocol.CreateContainer, peer: processes.Peer
+    ) -> protocol.Contained:
+        """Make a share for containers, or change it."""
+        await USERS.found(peer.uid)
+        self._must_share_out(asked.capacity_bytes)
+        return self.containers.create(asked, peer)
+
+    async def on_remove_container(
+        self, asked: protocol.RemoveContainer, peer: processes.Peer
+    ) -> protocol.Contained:
+        """Remove a share for containers."""
+        return self.containers.remove(asked, peer)
+
+    async def on_containers(
+        self, asked: protocol.Containers, peer: processes.Peer
+    ) -> protocol.ContainerRows:
+        """List the shares for containers that the user may see."""
+        return self.containers.rows(_only(peer))
+
+    async def on_set_share(self, asked: protocol.SetShare, peer: processes.Peer) -> protocol.Shared:
+        """Change what a program is promised."""
+        return self.shares.change(asked, _only(peer))
+
+    def _must_share_out(self, wanted: int | None) -> None:
+        if wanted is not None and wanted != self.options.capacity_bytes:
+            raise CapacityMismatch(running=self.options.capacity_bytes, wanted=wanted)
+
+    # What is shown
+
+    async def on_status(self, asked: protocol.Status, peer: processes.Peer) -> protocol.NodeStatus:
+        """Describe the agent and its GPUs."""
+        arena = self.reports.arena
+        usages = await self.reports.usages()
+        return protocol.NodeStatus(
+            pid=os.getpid(),
+            product=self.product,
+            driver_version=self.reports.driver_version(),
+            up_s=self.runtime.now() - self.began_s,
+            settled=self.reports.is_settled,
+            simulated=is_simulated(),
+            arena_bytes=arena.size_bytes if arena else 0,
+            arena_ready_bytes=arena.ready_bytes if arena else 0,
+            arena_used_bytes=arena.used_bytes() if arena else 0,
+            workloads=len(self.workloads.by_id),
+            tenants=len(self.clients.by_number),
+            gpus=self.reports.gpu_rows(usages),
+            metrics=self.metrics_address,
+            settings=dataclasses.asdict(self.settings.now),
+            user=name_of(os.getuid()),
+            shared=self.directory.shared,
+            notes=self.reports.notes() if is_admin(peer) else [],
+        )
+
+    async def on_ps(self, asked: protocol.Ps, peer: processes.Peer) -> protocol.Processes:
+        """List the processes that the user may see."""
+        rows = self.reports.process_rows()
+        return protocol.Processes(rows=rows_for(rows, peer.uid, self._visible_to(peer)))
+
+    async def on_timeline(
+        self, asked: protocol.TimelineRequest, peer: processes.Peer
+    ) -> protocol.Recorded:
+        """Return a page of what happened."""
+        return self.reports.timeline_page(asked, peer.uid, self._visible_to(peer))
+
+    async def on_events(self, asked: protocol.Events, peer: processes.Peer) -> protocol.Happened:
+        """Return a page of the journal, or wait for its next event."""
+        journal = self.journal
+        if asked.after >= journal.next - 1 and asked.wait_s > 0:
+            await journal.changed(min(asked.wait_s, EVENTS_WAIT_S))
+        found = journal.after(asked.after, EVENTS_PAGE)
+        more = bool(found) and found[-1].number < journal.next - 1
+        seen = events_for(found, peer.uid, self._visible_to(peer))
+        read_to = found[-1].number if found else 0
+        return protocol.Happened(events=seen, more=more, read_to=read_to)
+
+    async def on_watch(
+        self, asked: protocol.WatchRequest, peer: processes.Peer
+    ) -> protocol.Watched:
+        """Tell who uses GPUs without moiety, and what is done about it."""
+        must_be_admin(peer, "see who uses GPUs without moiety")
+        return self.reports.watched(asked)
+
+    async def metrics(self) -> bytes:
+        """Return the answer to Prometheus."""
+        usages = await self.reports.usages()
+        seen = metrics.snapshot(self.reports, usages, self.began_s, self.runtime.now())
+        at = self.options.metrics
+        if self.directory.shared and at and not at.path:  # every user can ask a port
+            rows = rows_for(seen.processes, NOBODY, self.options.visible)
+            seen = dataclasses.replace(seen, processes=rows)
+        return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
+
+    def _visible_to(self, peer: processes.Peer) -> Visible:
+        """Return what a user sees of others."""
+        return Visible.ALL if is_admin(peer) else self.options.visible
+
+    # Settings
+
+    async def on_pods(self, asked: protocol.NamePods, peer: processes.Peer) -> protocol.Done:
+        """Learn what the pods of this machine are called."""
+        must_be_admin(peer, "say what pods are called")
+        self.journal.pods = asked.names
+        return protocol.Done()
+
+    async def on_set_agent(self, asked: protocol.SetAgent, peer: processes.Peer) -> protocol.Done:
+        """Change the arbiter's settings, also for agents that follow; raises BadArgument."""
+        must_be_admin(peer, "change how this agent decides")
+        before = SavedSettings() if asked.defaults else self.changed
+        changed = before.and_then(asked.settings)
+        as_started = self.options.settings_over(self.settings.now)
+        try:
+            found = changed.over(as_started)
+        except ValueError as error:
+            raise BadArgument.of(error, "moiety set --help") from None
+        saved_settings.write(self.directory, changed, self.options)
+        self.changed = changed
+        self.settings.change(found)
+        self.runtime.log.info("set_agent", changed=changed.settings)
+        told = ", ".join(f"{k}={v}" for k, v in asked.settings.items()) or "the defaults"
+        self.journal.note("SettingsChanged", told)
+        return protocol.Done()
+
+    async def on_reload(self, asked: protocol.Reload, peer: processes.Peer) -> protocol.Reloaded:
+        """Read the configuration again."""
+        must_be_admin(peer, "have the configuration read again")
+        return await self.reload()
+
+    async def reload(self) -> protocol.Reloaded:
+        """Go by what is written now; raises ConfigError, and all stays as it was."""
+        if self.read is None:
+            return protocol.Reloaded()
+        async with self.reloading:
+            return await self._reload(self.read)
+
+    async def _reload(self, read: Read) -> protocol.Reloaded:
+        try:
+            # Beside the loop: a group's name in there may be a question to a directory service.
+            again = asyncio.wrap_future(beside(read))
+            after, rules = await asyncio.wait_for(again, READ_S)
+            before = self.options
+            found = self.changed.over(after.settings_over(self.settings.now))
+        except (MoietyError, ValueError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                error = BadArgument(f"it could not be read within {READ_S:.0f} s")
+            self.runtime.log.error("configuration refused", problem=str(error))
+            self.journal.note("ReloadRefused", f"{error}; what was read before still counts")
+            if isinstance(error, MoietyError):
+                raise
+            raise BadArgument.of(error, "moiety config check") from None
+        waits = later(before, after)
+        self.options = dataclasses.replace(
+            before,
+            settings=after.settings,
+            filed=after.filed,
+            watch=after.watch,
+            visible=after.visible,
+        )
+        self.settings.change(found)
+        if self.reports.monitor and after.watch != before.watch:
+            self.reports.monitor.change(after.watch)
+        if self.limits:
+            self.limits.replace(rules)
+        self.runtime.log.info("reload", later=waits)
+        told = f"for the next agent only: {', '.join(waits)}" if waits else ""
+        self.journal.note("Reloaded", told)
+        return protocol.Reloaded(later=waits)
+
+
+def is_admin(peer: processes.Peer) -> bool:
+    """Tell whether a user may do anything here: root, and the user whose agent it is."""
+    return processes.may_use(peer, os.getuid())
+
+
+def must_be_admin(peer: processes.Peer, what: str) -> None:
+    """Raise NotAllowed for everybody else."""
+    if not is_admin(peer):
+        who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
+        raise NotAllowed(f"only {who} may {what}")
+
+
+def _only(peer: processes.Peer) -> int | None:
+    """Return the one user whose programs are meant; None: those of all."""
+    return None if is_admin(peer) else peer.uid
+
+
+Handler = Callable[[Commands, Any, processes.Peer], Awaitable[protocol.Answer]]
+HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
+    protocol.HelloRequest: Commands.on_hello,
+    protocol.Ping: Commands.on_ping,
+    protocol.CreateWorkload: Commands.on_create_workload,
+    protocol.CreateContainer: Commands.on_create_container,
+    protocol.RemoveContainer: Commands.on_remove_container,
+    protocol.Containers: Commands.on_containers,
+    protocol.Status: Commands.on_status,
+    protocol.Ps: Commands.on_ps,
+    protocol.SetShare: Commands.on_set_share,
+    protocol.SetAgent: Commands.on_set_agent,
+    protocol.TimelineRequest: Commands.on_timeline,
+    protocol.Events: Commands.on_events,
+    protocol.WatchRequest: Commands.on_watch,
+    protocol.NamePods: Commands.on_pods,
+    protocol.Reload: Commands.on_reload,
+    protocol.Stop: Commands.on_stop,
+}
+"""By request; the stem is the tag of the request on the socket."""

@@ -1,0 +1,217 @@
+"""The processes that share this agent's GPUs, from their greeting until they are gone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from moiety.agent.core.client import Client
+from moiety.agent.core.gpu_probe import GpuProbe
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.orphans import Orphans
+from moiety.agent.core.recovery import SETTLE_S, Recovery
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.timeline import Timeline
+from moiety.agent.system.event_loop import EventLoop, Timer
+from moiety.agent.system.kernel import Kernel
+from moiety.arbiter import events as ev
+from moiety.arbiter.machine import Arbiter
+from moiety.devices.interface import Usage
+
+RECONNECT_S = 2.0
+"""How long a living process may be without a connection before it counts as gone."""
+
+
+class Clients:
+    """Registers processes, and notices which of them are gone.
+
+    `on_changed` is called before a process uses other GPUs than before, `on_left` when one is gone
+    and the arbiter is about to be told, `on_forgotten` when the arbiter has been told.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        loop: EventLoop,
+        by_number: dict[int, Client],
+        *,
+        arbiter: Arbiter,
+        probe: GpuProbe,
+        gpus: Gpus,
+        kernel: Kernel,
+        orphans: Orphans,
+        recovery: Recovery,
+        timeline: Timeline,
+        journal: Journal,
+        next_number: Callable[[], int],
+    ) -> None:
+        """`by_number` is filled here, and read by others; `next_number` numbers a tenant."""
+        self.by_number = by_number
+        self.next_number = next_number
+        self.on_changed: list[Callable[[Client], None]] = []
+        self.on_left: list[Callable[[Client], None]] = []
+        self.on_forgotten: list[Callable[[Client], None]] = []
+        self._runtime = runtime
+        self._loop = loop
+        self._arbiter = arbiter
+        self._probe = probe
+        self._gpus = gpus
+        self._kernel = kernel
+        self._orphans = orphans
+        self._recovery = recovery
+        self._timeline = timeline
+        self._journal = journal
+        self._grace: dict[int, Timer] = {}
+        """By tenant: when a process without a connection is looked for."""
+
+    def sample(self, client: Client, gpu: int) -> None:
+        """Record how much of a process is on a GPU now."""
+        number = client.number
+        self._timeline.sample(number, gpu, self._arbiter.resident_bytes(number, gpu))
+
+    def known_as(self, pid: int, workload: str) -> Client | None:
+        """Return what a process was registered as until now, if at all."""
+        own = [c for c in self.by_number.values() if c.pid == pid and c.workload == workload]
+        return own[-1] if own else None
+
+    def may_hold(self, pid: int, before: Client | None) -> bool:
+        """Tell whether a process can have a lease, or had one and has not answered."""
+        if before is None:
+            return self._recovery.may_hold(pid)
+        return self._arbiter.has_work(before.number)
+
+    def is_fenced(self, pid: int, before: Client | None) -> bool:
+        """Tell whether a process that comes back was fenced, and has not answered since."""
+        return before.fenced if before else self._recovery.was_fenced(pid)
+
+    def join(self, client: Client, event: ev.Hello) -> None:
+        """Register a process; what the same process was before is over.
+
+        If only its connection broke, it keeps its memory until it has said what it has.
+        """
+        before = self.known_as(client.pid, client.workload)
+        if before and event.resumed:
+            event = dataclasses.replace(event, replaces=before.number)
+            client.unspoken = before.gpus | before.unspoken
+            self._remove(before, "its connection broke and it has another")
+        elif before:
+            self.leave(before, "it reconnected")
+        if orphan := self._orphans.number_of(client.pid):
+            if event.resumed:
+                event = dataclasses.replace(event, replaces=orphan)
+                client.unspoken = set(self._gpus)
+            else:
+                self._runtime.feed(ev.Left(orphan))
+            self._timeline.forget(orphan)
+        self._recovery.connected(client.pid)
+        self.by_number[client.number] = client
+        self._timeline.name(client.number, client.pid, client.program, client.workload)
+        self._timeline.owners[client.number] = client.uid
+        self._loop.add_reader(client.pidfd, self.leave, client, "it ended")
+        self.gpus_changed(client)
+        self._runtime.feed(dataclasses.replace(event, share=client.part))
+        if before and event.resumed:
+            self._forget(before)
+        if client.unspoken:
+            when_s = self._runtime.now() + SETTLE_S
+            self._runtime.call_at(when_s, self._give_up_unspoken, client)
+        self._recovery.came_back(client.pid, client.gpus)
+
+    def _give_up_unspoken(self, client: Client) -> None:
+        """Detach the contexts that a process has not mentioned since its connection broke."""
+        if self.by_number.get(client.number) is client:
+            for gpu in sorted(client.unspoken):
+                client.unspoken.discard(gpu)
+                self._runtime.feed(ev.Detach(client.number, gpu))
+
+    def gpus_changed(self, client: Client) -> None:
+        """Tell those who keep a record that the process is about to use other GPUs."""
+        for call in self.on_changed:
+            call(client)
+
+    def attached(self, client: Client) -> None:
+        """A process has attached a GPU, maybe the last one that it had with the last agent."""
+        self._recovery.came_back(client.pid, client.gpus)
+
+    def disconnected(self, client: Client, reason: str) -> None:
+        """The connection is gone; the process may still live, and come back."""
+        if client.number not in self.by_number:
+            return
+        if reason:
+            self._runtime.log.warning("connection dropped", client=str(client), reason=reason)
+            self._journal.note("ConnectionLost", reason, client)
+        self._await(client)
+
+    def _await(self, client: Client) -> None:
+        """Give a process time to come back."""
+        when_s = self._runtime.now() + RECONNECT_S
+        self._grace[client.number] = self._runtime.call_at(when_s, self._miss, client)
+
+    def _miss(self, client: Client) -> None:
+        """Look for a process that did not come back: while it is stopped, it keeps its memory.
+
+        So it does while the driver says that it has some. A process that replaced itself (exec) or
+        ended its work with the GPU has none any more.
+        """
+        if self._kernel.is_stopped(client.pid):
+            self._await(client)
+        else:
+            self._seek(client, sorted(client.gpus | client.unspoken))
+
+    def _seek(self, client: Client, gpus: list[int]) -> None:
+        """Ask the driver, GPU by GPU, whether a process without a connection has memory there."""
+        if self.by_number.get(client.number) is not client:
+            return
+        if not gpus:
+            self.leave(client, "it lost its connection and did not come back")
+            return
+
+        def looked(usage: Usage | None) -> None:
+            if self.by_number.get(client.number) is not client:
+                return
+            if usage is None or usage.processes.get(client.pid):
+                self._await(client)
+            else:
+                self._seek(client, gpus[1:])
+
+        self._probe.usage(gpus[0], looked)
+
+    def leave(self, client: Client, reason: str) -> None:
+        """A process is gone, with everything that it had."""
+        if self.by_number.get(client.number) is client:
+            self._remove(client, reason)
+            self._runtime.feed(ev.Left(client.number))
+            self._forget(client)
+            self._recovery.came_back(client.pid, None)
+
+    def _remove(self, client: Client, reason: str) -> None:
+        """Release what is kept for a process; the arbiter is told by the caller."""
+        del self.by_number[client.number]
+        if timer := self._grace.pop(client.number, None):
+            timer.cancel()
+        self._loop.remove_reader(client.pidfd)
+        client.dispose()
+        self._runtime.log.info("left", client=str(client), tenant=client.number, reason=reason)
+        self._journal.forget(client)
+        self._journal.note("Left", reason, client)
+        for call in self.on_left:
+            call(client)
+
+    def _forget(self, client: Client) -> None:
+        """The arbiter knows that the process is gone."""
+        for call in self.on_forgotten:
+            call(client)
+        self._timeline.forget(client.number)
+
+    def check_stopped(self, client: Client) -> None:
+        """Tell the arbiter whether a process that is slow to answer is stopped."""
+        if client.number in self.by_number:
+            self._runtime.feed(ev.StopChecked(client.number, self._kernel.is_stopped(client.pid)))
+
+    def stop(self) -> None:
+        """Hang up on every process; the pages keep their last word, so holders run on."""
+        for client in list(self.by_number.values()):
+            self._loop.remove_reader(client.pidfd)
+            client.dispose()
+        self.by_number.clear()

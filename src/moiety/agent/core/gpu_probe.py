@@ -1,0 +1,138 @@
+"""NVML, asked in a thread beside the loop: one question may take milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor as ThreadPool
+from concurrent.futures import ThreadPoolExecutor
+
+from moiety.agent.core.client import Client
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.journal import Journal
+from moiety.agent.core.runtime import Runtime
+from moiety.agent.system.event_loop import EventLoop
+from moiety.arbiter import events as ev
+from moiety.arbiter.machine import Arbiter
+from moiety.devices.budget import GRANULE_BYTES
+from moiety.devices.interface import Devices, Usage
+
+
+class GpuProbe:
+    """Measures contexts, and finds what the driver took when it ran out of memory."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        loop: EventLoop,
+        devices: Devices,
+        gpus: Gpus,
+        clients: Mapping[int, Client],
+        arbiter: Arbiter,
+        journal: Journal,
+        worker: ThreadPool | None = None,
+    ) -> None:
+        """NVML is asked in `worker`; None: in a thread of its own."""
+        self._runtime = runtime
+        self._loop = loop
+        self._devices = devices
+        self._gpus = gpus
+        self._clients = clients
+        self._arbiter = arbiter
+        self._journal = journal
+        self._worker = worker or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+
+    def submit(self, ask: Callable[[], None]) -> None:
+        """Run this in the thread that talks to NVML, after what was submitted before."""
+        self._worker.submit(ask)
+
+    def usage(self, gpu: int, then: Callable[[Usage | None], None]) -> None:
+        """Ask what a GPU's memory is used for; `then` gets None if NVML does not answer."""
+
+        def ask() -> None:
+            try:
+                usage = self._devices.usage(gpu)
+            except Exception as error:  # NVML raises anything; estimates remain
+                self._runtime.log.warning("GPU not readable", gpu=gpu, error=str(error))
+                told = f"GPU {gpu}", "GpuUnreadable", f"NVML: {error}", None, gpu
+                self._loop.call_soon_threadsafe(self._journal.often, *told)
+                usage = None
+            self._loop.call_soon_threadsafe(then, usage)
+
+        self._worker.submit(ask)
+
+    def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
+        """Measure a context of a process, with everything that its driver keeps there.
+
+        If NVML does not tell (in a container it may not know the process), the size that the
+        process saw counts, or else the expected one.
+        """
+        if self._arbiter.managed_bytes(client.number, gpu):
+            return  # NVML counts those of its pages that happen to be there
+        before = self._data_bytes(client, gpu)
+
+        def measured(usage: Usage | None) -> None:
+            if client.number not in self._clients or gpu not in client.gpus:
+                return
+            found = usage.processes.get(client.pid) if usage else None
+            if found is not None and self._data_bytes(client, gpu) == before:
+                residue = max(0, found - before)
+            elif hint_bytes:
+                residue = hint_bytes
+            else:
+                return
+            if residue and gpu not in client.measured:
+                self._gpus[gpu].residue_bytes = residue
+                client.measured.add(gpu)
+            self._runtime.feed(ev.Measured(client.number, gpu, residue))
+
+        self.usage(gpu, measured)
+
+    def _data_bytes(self, client: Client, gpu: int) -> int:
+        """Return what NVML counts of a process' data: resident, and kept for reuse."""
+        at = client.number, gpu
+        return self._arbiter.resident_bytes(*at) + self._arbiter.spare_bytes(*at)
+
+    def driver_oom(self, client: Client, gpu: int, serial: int, wanted: int) -> None:
+        """A process' driver ran out of memory: find what is free, then have room made for it.
+
+        What other drivers took since their contexts were measured is found on the way. On a small
+        card, a small piece is much.
+        """
+        total = self._gpus[gpu].device.total_bytes
+        wanted = min(wanted, max(GRANULE_BYTES, total // 32))
+        before = self._resident(gpu)
+
+        def looked(usage: Usage | None) -> None:
+            if client.number not in self._clients or serial not in client.allocating:
+                return
+            free = None
+            if usage is not None:
+                free = max(0, total - usage.used_bytes)
+                self._correct(gpu, usage, before)
+            self._runtime.log.info(
+                "driver_oom", client=str(client), gpu=gpu, bytes=wanted, free_bytes=free
+            )
+            self._runtime.feed(ev.DriverOom(client.number, gpu, serial, wanted, free))
+
+        self.usage(gpu, looked)
+
+    def _resident(self, gpu: int) -> dict[int, tuple[int, int]]:
+        """Return data and residue of each tenant on a GPU that has no managed memory."""
+        return {
+            view.tenant: (on.resident_bytes + on.spare_bytes, on.residue_bytes)
+            for view in self._arbiter.tenants()
+            if (on := view.gpus.get(gpu)) and not self._arbiter.managed_bytes(view.tenant, gpu)
+        }
+
+    def _correct(self, gpu: int, usage: Usage, before: dict[int, tuple[int, int]]) -> None:
+        """Raise the residue of tenants whose memory did not move meanwhile."""
+        for number, (resident, residue) in self._resident(gpu).items():
+            client = self._clients.get(number)
+            found = usage.processes.get(client.pid) if client else 0
+            more = (found or 0) - resident
+            if more > residue and before.get(number, (0, 0))[0] == resident:
+                self._runtime.feed(ev.Measured(number, gpu, more))
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._worker.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,75 @@
+"""Who uses the GPUs, as NVML and /proc say; both may take milliseconds, so not in the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+from moiety.agent.system import processes
+from moiety.agent.system.users import USERS, name_of
+from moiety.devices.interface import Devices, GpuProcess
+from moiety.devices.process_identity import Origin, origin_of, sees_host_pids
+from moiety.enforcement.policy import Who
+
+NAMED_S: Final = 0.02
+"""Seconds that the system's tables may take to say what a user is called, the first time."""
+
+Found = tuple[dict[int, list[GpuProcess] | None], dict[int, Origin]]
+"""By GPU its processes (None: NVML does not say), and by pid who each of them is."""
+
+
+class ProcessFinder:
+    """Finds the processes on GPUs, and whose they are."""
+
+    def __init__(self, devices: Devices) -> None:
+        self.is_blind = not sees_host_pids()
+        """NVML's pids are of another PID namespace, so no process can be told from another."""
+        self._devices = devices
+        self._origins: dict[int, Origin] = {}
+
+    def find(self, gpus: Iterable[int], since_us: int) -> Found:
+        """Return what NVML says of these GPUs since that time (microseconds since 1970)."""
+        found: dict[int, list[GpuProcess] | None] = {}
+        for gpu in gpus:
+            try:
+                found[gpu] = self._devices.users(gpu, since_us)
+            except Exception:  # NVML raises anything; GpuProbe reports that it does not answer
+                found[gpu] = None
+        pids = {process.pid for seen in found.values() for process in seen or ()}
+        return found, {} if self.is_blind else self._origins_of(pids)
+
+    def _origins_of(self, pids: set[int]) -> dict[int, Origin]:
+        """Return whose they are; what was read before counts while the start time is the same.
+
+        A process whose user is not known yet is left out: rules may depend on the user. The NVML
+        thread does not wait for the answer, since others wait for that thread.
+        """
+        found = {}
+        for pid in pids:
+            known = self._origins.get(pid)
+            if known is None or processes.start_time(pid) != known.started:
+                known = origin_of(pid, name_of=name_of)
+            if known is None:
+                continue
+            user = USERS.wait_for(known.uid, NAMED_S)
+            if user.is_known:
+                found[pid] = dataclasses.replace(known, user=user.name)
+        self._origins = found
+        return found
+
+
+def who_of(origin: Origin) -> Who:
+    """Return a process as the policy knows it."""
+    placed = origin.placement
+    return Who(
+        pid=origin.pid,
+        started=origin.started,
+        uid=origin.uid,
+        user=origin.user,
+        command=origin.command,
+        container=placed.container,
+        runtime=placed.runtime,
+        pod=placed.pod,
+        where=origin.where,
+    )
