@@ -17,6 +17,7 @@ from bench.figure import Figure
 from demo import run as demo
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.control.rows import Span
 from moiety.agent.system.paths import Directory
 from moiety.devices.interface import uuid_bytes
 from moiety.devices.native import simgpu_dir
@@ -43,7 +44,7 @@ def join(node: Node) -> Shim:
     return shim
 
 
-def evicting(node: Node) -> list[protocol.Span]:
+def evicting(node: Node) -> list[Span]:
     """The evictions that have ended."""
     with Call(Directory(node.directory)) as call:
         spans = call.ask(protocol.TimelineRequest(), protocol.Recorded).spans

@@ -15,6 +15,7 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.core.journal_events import Event
 from moiety.testing.node import finish
 from moiety.testing.waiting import DEADLINE_S
 from tests.support.fault_injection import ENDLESS, Ordeal
@@ -46,8 +47,8 @@ def beside(
         made.finish([neighbour])
 
 
-def events(ordeal: Ordeal, *reasons: str, after: int = 0) -> list[protocol.Event]:
-    found: list[protocol.Event] = []
+def events(ordeal: Ordeal, *reasons: str, after: int = 0) -> list[Event]:
+    found: list[Event] = []
     with Call(ordeal.directory, DEADLINE_S) as call:
         more = True
         while more:

@@ -12,6 +12,7 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.control.protocol import Processes, Ps
+from moiety.agent.core.journal_events import Event
 from moiety.agent.system.paths import find
 from moiety.model import errors
 from moiety.testing.waiting import until
@@ -204,7 +205,7 @@ def test_where_it_is_told_to_the_agent_ends_who_does_not_give_way_whoever_it_is(
         assert "Killed" in {e.reason for e in events(agent)}
 
 
-def events(agent: AgentProcess) -> list[protocol.Event]:
+def events(agent: AgentProcess) -> list[Event]:
     with agent.call() as call:
         return call.ask(protocol.Events(), protocol.Happened).events
 
@@ -300,9 +301,7 @@ def test_a_share_for_containers_is_its_makers(agent: AgentProcess, users: Users)
     alice.do("row = call.ask(protocol.CreateContainer('train'), protocol.Contained).row")
     inside = "os.stat(row.folder + '/socket/shim.sock').st_size"
     assert alice.do(inside) == 0, "her own container runtime can mount it"
-    bob.do(
-        f"row = protocol.ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')"
-    )
+    bob.do(f"row = ContainerRow('train', {ALICE}, Share(), '', '{alice.do('row.folder')}')")
     with pytest.raises(Raised, match="PermissionError"):
         bob.do(inside)
     with pytest.raises(Raised, match="AgentNotYours"):

@@ -13,6 +13,8 @@ import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.control.rows import ProcessRow
+from moiety.agent.core.journal_events import Event
 from moiety.agent.system.paths import Directory
 from moiety.devices.native import simgpu_dir
 from moiety.model import errors
@@ -34,7 +36,7 @@ def ask(node: Node, request: protocol.ControlRequest, answer: type[Answer]) -> A
         return call.ask(request, answer)
 
 
-def told(node: Node, *reasons: str) -> list[protocol.Event]:
+def told(node: Node, *reasons: str) -> list[Event]:
     found = ask(node, protocol.Events(), protocol.Happened).events
     return [event for event in found if event.reason in reasons]
 
@@ -43,7 +45,7 @@ def seen(node: Node) -> protocol.Watched:
     return ask(node, protocol.WatchRequest(), protocol.Watched)
 
 
-def rows(node: Node) -> list[protocol.ProcessRow]:
+def rows(node: Node) -> list[ProcessRow]:
     return ask(node, protocol.Ps(), protocol.Processes).rows
 
 

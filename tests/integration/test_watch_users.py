@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.control import protocol
+from moiety.agent.core.journal_events import Event
 from moiety.testing.waiting import until
 from tests.support.users import ALICE, BOB, OtherUser, open_folder
 
@@ -36,7 +37,7 @@ def stray(setting: Setting, user: OtherUser) -> int:
     return int(user.do("pid"))
 
 
-def reasons(setting: Setting) -> dict[str, protocol.Event]:
+def reasons(setting: Setting) -> dict[str, Event]:
     with setting.agent.call() as call:
         return {e.reason: e for e in call.ask(protocol.Events(), protocol.Happened).events}
 

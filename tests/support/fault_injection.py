@@ -26,6 +26,8 @@ from typing import Final, Self
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.control.rows import ProcessRow
+from moiety.agent.core.journal_events import Event
 from moiety.agent.system.paths import Directory
 from moiety.model.errors import AgentError
 from moiety.model.share import Share
@@ -147,9 +149,9 @@ class Ordeal:
         """Of the events that happened."""
         return [event.reason for event in self.events(after)]
 
-    def events(self, after: int = 0) -> list[protocol.Event]:
+    def events(self, after: int = 0) -> list[Event]:
         """All that are kept."""
-        found: list[protocol.Event] = []
+        found: list[Event] = []
         with Call(self.directory) as call:
             more = True
             while more:
@@ -166,7 +168,7 @@ class Ordeal:
         """Leases that processes were given, by this agent."""
         return sum(row.handoffs for row in self._rows())
 
-    def _rows(self, timeout_s: float = DEADLINE_S) -> list[protocol.ProcessRow]:
+    def _rows(self, timeout_s: float = DEADLINE_S) -> list[ProcessRow]:
         with Call(self.directory, timeout_s) as call:
             return list(call.ask(protocol.Ps(), protocol.Processes).rows)
 
@@ -343,7 +345,7 @@ class Ordeal:
         )
 
 
-def check_shares(rows: list[protocol.ProcessRow]) -> None:
+def check_shares(rows: list[ProcessRow]) -> None:
     """Nobody has more than it may, nor all together more than there is: else AssertionError."""
     for row in rows:
         assert row.allocated_bytes <= LIMIT_BYTES, row

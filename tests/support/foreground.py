@@ -16,6 +16,7 @@ from typing import Self
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import Directory
 from moiety.devices.interface import uuid_bytes
 from moiety.model import errors
@@ -124,7 +125,7 @@ class AgentProcess:
         """A conversation with it."""
         return Call(self.directory)
 
-    def ps(self) -> list[protocol.ProcessRow]:
+    def ps(self) -> list[ProcessRow]:
         """Its rows now."""
         with self.call() as call:
             return call.ask(protocol.Ps(), protocol.Processes).rows

@@ -15,6 +15,7 @@ import click
 from moiety.agent.control import protocol
 from moiety.agent.control.client import arguments_from_environment, call, call_or_start
 from moiety.agent.control.records import write_whole
+from moiety.agent.control.rows import ContainerRow
 from moiety.agent.system import cdi
 from moiety.agent.system.paths import find
 from moiety.cli.image import Image, check
@@ -175,7 +176,7 @@ def list_shares(output: str) -> None:
     click.echo(table(["NAME", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
 
 
-def _spec_of(row: protocol.ContainerRow) -> str:
+def _spec_of(row: ContainerRow) -> str:
     if not row.spec:
         return "-"
     return row.spec if Path(row.spec).exists() else f"{row.spec} (gone)"

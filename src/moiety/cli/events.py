@@ -13,7 +13,7 @@ import msgspec
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, call
 from moiety.agent.core.journal import read
-from moiety.agent.core.journal_events import REASONS
+from moiety.agent.core.journal_events import REASONS, Event
 from moiety.agent.system.paths import Directory, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Duration, colour_wanted
@@ -64,7 +64,7 @@ def events(
     """
     since_s = time.time() - since if since else 0.0
 
-    def wanted(event: protocol.Event) -> bool:
+    def wanted(event: Event) -> bool:
         return (
             event.at_s >= since_s
             and (not warnings or event.severity == "warning")
@@ -83,7 +83,7 @@ def events(
         pass
 
 
-def known(directory: Directory) -> Iterator[protocol.Event]:
+def known(directory: Directory) -> Iterator[Event]:
     """What the agent remembers; without one, what the last ones wrote down."""
     try:
         with call(directory) as agent:
@@ -92,7 +92,7 @@ def known(directory: Directory) -> Iterator[protocol.Event]:
         yield from read(directory.events)
 
 
-def _follow(directory: Directory) -> Iterator[protocol.Event]:
+def _follow(directory: Directory) -> Iterator[Event]:
     """Events of this agent and of those that come after it, once each; ends with the last agent."""
     after = 0
     while True:
@@ -113,7 +113,7 @@ class Pages:
         self._agent = agent
         self.after = after
 
-    def read(self, wait_s: float) -> Iterator[protocol.Event]:
+    def read(self, wait_s: float) -> Iterator[Event]:
         """Up to the last page that there is now; waits so long for a first event."""
         more = True
         while more:
@@ -124,11 +124,11 @@ class Pages:
             more = page.more
 
 
-def _as_json(event: protocol.Event) -> str:
+def _as_json(event: Event) -> str:
     return msgspec.json.encode(event).decode()
 
 
-def _as_text(event: protocol.Event) -> str:
+def _as_text(event: Event) -> str:
     at = datetime.fromtimestamp(event.at_s).astimezone()
     labels = event.labels
     pod = f"pod {labels.get('namespace', '')}/{labels['pod']}" if "pod" in labels else ""

@@ -9,16 +9,17 @@ import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
+from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import Duration, count, emit_json, part, seconds, size, table
 from moiety.model.errors import NoAgent
 
 
-def _cost(row: protocol.ProcessRow) -> str:
+def _cost(row: ProcessRow) -> str:
     return seconds(row.cost_s) if row.cost_s else "-"
 
 
-def _reason(row: protocol.ProcessRow) -> str:
+def _reason(row: ProcessRow) -> str:
     reason = row.reason
     if row.pinned:
         reason = f"{reason}; " * bool(reason) + f"cannot leave the GPU ({row.pinned})"
@@ -27,7 +28,7 @@ def _reason(row: protocol.ProcessRow) -> str:
     return reason
 
 
-def _unknown(row: protocol.ProcessRow) -> str:
+def _unknown(row: ProcessRow) -> str:
     if not row.unknown_calls:
         return ""
     first, *others = row.unknown or ["?"]
@@ -35,7 +36,7 @@ def _unknown(row: protocol.ProcessRow) -> str:
     return f"{first}{more} ({count(row.unknown_calls, 'call')})"
 
 
-COLUMNS: Final[dict[str, Callable[[protocol.ProcessRow], str]]] = {
+COLUMNS: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "TENANT": lambda row: str(row.tenant),
     "PID": lambda row: str(row.pid or "-"),
     "PROGRAM": lambda row: row.program or "-",
@@ -51,7 +52,7 @@ COLUMNS: Final[dict[str, Callable[[protocol.ProcessRow], str]]] = {
     "WAITED": lambda row: seconds(row.waited_s),
     "REASON": _reason,
 }
-WIDE: Final[dict[str, Callable[[protocol.ProcessRow], str]]] = {
+WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
@@ -67,7 +68,7 @@ WIDE: Final[dict[str, Callable[[protocol.ProcessRow], str]]] = {
     "UNKNOWN": _unknown,
 }
 """with -o wide these stand before the reason"""
-CONTAINED: Final[dict[str, Callable[[protocol.ProcessRow], str]]] = {
+CONTAINED: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "CONTAINER": lambda row: row.container or "-",
 }
 """where any program runs in a container"""

@@ -6,6 +6,7 @@ import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
+from moiety.agent.control.rows import GpuRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import count, emit_json, fold, output_option, seconds, size, table
 from moiety.model.errors import NoAgent
@@ -65,7 +66,7 @@ def agent_line(found: protocol.NodeStatus) -> str:
     )
 
 
-def _cells(row: protocol.GpuRow) -> list[str]:
+def _cells(row: GpuRow) -> list[str]:
     return [
         str(row.gpu),
         row.name,

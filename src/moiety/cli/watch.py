@@ -8,6 +8,7 @@ import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
+from moiety.agent.control.rows import OffenceRow, StrangerRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import emit_json, output_option, part, seconds, size, table
 from moiety.config.table import of_section
@@ -82,7 +83,7 @@ def _told(seen: protocol.Watched, *, dry_run: bool) -> list[str]:
     return lines
 
 
-def _stranger(row: protocol.StrangerRow) -> list[str]:
+def _stranger(row: StrangerRow) -> list[str]:
     where = f"{row.runtime} {row.container[:12]}".strip()
     return [
         str(row.pid),
@@ -97,7 +98,7 @@ def _stranger(row: protocol.StrangerRow) -> list[str]:
     ]
 
 
-def _offence(row: protocol.OffenceRow) -> list[str]:
+def _offence(row: OffenceRow) -> list[str]:
     after = f"{row.next} in {seconds(row.next_s)}" if row.next else "-"
     return [
         str(row.pid),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.control import protocol
+from moiety.agent.core.journal_events import Event
 from moiety.kube.agent_client import AgentClient
 from moiety.kube.client import EVENTS, ApiClient, ApiError
 from moiety.kube.pods import Pod, Pods, reference
@@ -155,7 +156,7 @@ class EventRecorder:
             self._lately = {k: v for k, v in self._lately.items() if k[0] in there}
             self._series = {k: v for k, v in self._series.items() if k[0] in there}
 
-    async def _tell(self, event: protocol.Event) -> None:
+    async def _tell(self, event: Event) -> None:
         warning = event.severity == "warning"
         if event.reason in LEFT_OUT or not (warning or event.reason in TOLD):
             return
@@ -172,7 +173,7 @@ class EventRecorder:
             now_s = time.monotonic()
             self._series[pod.uid, event.reason, event.gpu] = _Series(name, now_s, now_s)
 
-    def _pod(self, event: protocol.Event) -> Pod | None:
+    def _pod(self, event: Event) -> Pod | None:
         if found := self._pods.by_uid.get(event.pod):
             return found
         labels = event.labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from moiety.agent.control import protocol
+from moiety.agent.control.rows import GpuRow
 from moiety.devices.gpu_models import Card
 from moiety.kube.resource_slices import NodeGpu
 
@@ -23,7 +23,7 @@ class Inventory:
         self.gpus: dict[str, NodeGpu] = {}
         self.on_change: list[Callable[[], None]] = []
 
-    def saw(self, rows: list[protocol.GpuRow]) -> bool:
+    def saw(self, rows: list[GpuRow]) -> bool:
         """This is what the agent says; True if anything is not as it was."""
         found = {}
         for row in rows:
@@ -37,7 +37,7 @@ class Inventory:
             tell()
         return True
 
-    def _trouble(self, row: protocol.GpuRow) -> str:
+    def _trouble(self, row: GpuRow) -> str:
         if row.lost:
             return row.lost
         if row.used_bytes is None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from moiety.agent.control import protocol
+from moiety.agent.control.rows import ContainerRow
 from moiety.kube.agent_client import AgentClient
 from moiety.kube.cdi_specs import PREFIX, CdiSpecs
-from moiety.kube.checkpoint import Assignment
+from moiety.kube.checkpoint import Assignment, Given
 from moiety.kube.device_accounting import DeviceAccounting
 from moiety.kube.inventory import Inventory
 from moiety.model import errors
@@ -123,7 +124,7 @@ class ShareManager:
             for name in self.specs.sweep(self.assignments):
                 self.log.info("specification of no pod removed", share=name)
 
-    async def _make(self, assignment: Assignment, row: protocol.ContainerRow | None = None) -> None:
+    async def _make(self, given: Given, row: ContainerRow | None = None) -> None:
         wanted = protocol.CreateContainer(
             name=assignment.name,
             share=assignment.share,
@@ -160,7 +161,7 @@ class ShareManager:
             pass  # somebody was killed before it was made, or after it was removed
 
 
-def _is_so(row: protocol.ContainerRow, wanted: protocol.CreateContainer) -> bool:
+def _is_so(row: ContainerRow, wanted: protocol.CreateContainer) -> bool:
     return (row.share, row.spec, row.gpus, row.pods, row.labels) == (
         wanted.share,
         wanted.spec,

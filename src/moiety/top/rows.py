@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from moiety.agent.control.protocol import GpuRow, ProcessRow
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.model.format import format_bytes, format_duration, format_fraction
 from moiety.top.sample import Rates
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import Directory
 from moiety.model.errors import MoietyError, NoAgent
 
@@ -18,7 +19,7 @@ class Look:
 
     at_s: float
     status: protocol.NodeStatus | None = None
-    rows: list[protocol.ProcessRow] = field(default_factory=list)
+    rows: list[ProcessRow] = field(default_factory=list)
     problem: str = ""
     error: MoietyError | None = None
     """the same, as it was raised"""
@@ -59,6 +60,6 @@ class Rates:
             }
         self._at_s, self._moved = now.at_s, moved
 
-    def of(self, row: protocol.ProcessRow) -> float | None:
+    def of(self, row: ProcessRow) -> float | None:
         """Of one row; None if it was not seen before."""
         return self.by_process.get((row.tenant, row.pid))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from moiety.agent.control.protocol import Span
+from moiety.agent.control.rows import Span
 from moiety.trace.recording import Recording
 
 Event = dict[str, Any]

@@ -9,14 +9,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moiety.agent.control.protocol import (
-    GpuName,
-    Recorded,
-    Sample,
-    Span,
-    TenantName,
-    TimelineRequest,
-)
+from moiety.agent.control.protocol import Recorded, TimelineRequest
+from moiety.agent.control.rows import GpuName, Sample, Span, TenantName
 from moiety.model.errors import AgentError
 
 STRIDE: Final = 1_000_000

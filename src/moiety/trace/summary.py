@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.agent.control.protocol import Span
+from moiety.agent.control.rows import Span
 from moiety.model.format import format_bytes, format_duration, format_fraction
 from moiety.trace.recording import Recording
 

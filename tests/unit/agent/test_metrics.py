@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from moiety.agent.control.metrics import METRICS, MetricsSnapshot, exposition
-from moiety.agent.control.protocol import GpuRow, ProcessRow
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.core.journal_events import REASONS
 from moiety.config.values import Address, parse_address
 from moiety.model.share import Share

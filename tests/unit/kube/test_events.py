@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from moiety.agent.control import protocol
+from moiety.agent.core.journal_events import Event
 from moiety.kube import events as notices_module
 from moiety.kube.agent_client import AgentClient
 from moiety.kube.client import EVENTS, ApiClient
@@ -23,7 +24,7 @@ class Journal:
     """Answers as the agent does."""
 
     def __init__(self) -> None:
-        self.events: list[protocol.Event] = []
+        self.events: list[Event] = []
         self.asked = 0
         self.changes = Changes()
 
@@ -33,8 +34,7 @@ class Journal:
 
     def note(self, reason: str, message: str, severity: str = "warning", **more: Any) -> None:
         number = len(self.events) + 1
-        self.events.append(protocol.Event(number, 0.0, severity, reason, message, **more))
-        self.changes.tell()
+        self.events.append(Event(number, 0.0, severity, reason, message, **more))
 
     async def ask(self, asked: protocol.Events, answer: Any) -> protocol.Happened:
         del answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.agent.control.protocol import GpuRow
+from moiety.agent.control.rows import GpuRow
 from moiety.kube.inventory import Inventory
 
 

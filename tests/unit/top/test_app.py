@@ -11,7 +11,8 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from moiety.agent.control.protocol import GpuRow, NodeStatus, ProcessRow
+from moiety.agent.control.protocol import NodeStatus
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.top.app import Top
 from moiety.top.sample import Look
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.control.protocol import GpuRow, ProcessRow
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.model.share import Share
 from moiety.top.rows import ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar, why
 from moiety.top.sample import Look, Rates

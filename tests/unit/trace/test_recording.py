@@ -6,14 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from moiety.agent.control.protocol import (
-    GpuName,
-    Recorded,
-    Sample,
-    Span,
-    TenantName,
-    TimelineRequest,
-)
+from moiety.agent.control.protocol import Recorded, TimelineRequest
+from moiety.agent.control.rows import GpuName, Sample, Span, TenantName
 from moiety.model.errors import NoAgent
 from moiety.trace.recording import STRIDE, Recording
 

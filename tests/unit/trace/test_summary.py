@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.control.protocol import GpuName, Span, TenantName
+from moiety.agent.control.rows import GpuName, Span, TenantName
 from moiety.trace.recording import Recording
 from moiety.trace.summary import gpu_times, sentences, waits
 

@@ -11,6 +11,7 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.records import Record
+from moiety.agent.control.rows import ContainerRow
 from moiety.agent.control.shares import Shares
 from moiety.agent.control.workloads import Workload, Workloads
 from moiety.agent.core.client import Client
@@ -106,10 +107,10 @@ class ContainerShares:
         ]
         return protocol.ContainerRows(rows=sorted(found, key=lambda row: row.name))
 
-    def _row(self, workload: Workload) -> protocol.ContainerRow:
+    def _row(self, workload: Workload) -> ContainerRow:
         clients = [self.clients[n] for n in workload.clients if n in self.clients]
         inside = {container_files.container_of(client.pid) for client in clients}
-        return protocol.ContainerRow(
+        return ContainerRow(
             name=workload.record.container,
             uid=workload.record.uid,
             share=workload.record.share,

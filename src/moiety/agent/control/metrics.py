@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moiety.agent.control.protocol import GpuRow, ProcessRow
 from moiety.agent.control.report import Reports
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.core.journal_events import REASONS
 from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.devices.interface import Usage

@@ -7,14 +7,8 @@ import contextlib
 from collections.abc import Mapping
 
 from moiety.agent.arena.arena import Arena
-from moiety.agent.control.protocol import (
-    GpuRow,
-    ProcessRow,
-    Recorded,
-    TimelineRequest,
-    Watched,
-    WatchRequest,
-)
+from moiety.agent.control.protocol import Recorded, TimelineRequest, Watched, WatchRequest
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.control.timeline_pages import recorded
 from moiety.agent.control.usage_report import notes, watched
 from moiety.agent.control.visibility import recorded_for

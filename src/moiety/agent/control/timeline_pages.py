@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import os
 
-from moiety.agent.control.protocol import (
-    GpuName,
-    Recorded,
-    Sample,
-    Span,
-    TenantName,
-    TimelineRequest,
-)
+from moiety.agent.control.protocol import Recorded, TimelineRequest
+from moiety.agent.control.rows import GpuName, Sample, Span, TenantName
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.timeline import Timeline
 from moiety.arbiter.machine import Arbiter

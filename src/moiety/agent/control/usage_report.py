@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from moiety.agent.control.protocol import OffenceRow, PlannedRow, StrangerRow, Watched, WatchRequest
+from moiety.agent.control.protocol import Watched, WatchRequest
+from moiety.agent.control.rows import OffenceRow, PlannedRow, StrangerRow
 from moiety.agent.core.client import Client
 from moiety.agent.monitor.usage_monitor import Stranger, UsageMonitor, took
 from moiety.config.table import of_section

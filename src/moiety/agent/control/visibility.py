@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
-from moiety.agent.control.protocol import Event, ProcessRow, Recorded, Sample, Span
+from moiety.agent.control.protocol import Recorded
+from moiety.agent.control.rows import ProcessRow, Sample, Span
+from moiety.agent.core.journal_events import Event
 from moiety.agent.system.users import name_of
 from moiety.config.values import Visible
 

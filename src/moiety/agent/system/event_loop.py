@@ -26,7 +26,7 @@ class TimerLoop(Protocol):
 class DelayLoop(Protocol):
     """Timers without a clock."""
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Any:
         """Call back after a delay in seconds."""
 
 
