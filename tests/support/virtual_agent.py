@@ -20,7 +20,7 @@ from moiety.agent.core.client import Client
 from moiety.agent.shim.session import Session
 from moiety.agent.system.processes import Peer
 from moiety.arbiter.settings import Settings
-from moiety.devices.budget import Budget
+from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.fakes import FakeDevices
@@ -104,7 +104,7 @@ class World:
         self.loop = VirtualLoop(self.loop.time(), self.dice)
         self.beside = LateExecutor()
         alive = {pid: kept for pid, kept in self.written.items() if self.is_alive(pid)}
-        budget = Budget(TOTAL, 0, 1, CAPACITY, 1)
+        budget = GpuBudget(TOTAL, 0, 1, CAPACITY, 1)
         self.agent = build(
             self.loop,
             self.devices,

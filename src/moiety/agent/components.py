@@ -32,7 +32,7 @@ from moiety.agent.system.event_loop import EventLoop
 from moiety.agent.system.kernel import Kernel
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import Settings
-from moiety.devices.budget import Budget
+from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device, Devices
 from moiety.enforcement.policy import Policy
 
@@ -124,7 +124,7 @@ class Components:
 def build(
     loop: EventLoop,
     devices: Devices,
-    budgets: Iterable[tuple[Device, Budget]],
+    budgets: Iterable[tuple[Device, GpuBudget]],
     settings: Settings,
     log: Any,
     *,

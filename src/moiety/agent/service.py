@@ -17,7 +17,7 @@ from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.components import Components, build
 from moiety.agent.configuration import Read, configured
 from moiety.agent.control import protocol, saved_settings
-from moiety.agent.control.commands import Commands
+from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
 from moiety.agent.control.records import survivors as find_survivors
@@ -36,7 +36,7 @@ from moiety.agent.system.paths import Directory, find, must_be_usable, prepare
 from moiety.agent.system.sd_notify import ServiceManager
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter.settings import Settings
-from moiety.devices.budget import Budget, budget
+from moiety.devices.budget import GpuBudget, budget
 from moiety.devices.interface import Device, Devices
 from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.model.errors import (
@@ -174,7 +174,7 @@ class Service:
         workloads: Workloads,
         enforcer: LimitEnforcer,
         changed: saved_settings.SavedSettings,
-    ) -> Commands:
+    ) -> ControlCommands:
         """Connect what answers commands with the components."""
         clients = parts.clients.by_number
         shares = Shares(
@@ -186,7 +186,7 @@ class Service:
             workloads=workloads,
             limits=enforcer,
         )
-        return Commands(
+        return ControlCommands(
             directory=self._directory,
             options=self._options,
             product=__version__,
@@ -250,7 +250,7 @@ class Service:
         workloads = len(self._workloads.by_id)
         return f"{gpus} GPU(s), {workloads} workload(s), {tenants} tenant(s)"
 
-    def _settings(self, outlived: bool, budgets: Sequence[Budget]) -> Settings:
+    def _settings(self, outlived: bool, budgets: Sequence[GpuBudget]) -> Settings:
         """The arbiter's; what survivors evicted before we came counts as memory that we gave.
 
         Raises ArenaAboveHost, unless somebody is there who needs this agent: it was possible then.
@@ -279,7 +279,7 @@ class Service:
         with must_be_usable(self._directory):
             return Journal(self._directory.events)
 
-    def _own_gpus(self, devices: Devices) -> list[tuple[Device, Budget]]:
+    def _own_gpus(self, devices: Devices) -> list[tuple[Device, GpuBudget]]:
         """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""
         wanted = self._options.gpus
         inventory = devices.inventory()

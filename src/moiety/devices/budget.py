@@ -16,7 +16,7 @@ CONTEXTS_RESERVED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class GpuBudget:
     """The division of one GPU's memory: headroom | residue reserve | capacity."""
 
     total_bytes: int
@@ -36,14 +36,14 @@ class Budget:
         return 4 * self.chunk_bytes
 
 
-def budget(total_bytes: int, wanted_capacity_bytes: int | None = None) -> Budget:
+def budget(total_bytes: int, wanted_capacity_bytes: int | None = None) -> GpuBudget:
     """The division of a card of this size; a capacity may be lowered, not raised."""
     headroom = min(256 * MIB, total_bytes // 50)
     residue = 512 * MIB if total_bytes >= BIG_CARD_BYTES else total_bytes * 3 // 100
     possible = max(0, total_bytes - headroom - CONTEXTS_RESERVED * residue)
     capacity = possible if wanted_capacity_bytes is None else min(wanted_capacity_bytes, possible)
     capacity -= capacity % GRANULE_BYTES
-    return Budget(total_bytes, headroom, residue, capacity, chunk_bytes(total_bytes))
+    return GpuBudget(total_bytes, headroom, residue, capacity, chunk_bytes(total_bytes))
 
 
 def chunk_bytes(total_bytes: int) -> int:

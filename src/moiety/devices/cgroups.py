@@ -50,7 +50,7 @@ _DELETED: Final = " (deleted)"
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CgroupPlacement:
     """Where a process runs; what is empty is not known, or not so."""
 
     container: str = ""
@@ -72,7 +72,7 @@ class Placement:
         return self.container[:12] if _NUMBER.match(self.container) else self.container
 
 
-def parse(text: str) -> Placement:
+def parse(text: str) -> CgroupPlacement:
     """What /proc/PID/cgroup says; lines that make no sense are passed over."""
     paths: dict[str, str] = {}
     for line in text.splitlines():
@@ -86,10 +86,10 @@ def parse(text: str) -> Placement:
     return _first(found)
 
 
-def _first(found: list[Placement]) -> Placement:
+def _first(found: list[CgroupPlacement]) -> CgroupPlacement:
     """Of each kind of thing, what was found first; a container with its runtime."""
-    held = next((each for each in found if each.container), Placement())
-    return Placement(
+    held = next((each for each in found if each.container), CgroupPlacement())
+    return CgroupPlacement(
         container=held.container,
         runtime=held.runtime,
         pod=next((each.pod for each in found if each.pod), ""),
@@ -99,7 +99,7 @@ def _first(found: list[Placement]) -> Placement:
     )
 
 
-def placement(path: str) -> Placement:
+def placement(path: str) -> CgroupPlacement:
     """What one path of control groups says, from the root to the innermost group."""
     container = runtime = pod = unit = job = parent = family = ""
     session_uid: int | None = None
@@ -126,4 +126,4 @@ def placement(path: str) -> Placement:
             unit = part
         family = _FAMILIES.get(part, family)
         parent = part
-    return Placement(container, runtime, pod, unit, job, session_uid)
+    return CgroupPlacement(container, runtime, pod, unit, job, session_uid)

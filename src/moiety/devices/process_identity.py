@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.devices.cgroups import Placement, parse
+from moiety.devices.cgroups import CgroupPlacement, parse
 from moiety.devices.native import is_simulated
 
 PROC: Final = Path("/proc")
@@ -35,7 +35,7 @@ class Origin:
     """its name, or the number where it has none here"""
     command: str
     """the file name of its program; where that may not be read, the name it gives itself"""
-    placement: Placement
+    placement: CgroupPlacement
     inner_pid: int
     """what its own PID namespace calls it; `pid` outside of containers"""
 
@@ -84,7 +84,7 @@ def origin_of(
     try:
         placed = parse((folder / "cgroup").read_bytes().decode(errors="replace"))
     except OSError:
-        placed = Placement()
+        placed = CgroupPlacement()
     real = _ids(status, "Uid:")
     inner = _ids(status, "NSpid:")
     uid = real[0] if real else uid  # a program that may not be dumped belongs to root in /proc

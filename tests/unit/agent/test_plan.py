@@ -14,7 +14,7 @@ from moiety.agent.arena.plan import (
     Give,
     Make,
     Segments,
-    State,
+    SegmentState,
 )
 
 SIZE = 10
@@ -76,7 +76,7 @@ def test_what_one_process_had_is_never_lent_to_another() -> None:
 def test_what_is_given_back_is_never_lent_again() -> None:
     segments = ledger(t1=25)
     settle(segments)
-    back = next(s.number for s in segments.segments.values() if s.state is State.GIVEN)
+    back = next(s.number for s in segments.segments.values() if s.state is SegmentState.GIVEN)
     segments.returned(1, back)
     done = settle(segments)
     assert Drop(back) in done

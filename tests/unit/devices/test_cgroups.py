@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.devices.cgroups import Placement, parse, placement
+from moiety.devices.cgroups import CgroupPlacement, parse, placement
 
 C = "3f4e9a0c1b2d5e6f7a8b9c0d1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6b7c8d9e0f"
 D = "9" * 64
@@ -184,7 +184,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_path_names_what_a_process_is_in(case: Case) -> None:
-    wanted = Placement(
+    wanted = CgroupPlacement(
         case.container, case.runtime, case.pod, case.unit, case.job, case.session_uid
     )
     assert placement(case.path) == wanted
@@ -195,7 +195,7 @@ def test_a_path_names_what_a_process_is_in(case: Case) -> None:
 
 def test_the_hierarchy_that_knows_the_container_is_believed() -> None:
     both = f"7:memory:/docker/{C}\n1:name=systemd:/\n0::/system.slice/docker.service\n"
-    assert parse(both) == Placement(C, "docker", unit="docker.service")
+    assert parse(both) == CgroupPlacement(C, "docker", unit="docker.service")
 
 
 def test_a_group_that_was_removed_still_names_its_container() -> None:
@@ -203,10 +203,10 @@ def test_a_group_that_was_removed_still_names_its_container() -> None:
 
 
 def test_a_container_is_written_with_twelve_digits_and_a_name_in_full() -> None:
-    assert Placement(C, "docker").short == C[:12]
-    assert Placement("a-name-that-is-longer", "lxc").short == "a-name-that-is-longer"
+    assert CgroupPlacement(C, "docker").short == C[:12]
+    assert CgroupPlacement("a-name-that-is-longer", "lxc").short == "a-name-that-is-longer"
 
 
 @given(st.text())
 def test_no_text_is_too_strange(text: str) -> None:
-    assert isinstance(parse(text), Placement)
+    assert isinstance(parse(text), CgroupPlacement)

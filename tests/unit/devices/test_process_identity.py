@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.devices import process_identity
-from moiety.devices.cgroups import Placement
+from moiety.devices.cgroups import CgroupPlacement
 
 C = "a" * 64
 STAT = b"4242 (a (strange) name) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987654 0 0\n"
@@ -36,7 +36,7 @@ def test_a_process_in_a_container(tmp_path: Path) -> None:
         uid=1234567,
         user="1234567",
         command="trainer",
-        placement=Placement(C, "docker"),
+        placement=CgroupPlacement(C, "docker"),
         inner_pid=17,
     )
     assert str(found) == "trainer (pid 4242, 1234567, docker aaaaaaaaaaaa)"

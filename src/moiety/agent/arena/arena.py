@@ -25,7 +25,7 @@ from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
-from moiety.devices.budget import Budget
+from moiety.devices.budget import GpuBudget
 from moiety.model.units import format_bytes
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage
@@ -65,7 +65,7 @@ class ArenaSize:
     moving_bytes: int
 
     @classmethod
-    def of(cls, size: int, ready: int | None, budgets: Iterable[Budget]) -> ArenaSize:
+    def of(cls, size: int, ready: int | None, budgets: Iterable[GpuBudget]) -> ArenaSize:
         """The extent for GPUs of these sizes."""
         each = list(budgets)
         near = max((b.capacity_bytes for b in each), default=0) // 8

@@ -18,7 +18,7 @@ AT_ONCE: Final = 2
 """segments that are made at one time, so that a change of mind finds few under way"""
 
 
-class State(Enum):
+class SegmentState(Enum):
     """Where a segment is in its life."""
 
     MAKING = "making"
@@ -31,7 +31,7 @@ class Segment:
     """One segment; `tenant` is 0 unless it is given."""
 
     number: int
-    state: State
+    state: SegmentState
     tenant: int = 0
 
 
@@ -104,7 +104,7 @@ class Segments:
     @property
     def made_bytes(self) -> int:
         """Those of segments that are ready or given: pages are there."""
-        made = sum(s.state is not State.MAKING for s in self.segments.values())
+        made = sum(s.state is not SegmentState.MAKING for s in self.segments.values())
         return made * self.segment_bytes + self.foreign_bytes
 
     @property
@@ -129,7 +129,7 @@ class Segments:
         if segment is None:
             return
         if well:
-            segment.state = State.READY
+            segment.state = SegmentState.READY
         else:
             del self.segments[number]
 
@@ -191,7 +191,7 @@ class Segments:
     def _held(self) -> dict[int, int]:
         """Bytes that each tenant was given."""
         held = {tenant: sum(each.values()) for tenant, each in self.foreign.items()}
-        for segment in self._in(State.GIVEN):
+        for segment in self._in(SegmentState.GIVEN):
             held[segment.tenant] = held.get(segment.tenant, 0) + self.segment_bytes
         return held
 
@@ -199,7 +199,7 @@ class Segments:
         """Give what is ready to those who lack it; returns how many segments each still lacks."""
         lacking: dict[int, int] = {}
         held = self._held()
-        ready = [s for s in self.segments.values() if s.state is State.READY]
+        ready = [s for s in self.segments.values() if s.state is SegmentState.READY]
         for tenant in [*self.urgent, *(t for t in self.needs if t not in self.urgent)]:
             wanted = max(self.needs.get(tenant, 0), self.urgent.get(tenant, 0))
             short = -(-max(0, wanted - held.get(tenant, 0)) // self.segment_bytes)
@@ -209,7 +209,7 @@ class Segments:
                 continue
             while short and ready:
                 segment = ready.pop(0)
-                segment.state = State.GIVEN
+                segment.state = SegmentState.GIVEN
                 segment.tenant = tenant
                 actions.append(Give(segment.number, tenant))
                 short -= 1
@@ -220,8 +220,8 @@ class Segments:
         return lacking
 
     def _make(self, actions: list[Action], lacking: dict[int, int], *, may_make: bool) -> None:
-        making = sum(1 for _ in self._in(State.MAKING))
-        ready = sum(1 for _ in self._in(State.READY))
+        making = sum(1 for _ in self._in(SegmentState.MAKING))
+        ready = sum(1 for _ in self._in(SegmentState.READY))
         short = sum(lacking.values()) + bool(self.needs) - ready - making
         total = len(self.segments) * self.segment_bytes + self.foreign_bytes
         whom = next(iter(lacking or self.needs), 0)
@@ -229,7 +229,7 @@ class Segments:
             total += self.segment_bytes
             if total > self.limit_bytes:
                 return
-            segment = Segment(self.next_number, State.MAKING)
+            segment = Segment(self.next_number, SegmentState.MAKING)
             self.segments[segment.number] = segment
             self.next_number += 1
             actions.append(Make(segment.number, whom))
@@ -241,10 +241,10 @@ class Segments:
         waiting = [tenant for tenant in self.urgent if tenant in lacking]
         if not waiting:
             self._tried.clear()
-        if not waiting or any(self._in(State.MAKING)):
+        if not waiting or any(self._in(SegmentState.MAKING)):
             return
         short = sum(lacking[tenant] for tenant in waiting) * self.segment_bytes
-        for other in {s.tenant for s in self._in(State.GIVEN)} - {*waiting} - self._tried:
+        for other in {s.tenant for s in self._in(SegmentState.GIVEN)} - {*waiting} - self._tried:
             self._tried.add(other)
             self._ask(actions, other, short)
         if not self._asked:
@@ -255,7 +255,7 @@ class Segments:
 
     def _shrink(self, actions: list[Action], lacking: dict[int, int], now_s: float) -> None:
         """Let go of what was not needed for long."""
-        ready = [] if lacking else list(self._in(State.READY))
+        ready = [] if lacking else list(self._in(SegmentState.READY))
         spare = bool(self.needs)
         if self._is_old(0, len(ready) > spare, now_s):
             for segment in ready[spare:]:
@@ -279,5 +279,5 @@ class Segments:
         self._asked.add(tenant)
         actions.append(AskBack(tenant, size))
 
-    def _in(self, *states: State) -> Iterator[Segment]:
+    def _in(self, *states: SegmentState) -> Iterator[Segment]:
         return (s for s in self.segments.values() if s.state in states)

@@ -46,7 +46,7 @@ READ_S: Final = 10.0
 
 
 @dataclass(slots=True)
-class Commands:
+class ControlCommands:
     """Answers the commands of one agent; `stop` ends the agent."""
 
     directory: Directory
@@ -320,23 +320,23 @@ def _only(peer: processes.Peer) -> int | None:
     return None if is_admin(peer) else peer.uid
 
 
-Handler = Callable[[Commands, Any, processes.Peer], Awaitable[protocol.Answer]]
+Handler = Callable[[ControlCommands, Any, processes.Peer], Awaitable[protocol.Answer]]
 HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
-    protocol.HelloRequest: Commands.on_hello,
-    protocol.Ping: Commands.on_ping,
-    protocol.CreateWorkload: Commands.on_create_workload,
-    protocol.CreateContainer: Commands.on_create_container,
-    protocol.RemoveContainer: Commands.on_remove_container,
-    protocol.Containers: Commands.on_containers,
-    protocol.Status: Commands.on_status,
-    protocol.Ps: Commands.on_ps,
-    protocol.SetShare: Commands.on_set_share,
-    protocol.SetAgent: Commands.on_set_agent,
-    protocol.TimelineRequest: Commands.on_timeline,
-    protocol.Events: Commands.on_events,
-    protocol.WatchRequest: Commands.on_watch,
-    protocol.NamePods: Commands.on_pods,
-    protocol.Reload: Commands.on_reload,
-    protocol.Stop: Commands.on_stop,
+    protocol.HelloRequest: ControlCommands.on_hello,
+    protocol.Ping: ControlCommands.on_ping,
+    protocol.CreateWorkload: ControlCommands.on_create_workload,
+    protocol.CreateContainer: ControlCommands.on_create_container,
+    protocol.RemoveContainer: ControlCommands.on_remove_container,
+    protocol.Containers: ControlCommands.on_containers,
+    protocol.Status: ControlCommands.on_status,
+    protocol.Ps: ControlCommands.on_ps,
+    protocol.SetShare: ControlCommands.on_set_share,
+    protocol.SetAgent: ControlCommands.on_set_agent,
+    protocol.TimelineRequest: ControlCommands.on_timeline,
+    protocol.Events: ControlCommands.on_events,
+    protocol.WatchRequest: ControlCommands.on_watch,
+    protocol.NamePods: ControlCommands.on_pods,
+    protocol.Reload: ControlCommands.on_reload,
+    protocol.Stop: ControlCommands.on_stop,
 }
 """By request; the stem is the tag of the request on the socket."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from moiety.agent.control import protocol, refusals
-from moiety.agent.control.commands import Commands, is_admin
+from moiety.agent.control.commands import ControlCommands, is_admin
 from moiety.agent.control.metrics_server import MetricsServer
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.rate_limits import RateLimits
@@ -25,7 +25,7 @@ class ControlServer:
     """Listens on the control socket of one agent."""
 
     directory: Directory
-    commands: Commands
+    commands: ControlCommands
     runtime: Runtime
     journal: Journal
     limits: RateLimits

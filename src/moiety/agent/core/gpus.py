@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moiety.arbiter.settings import GpuSpec
-from moiety.devices.budget import Budget
+from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device
 from moiety.model.share import Share
 
@@ -16,7 +16,7 @@ class ManagedGpu:
     """One GPU that this agent manages."""
 
     device: Device
-    budget: Budget
+    budget: GpuBudget
     residue_bytes: int
     """Expected size of the next context: the last measurement."""
     lost: str = ""

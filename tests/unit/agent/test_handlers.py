@@ -1,0 +1,33 @@
+"""A message, its handler and its event share one stem; so do requests, and instructions."""
+
+from __future__ import annotations
+
+import re
+
+from moiety.agent.control.commands import HANDLERS as OF_REQUESTS
+from moiety.agent.control.protocol import AnyRequest
+from moiety.agent.core import executor
+from moiety.agent.shim.handlers import HANDLERS
+from moiety.arbiter import instructions as do
+from moiety.wire.layout import Type
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def test_the_handler_of_a_message_has_the_name_of_its_type() -> None:
+    for kind, handler in HANDLERS.items():
+        assert handler.__name__ == f"on_{Type(kind).name.lower()}"
+
+
+def test_every_request_has_a_handler_with_the_name_of_its_tag() -> None:
+    assert set(OF_REQUESTS) == set(AnyRequest.__args__)
+    for request, handler in OF_REQUESTS.items():
+        assert handler.__name__ == f"on_{request.__struct_config__.tag}"
+
+
+def test_every_instruction_is_carried_out_by_a_method_of_its_name() -> None:
+    assert set(executor._CARRY) == set(do.Instruction.__args__)
+    for instruction, method in executor._CARRY.items():
+        assert method.__name__ == snake(instruction.__name__)
