@@ -10,9 +10,9 @@ GIB: Final = 1 << 30
 
 BIG_CARD_BYTES: Final = 16 * GIB
 GRANULE_BYTES: Final = 2 * MIB
-"""the driver backs addresses with whole pieces of this size; what is less is of no use"""
+"""The driver maps memory in whole pieces of this size; a smaller rest is of no use."""
 CONTEXTS_RESERVED: Final = 4
-"""room is kept for so many contexts; more of them eat into the capacity"""
+"""Number of contexts for which memory is reserved; further contexts reduce the capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class GpuBudget:
 
     total_bytes: int
     headroom_bytes: int
-    """nobody may use it: the driver's own needs and fragmentation"""
+    """Memory that no tenant may use, for the driver's own needs and fragmentation."""
     residue_bytes: int
-    """what one context is expected to take"""
+    """Expected size of one context."""
     capacity_bytes: int
     """the most that data of all tenants together may take, in whole granules; also a tenant's
     default limit"""
     chunk_bytes: int
-    """the largest piece that allocations are backed with"""
+    """The largest piece with which allocations are backed."""
 
     @property
     def moving_bytes(self) -> int:

@@ -15,15 +15,15 @@ class Device:
     name: str
     total_bytes: int
     exclusive: bool = False
-    """its compute mode admits one process only"""
+    """True if its compute mode admits one process only."""
     mig: bool = False
-    """it is divided into hardware partitions"""
+    """True if it is divided into hardware partitions."""
     prohibited: bool = False
-    """its compute mode admits nobody"""
+    """True if its compute mode admits no process."""
     persistent: bool | None = None
-    """its driver stays loaded when nobody uses it; None: it does not say"""
+    """True if its driver stays loaded while it is unused; None: unknown."""
     numa_node: int | None = None
-    """of the host's memory that is near it; None where there is but one, or nobody knows"""
+    """The host's NUMA node that is near it; None: there is one only, or it is unknown."""
 
     @property
     def uuid_bytes(self) -> bytes:
@@ -37,9 +37,9 @@ class Usage:
 
     used_bytes: int
     utilisation: float | None = None
-    """share of the last moments in which a kernel ran, 0 to 1"""
+    """Part of the last moments in which a kernel ran, 0 to 1."""
     processes: dict[int, int] = field(default_factory=dict)
-    """bytes by process id, as far as the driver tells"""
+    """Bytes by pid, as far as the driver tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class GpuProcess:
     used_bytes: int | None
     """None: the driver does not tell"""
     busy: float | None = None
-    """part of the time in which its work ran, since the moment that was asked for, 0 to 1"""
+    """Part of the time since the given moment in which its work ran, 0 to 1."""
     of_mps: bool = False
-    """its work comes through NVIDIA's MPS"""
+    """True if its work comes through NVIDIA's MPS."""
 
 
 class Devices(Protocol):

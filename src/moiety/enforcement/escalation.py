@@ -18,7 +18,7 @@ from moiety.enforcement.usage import Use, offences
 from moiety.model.format import format_duration
 
 SIGHTINGS: Final = 2
-"""so often in a row before anything is done: a process may be about to register, or to end"""
+"""Looks in a row before anything is done: a process may be about to register, or to end."""
 FORGET_S: Final = 60.0
 KILL_AGAIN_S: Final = 30.0
 ROOT: Final = 0
@@ -31,9 +31,9 @@ class ActionKind(StrEnum):
     EVENT = "event"
     KILL = "kill"
     SPARE = "spare"
-    """it would be ended, and may not be"""
+    """Record that the process would be ended, and may not be."""
     OVER = "over"
-    """it is gone, or behaves"""
+    """Record that the offence is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Action:
     offence: Offence
     use: Use
     text: str
-    """what is wrong, to go on from the process' name; with SPARE: why it lives"""
+    """What is wrong, as a sentence without its subject; with SPARE: why the process lives."""
     threat: str = ""
-    """what comes next, as a sentence; empty: nothing worse"""
+    """The next step, as a sentence; empty: nothing worse."""
     dry_run: bool = False
 
 
@@ -72,7 +72,7 @@ class _Case:
     seen_s: float
     sightings: int = 1
     rung: int = 0
-    """the next to be taken"""
+    """Index of the next step."""
     begun: bool = False
     due_s: float = 0.0
     spared: bool = False

@@ -16,28 +16,28 @@ class Offence(StrEnum):
     """What can be wrong with how a process uses a GPU."""
 
     UNREGISTERED = "unregistered"
-    """it uses one without moiety, so nobody gives it turns and its memory cannot leave"""
+    """The process uses a GPU without moiety, so it gets no turns and its memory cannot leave."""
     LIMIT = "limit"
-    """it shares one, and has more memory there than it may"""
+    """The process shares a GPU and has more memory there than it may."""
     LEASE = "lease"
-    """it shares one, and its work runs there while another has the lease"""
+    """The process shares a GPU and its work runs there while another has the lease."""
 
 
 class Step(StrEnum):
     """What is done, in this order."""
 
     WARN = "warn"
-    """a line in the agent's log, and on stderr of the program if it shares GPUs"""
+    """A line in the agent's log, and on stderr of the program if it shares GPUs."""
     EVENT = "event"
-    """`moiety events` has it from then on"""
+    """An entry in `moiety events`."""
     KILL = "kill"
-    """its process is ended"""
+    """The end of the process."""
 
 
 ORDER: Final = tuple(Step)
 OFF: Final = "off"
 GRACE_S: Final = 60.0
-"""before a kill, where no other time is given"""
+"""Seconds before a kill, where no other time is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Who:
     runtime: str = ""
     pod: str = ""
     where: str = ""
-    """its container and pod in words"""
+    """Its container and pod in words."""
 
     def __str__(self) -> str:
         return f"{self.command or '?'} (pid {self.pid}, {self.user}{', ' * bool(self.where)}" + (
@@ -122,7 +122,7 @@ class Who:
 
 KINDS: Final = ("user", "command", "container", "pod", "gpu")
 USUAL: Final = "command:nvidia-*,command:nv-*,command:dcgm*,command:Xorg,command:gnome-shell"
-"""what belongs to the driver and to the screen"""
+"""Processes of the driver and of the screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +168,19 @@ class Policy:
     """All of it. Times in seconds."""
 
     every_s: float = 5.0
-    """how often NVML is asked; 0: never"""
+    """Seconds between two looks; 0: never."""
     unregistered: Ladder = DEFAULT
     limit: Ladder = DEFAULT
     lease: Ladder = DEFAULT
     exempt: tuple[Exemption, ...] = field(default_factory=lambda: parse_exemptions(USUAL))
     dry_run: bool = False
-    """only say what would be done"""
+    """Only say what would be done."""
     slack_bytes: int | None = None
-    """how much NVML may count of a program beyond limit and context; None: two more contexts"""
+    """Bytes that NVML may count beyond limit and context; None: two more contexts."""
     idle_s: float = 600.0
-    """who has done nothing on a GPU for so long is named; 0: nobody"""
+    """Seconds after which an idle process is reported; 0: never."""
     slow_s: float = 5.0
-    """who cost others so much waiting within a minute is named; 0: nobody"""
+    """Seconds of waiting within a minute for which a process is reported; 0: never."""
 
     def ladder(self, offence: Offence) -> Ladder:
         """The steps for this kind."""

@@ -10,7 +10,7 @@ from moiety.enforcement.policy import Offence, Who
 from moiety.model.format import format_bytes
 
 BUSY_LEAST: Final = 0.05
-"""less work than this may be what moving its own memory takes"""
+"""Less work than this may come from transfers of its own memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +20,17 @@ class Use:
     who: Who
     gpu: int
     used_bytes: int | None
-    """as NVML counts, its context included; None: it does not tell"""
+    """Bytes that NVML counts, its context included; None: it does not tell."""
     busy: float | None = None
-    """part of the time since the last look in which its work ran; None: NVML does not tell"""
+    """Part of the time since the last look in which its work ran; None: NVML does not tell."""
     tenant: int | None = None
-    """its number, if it shares GPUs"""
+    """The arbiter's tenant, if it shares GPUs."""
     limit_bytes: int | None = None
-    """the most that it may have there; None: what NVML counts says nothing about that"""
+    """The most that it may have there; None: NVML counts something else."""
     beside_bytes: int = 0
-    """what its context may take beside that"""
+    """Bytes that its context may take beside that."""
     leaseless: bool = False
-    """it had no lease since before the last look, and moved nothing"""
+    """True if it had no lease since before the last look, and moved nothing."""
 
     @property
     def figures(self) -> str:

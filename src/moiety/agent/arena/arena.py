@@ -33,13 +33,13 @@ from moiety.wire.messages import ArenaMessage
 SMALLEST_BYTES: Final = 16 << 20
 LARGEST_BYTES: Final = 1 << 30
 PAUSE_S: Final = 0.02
-"""between two looks at what is needed"""
+"""Seconds between two looks at what is needed."""
 LOOK_S: Final = 1.0
-"""how often the host's memory is looked at while somebody is there"""
+"""Seconds between two looks at the host's memory while there are clients."""
 RESERVE_BYTES: Final = 256 << 20
-"""of the host's memory that stays free"""
+"""Host memory that stays free."""
 STEPS: Final = 16
-"""the size is lowered and raised in so many steps"""
+"""Number of steps in which the size is lowered and raised."""
 DESCRIPTORS: Final = 1 << 16
 
 _MATTERS: Final = (ev.AllocRequest, ev.Free, ev.Attach, ev.Detach, ev.Left, ev.Pinned, ev.ShareSet)
@@ -94,7 +94,7 @@ class Arena:
         """Begin empty; `on_event` and `on_left` say when to look."""
         self.extent = extent
         self.size_bytes = extent.size_bytes
-        """what it can be now: less than wanted while the host is short of memory"""
+        """The present size: less than wanted while the host is short of memory."""
         # Numbers of different agents differ: a client may have some of each.
         self.segments = Segments(
             extent.segment_bytes, extent.ready_bytes, next_number=(os.getpid() << 32) + 1

@@ -28,13 +28,13 @@ from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
 LINE_MAX = 256 << 10
-"""of a request: the agent reads many at one time"""
+"""Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
-"""of a program"""
+"""Longest name of a program."""
 ARGV_MAX = 4096
-"""of a program's command line, as it is written down"""
+"""Longest command line that is recorded."""
 ANSWER_TAG = "is"
-"""what tells one kind of answer from another on the socket, and means nothing beyond it"""
+"""The JSON key that tells one kind of answer from another."""
 
 
 def shortened(argv: list[str]) -> list[str]:
@@ -72,11 +72,11 @@ class CreateWorkload(ControlRequest, frozen=True, tag="create_workload"):
     cwd: str
     share: Share = NOTHING_ASKED
     name: str | None = None
-    """what to call it instead of the program's own name"""
+    """Its name, instead of the program's own."""
     gang: Gang | None = None
-    """with which others its processes hold GPUs"""
+    """The gang with which its processes hold GPUs."""
     capacity_bytes: int | None = None
-    """what the asker wants shared out of each GPU, if that matters to it"""
+    """The capacity of each GPU that the command requires; None: any."""
 
 
 class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
@@ -85,15 +85,15 @@ class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
     name: str
     share: Share = NOTHING_ASKED
     spec: str = ""
-    """where its CDI specification is written"""
+    """Path of its CDI specification."""
     capacity_bytes: int | None = None
-    """as of CreateWorkload"""
+    """The same as in CreateWorkload."""
     gpus: list[str] = []
     """UUIDs of those that it is of; empty: of any"""
     pods: list[str] = []
     """UIDs of Kubernetes' pods whose processes may use it; empty: whoever sees its socket"""
     labels: dict[str, str] = {}
-    """what is said of its processes in metrics and events: namespace, pod, container"""
+    """Labels of its processes in metrics and events: namespace, pod, container."""
 
 
 class RemoveContainer(ControlRequest, frozen=True, tag="remove_container"):
@@ -101,7 +101,7 @@ class RemoveContainer(ControlRequest, frozen=True, tag="remove_container"):
 
     name: str
     force: bool = False
-    """also while processes use it: they go on without a share"""
+    """Remove it also while processes use it; they go on without a share."""
 
 
 class Containers(ControlRequest, frozen=True, tag="containers"):
@@ -120,7 +120,7 @@ class SetShare(ControlRequest, frozen=True, tag="set_share"):
     """Change what a program is promised, while it runs; what is UNSET stays. Answered by Shared."""
 
     target: str
-    """a tenant's number, a pid or a name"""
+    """A tenant's number, a pid or a name."""
     gpu: float | msgspec.UnsetType | None = msgspec.UNSET
     gpu_limit: float | msgspec.UnsetType = msgspec.UNSET
     memory_bytes: int | msgspec.UnsetType = msgspec.UNSET
@@ -135,37 +135,37 @@ class SetAgent(ControlRequest, frozen=True, tag="set_agent"):
     """Change how the arbiter decides; answered by Done."""
 
     settings: dict[str, str]
-    """by field of the arbiter's settings, as typed"""
+    """By field of the arbiter's settings: the text that was typed."""
     defaults: bool = False
-    """forget first what was changed before"""
+    """Forget earlier changes first."""
 
 
 class TimelineRequest(ControlRequest, frozen=True, tag="timeline"):
     """What happened, a page at a time; answered by Recorded."""
 
     spans_from: int = 0
-    """`spans_next` of the page before; 0: from the oldest that is kept"""
+    """The `spans_next` of the page before; 0: from the oldest that is kept."""
     samples_from: int = 0
     since_s: float = 0.0
-    """only what ended after this, on the clock of `Recorded.now_s`"""
+    """Return only what ended after this, on the clock of `Recorded.now_s`."""
 
 
 class Events(ControlRequest, frozen=True, tag="events"):
     """What happened that matters; answered by Happened."""
 
     after: int = 0
-    """only those with a higher number"""
+    """Return only events with a higher number."""
     wait_s: float = 0.0
-    """if there are none, wait for one so long"""
+    """Wait so long for an event if there is none."""
 
 
 class WatchRequest(ControlRequest, frozen=True, tag="watch"):
     """What goes past the agent, and what is done about it; answered by Watched."""
 
     policy: dict[str, str] = {}
-    """settings of [watch] to be tried without being set, by key"""
+    """By key: settings of [watch] that are tried without being set."""
     plan: bool = False
-    """what would be done if all that is seen now went on"""
+    """Return also what would be done if nothing changed."""
 
 
 class Reload(ControlRequest, frozen=True, tag="reload"):
@@ -176,7 +176,7 @@ class NamePods(ControlRequest, frozen=True, tag="pods"):
     """What the pods of this node are called; replaces what was said before. Answered by Done."""
 
     names: dict[str, str]
-    """by UID: namespace/name"""
+    """By UID: namespace/name."""
 
 
 class Stop(ControlRequest, frozen=True, tag="stop"):
@@ -205,7 +205,7 @@ class Here(Answer, frozen=True, tag="here"):
     wire: int
     pid: int
     capacity_bytes: int | None = None
-    """as it was asked for when the agent was started"""
+    """The --capacity with which the agent was started."""
     simulated: bool = False
 
 
@@ -217,7 +217,7 @@ class Reloaded(Answer, frozen=True, tag="reloaded"):
     """The configuration counts as it is written now, except for `later`."""
 
     later: list[str] = []
-    """keys of settings that count for the next agent"""
+    """Keys of settings that count for the next agent only."""
 
 
 class Created(Answer, frozen=True, tag="created"):
@@ -246,7 +246,7 @@ class Shared(Answer, frozen=True, tag="shared"):
     pid: int
     share: Share
     above_limit_bytes: int = 0
-    """the most that one of its processes has on a GPU beyond the new limit"""
+    """The most that one of its processes has on a GPU beyond the new limit."""
 
 
 class NodeStatus(Answer, frozen=True, tag="status"):
@@ -263,26 +263,26 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     tenants: int
     gpus: list[GpuRow]
     metrics: str = ""
-    """where Prometheus can read; empty: nowhere"""
+    """Where Prometheus can read; empty: nowhere."""
     settings: dict[str, float | int | str | bool] = {}
-    """how the arbiter decides, by field"""
+    """By field: the arbiter's settings."""
     arena_ready_bytes: int = 0
-    """of `arena_bytes`: its pages are there"""
+    """The part of `arena_bytes` whose pages exist."""
     arena_used_bytes: int = 0
-    """of `arena_bytes`: evicted data is in it"""
+    """The part of `arena_bytes` that holds evicted data."""
     user: str = ""
-    """as which the agent runs"""
+    """The user as which the agent runs."""
     shared: bool = False
-    """it serves all users of the machine"""
+    """True if it serves all users of the machine."""
     notes: list[str] = []
-    """who uses a GPU without moiety, and who slows others down: a sentence each"""
+    """One sentence for each process that uses a GPU without moiety, or slows others down."""
 
 
 class Watched(Answer, frozen=True, tag="watched"):
     """What the watch sees."""
 
     policy: dict[str, str]
-    """by key of the section [watch]"""
+    """By key of the section [watch]."""
     is_blind: bool
     """NVML's pids mean nothing to this agent"""
     strangers: list[StrangerRow]
@@ -303,18 +303,18 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     now_s: float
     gpus: list[GpuName]
     tenants: list[TenantName]
-    """everybody whom the page names"""
+    """Every tenant that the page names."""
     spans: list[Span]
-    """in the order in which they ended"""
+    """In the order in which they ended."""
     samples: list[Sample]
     open: list[Span]
-    """what goes on now, up to `now_s`; only on the last page"""
+    """What goes on now, up to `now_s`; only on the last page."""
     spans_next: int
     samples_next: int
     lost: int
-    """spans that were asked for and are not kept any more"""
+    """Number of spans that were asked for and are not kept any more."""
     more: bool
-    """whether there is another page"""
+    """True if there is another page."""
 
 
 class Happened(Answer, frozen=True, tag="happened"):
@@ -323,7 +323,7 @@ class Happened(Answer, frozen=True, tag="happened"):
     events: list[Event]
     more: bool = False
     read_to: int = 0
-    """the number of the last one that was looked at: not all may be for whoever asks"""
+    """Number of the last event that was considered; not all may be shown to this user."""
 
 
 AnyRequest = (

@@ -17,12 +17,12 @@ from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
 FENCED: Final = "fenced"
-"""a line in the file of a client that is"""
+"""A line in the file of a client that is fenced."""
 SOCKET: Final = "shim.sock"
 
 
 class Record(msgspec.Struct, frozen=True):
-    """workload.json."""
+    """The content of workload.json."""
 
     id: str
     uid: int
@@ -33,23 +33,23 @@ class Record(msgspec.Struct, frozen=True):
     cwd: str
     share: Share = NOTHING_ASKED
     name: str | None = None
-    """what to call its processes instead of what they call themselves"""
+    """Name of its processes, instead of the one that they give themselves."""
     gang: Gang | None = None
-    """of which its processes are members"""
+    """The gang of its processes."""
     container: str = ""
-    """the name of its share in `moiety container ls`: it has no first process, and stays"""
+    """Name of its share in `moiety container ls`; such a workload stays without any process."""
     spec: str = ""
-    """the CDI specification with which containers get it"""
+    """Path of the CDI specification with which containers get it."""
     gpus: list[str] = []
     """UUIDs of those that it is of; empty: of any"""
     pods: list[str] = []
     """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
     labels: dict[str, str] = {}
-    """said of its processes in metrics and events"""
+    """Labels of its processes in metrics and events."""
     user: str = ""
-    """what its user was called; the next agent need not wait for the system's tables"""
+    """Name of its user, so that the next agent need not wait for the system's tables."""
     groups: list[str] = []
-    """of which that was a member"""
+    """Groups of that user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Survivor:
     pid: int
     gpus: frozenset[int]
     uid: int
-    """of the user whose workload it belongs to"""
+    """The user to whose workload it belongs."""
     fenced: bool = False
-    """it was late, and had not answered when that agent ended"""
+    """True if it was fenced when that agent ended."""
 
 
 def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:

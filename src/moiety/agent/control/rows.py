@@ -15,15 +15,15 @@ class ContainerRow(msgspec.Struct, frozen=True):
     share: Share
     spec: str
     folder: str
-    """on this machine: what of it is put into containers lies there"""
+    """Folder on this machine whose files are put into containers."""
     pids: list[int] = []
-    """of the processes that use GPUs with it, as this machine counts them"""
+    """Processes that use GPUs with it, in the host's PID namespace."""
     containers: list[str] = []
-    """the short ids of the containers they run in"""
+    """Short ids of the containers in which they run."""
     gpus: list[str] = []
     pods: list[str] = []
     labels: dict[str, str] = {}
-    """as of CreateContainer"""
+    """The labels of CreateContainer."""
 
 
 class GpuRow(msgspec.Struct, frozen=True):
@@ -43,9 +43,9 @@ class GpuRow(msgspec.Struct, frozen=True):
     holders: list[int]
     waiting: list[int]
     lost: str = ""
-    """why nobody can use it any more"""
+    """Why the GPU cannot be used any more; empty while it can."""
     errors: dict[int, float] = {}
-    """seconds since the driver last reported each of its errors (XID), also to earlier agents"""
+    """By XID: seconds since the driver last reported it, also to earlier agents."""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):
@@ -64,50 +64,50 @@ class ProcessRow(msgspec.Struct, frozen=True):
     handoffs: int
     held_s: float
     waited_s: float
-    """threads at the closed gate, summed"""
+    """Time that its threads waited at the closed gate, summed."""
     waiting_s: float | None
-    """since when it waits for its turn"""
+    """How long it has waited for its turn; None: it does not wait."""
     reason: str
     pinned: str
     share: Share = NOTHING_ASKED
-    """of its workload"""
+    """The share of its workload."""
     priority: str = "normal"
     received: float = 0.0
-    """part of the GPU's time over the last seconds, with the hand-offs that it caused"""
+    """Part of the GPU's time over the last seconds, including the hand-offs that it caused."""
     received_s: float = 0.0
-    """the same in its whole life, in GPU-seconds"""
+    """The same in its whole life, in GPU-seconds."""
     handoffs_s: float = 0.0
     gang: str = ""
-    """of those that hold GPUs together with it"""
+    """The gang with which it holds GPUs; empty: none."""
     paused: bool = False
-    """its --gpu-limit is used up for the moment"""
+    """True while its --gpu-limit is used up."""
     evicted_bytes: int = 0
-    """by the process itself, on all its GPUs, since it started"""
+    """Bytes that the process moved to the host, on all its GPUs, since it started."""
     restored_bytes: int = 0
     zero_bytes: int = 0
-    """left the GPU without being copied, because they were zeros"""
+    """Bytes that left the GPU without a copy, because they were zeros."""
     managed_bytes: int = 0
-    """of the allocated ones, those that the driver pages"""
+    """Allocated bytes that the driver pages (managed memory)."""
     pinned_bytes: int = 0
-    """of the allocated ones, those that never leave: others can see them, say"""
+    """Allocated bytes that never leave the GPU, for instance because others can see them."""
     unknown: dict[str, int] = {}
-    """by name: about how often it used what of the driver moiety does not know; the first few"""
+    """By name: about how often it called driver functions that moiety does not know."""
     unknown_calls: int = 0
-    """all such calls"""
+    """The number of all such calls."""
     uid: int = -1
-    """whose it is; of other users' programs an agent of all users may not tell the rest"""
+    """Its user; an agent of all users may hide the rest from other users."""
     container: str = ""
-    """the short id of the container that it runs in"""
+    """Short id of the container in which it runs."""
     idle_s: float = 0.0
-    """how long it has done nothing on a GPU"""
+    """How long it has done nothing on a GPU."""
     cost_s: float = 0.0
-    """how long others waited within the last minute because it gave the GPU back late, summed"""
+    """Time that others waited within the last minute because it gave the GPU back late, summed."""
     cost: str = ""
-    """the same in words"""
+    """The same in words."""
     user: str = ""
     pod: str = ""
     labels: dict[str, str] = {}
-    """of its share: namespace, pod, container"""
+    """Labels of its share: namespace, pod, container."""
 
 
 class StrangerRow(msgspec.Struct, frozen=True):
@@ -118,18 +118,18 @@ class StrangerRow(msgspec.Struct, frozen=True):
     program: str
     gpu: int
     used_bytes: int | None
-    """as NVML counts; None: it does not tell"""
+    """Bytes that NVML counts; None: it does not tell."""
     busy: float | None
-    """part of the time since the last look in which its work ran"""
+    """Part of the time since the last look in which its work ran."""
     worked_s: float
-    """how long that was within the last minute, beside programs that share the GPU"""
+    """How long its work ran within the last minute, beside programs that share the GPU."""
     since_s: float
-    """how long it has been seen"""
+    """How long it has been seen."""
     container: str = ""
     runtime: str = ""
     pod: str = ""
     exempt: str = ""
-    """by what it is let off"""
+    """The exemption that applies to it; empty: none."""
 
 
 class OffenceRow(msgspec.Struct, frozen=True):
@@ -142,13 +142,13 @@ class OffenceRow(msgspec.Struct, frozen=True):
     gpu: int
     text: str
     since_s: float
-    """how long it has gone on"""
+    """How long it has gone on."""
     done: list[str]
-    """steps that were taken"""
+    """Steps that were taken."""
     next: str = ""
-    """the next one; empty: there is none"""
+    """The next step; empty: there is none."""
     next_s: float = 0.0
-    """in how long"""
+    """Seconds until the next step."""
     tenant: int | None = None
     container: str = ""
     pod: str = ""
@@ -159,7 +159,7 @@ class PlannedRow(msgspec.Struct, frozen=True):
 
     after_s: float
     deed: str
-    """warn, event, kill or spare"""
+    """`warn`, `event`, `kill` or `spare`."""
     offence: str
     who: str
     text: str

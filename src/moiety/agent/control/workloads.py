@@ -47,12 +47,12 @@ class Workload:
 
     record: Record
     folder: str
-    """not a `Path`: that interns every name in it, and what Python interned takes room for long"""
+    """A text, since a `Path` interns every name in it, and interned names stay in memory."""
     listener: socket.socket
     root_pidfd: int
     """-1 once its first process is gone"""
     clients: set[int] = field(default_factory=set)
-    """tenant numbers"""
+    """Numbers of its tenants."""
 
     @property
     def socket(self) -> str:
@@ -105,9 +105,9 @@ class Workloads:
         self._on_empty = on_empty
         self.by_id: dict[str, Workload] = {}
         self.effective: Callable[[Workload], Share] = _as_promised
-        """what of its promise a workload has, beside the others of its user"""
+        """Returns the share that a workload has beside the others of its user."""
         self.on_owner: Callable[[int], None] = _nobody_cares
-        """a user's workloads are not what they were"""
+        """Called when the workloads of a user change."""
         sessions.clients.on_changed.append(self._changed)
         sessions.clients.on_left.append(self._left)
 

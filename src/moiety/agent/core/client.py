@@ -17,7 +17,7 @@ SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size
 SLOTS_A_LOOK = 16
 REQUESTS_MAX = 4096
-"""unanswered requests of one process; each thread can wait for one"""
+"""Most unanswered requests of one process; each thread can wait for one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,42 +31,42 @@ class Client:
     pidfd: int
     program: str
     uid: int
-    """of the user whose workload it belongs to"""
+    """The user to whose workload it belongs."""
     connection: Connection
     page: LeasePage
     share: Share
-    """what its workload is promised"""
+    """The share of its workload."""
     part: Share = NOTHING_ASKED
-    """what this process is promised of that"""
+    """This process' part of that share."""
     mode: Mode = Mode.SWAP
-    """in which it was told to allocate"""
+    """The mode in which it was told to allocate."""
     labels: dict[str, str] = field(default_factory=dict)
-    """of its share, for metrics and events"""
+    """Labels of its share, for metrics and events."""
     may_use: frozenset[bytes] = frozenset()
-    """the GPUs that its share is of, by UUID; empty: of any"""
+    """UUIDs of the GPUs of its share; empty: any."""
     resumed: bool = False
     fenced: bool = False
-    """it has not answered since it was"""
+    """True from when it is fenced until it answers."""
     unspoken: set[int] = field(default_factory=set)
-    """where it had a context when its connection broke, of which it has not spoken since"""
+    """GPUs where it had a context when its connection broke, not mentioned since."""
     talks: bool = False
-    """whether somebody sits before it who wants to know why it stands still (notices.py)"""
+    """True if a person sits before it, who is told why it waits (wait_messages.py)."""
     gang: str = ""
-    """with whom it holds GPUs (gang_detection.py); empty: it is in none"""
+    """The gang with which it holds GPUs (gang_detection.py); empty: none."""
     shares: int = 0
     """SharedFlag: whether it uses memory together with others"""
     pinned: str = ""
-    """the call that pinned it"""
+    """The call that pinned it; empty: none."""
     unknown: dict[str, int] = field(default_factory=dict)
-    """calls of what its shim does not know, by name"""
+    """By name: calls of functions that its shim does not know."""
     gpus: set[int] = field(default_factory=set)
     attaching: dict[int, int] = field(default_factory=dict)
     """GPU by the serial of the request that is not answered"""
     allocating: dict[int, int] = field(default_factory=dict)
     measured: set[int] = field(default_factory=set)
-    """the GPUs where it is known what its context alone takes"""
+    """GPUs where the size of its context alone is known."""
     limits: dict[int, int] = field(default_factory=dict)
-    """by GPU: what it was told that it may allocate"""
+    """By GPU: the limit that it was told."""
 
     def __str__(self) -> str:
         return f"{self.program} (pid {self.pid})"

@@ -15,9 +15,9 @@ from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
 
 PACKET_BYTES = 4096
 PACKETS_A_TURN = 64
-"""after so many packets of one process the others get a look in"""
+"""Packets of one process that are read before those of others."""
 QUEUE_MAX = 256
-"""packets that a process may leave unread beyond what its socket takes"""
+"""Packets that a process may leave unread beyond what its socket takes."""
 
 
 def _never_waits() -> float:
@@ -61,16 +61,16 @@ class Connection:
         self._on_burst = on_burst
         self._on_close = on_close
         self._queue: deque[tuple[bytes, list[int]]] = deque()
-        """packets, each with descriptors of its own"""
+        """Packets, each with its own descriptors."""
         self._fds: list[int] = []
-        """that came with the packet at hand"""
+        """Descriptors that came with the present packet."""
         self._takes_fds = False
         self._first = True
         self._closed = False
         self._last_words = False
         self._pause: Timer | None = None
         self.counters_fd = -1
-        """the memfd that came with the first packet, if it was a fit one"""
+        """The counters page that came with the first packet; -1: none."""
         loop.add_reader(self._fd, self._readable)
 
     @property

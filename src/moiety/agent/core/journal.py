@@ -26,15 +26,15 @@ from moiety.agent.system.users import name_of
 from moiety.model.format import format_bytes, plain
 
 KEPT: Final = 1024
-"""events in memory; the files have some thousands more"""
+"""Events in memory; the files have some thousands more."""
 FILE_BYTES: Final = 1 << 20
-"""of the file, before it is moved aside; two of them at most"""
+"""Size at which the file is moved aside; two files exist at most."""
 MESSAGE_MAX: Final = 500
 EVICTIONS_S: Final = 10.0
-"""evictions of one process are told together, so often at most"""
+"""Shortest time between two events about evictions of one process."""
 REPEATS_S: Final = 10.0
 REPEATS_ALONE: Final = 3
-"""events of one reason that one source has told one by one within that; the rest are one event"""
+"""Events of one reason and source that stand alone within REPEATS_S; the rest become one event."""
 SOURCES_MAX: Final = 256
 
 
@@ -48,7 +48,7 @@ class _Moved:
     bytes: int = 0
     times: int = 0
     goes_on: bool = False
-    """more of the same move is on its way"""
+    """True while more of the same move is under way."""
 
     @property
     def is_told_next(self) -> bool:
@@ -61,7 +61,7 @@ class _Repeats:
     since_s: float
     told: int = 0
     merged: int = 0
-    """which were not told yet; the others are of the last of them"""
+    """Number of events that are not recorded yet; the fields below are of the last of them."""
     message: str = ""
     client: Client | None = None
     gpu: int | None = None
@@ -85,7 +85,7 @@ class Journal:
         self.ring: deque[Event] = deque(read(path) if path else (), maxlen=kept)
         self.next = self.ring[-1].number + 1 if self.ring else 1
         self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
-        """of this agent, by reason"""
+        """Events of this agent, by reason."""
         self._file = BoundedFile(path, FILE_BYTES) if path else None
         if self._file and path and path.stat().st_size:
             self._file.write("\n")  # the last line may have been cut off
@@ -96,9 +96,9 @@ class Journal:
         self._waiting: list[asyncio.Future[None]] = []
         self._moved: dict[tuple[int, int], _Moved] = {}
         self._repeats: dict[tuple[str, int | str], _Repeats] = {}
-        """by reason and source, the oldest first"""
+        """By reason and source, the oldest first."""
         self.pods: dict[str, str] = {}
-        """by UID: namespace/name, where somebody has said so"""
+        """By UID: namespace/name, as far as it was told."""
 
     def timed_by(self, loop: TimerLoop) -> None:
         """Tell what was merged as soon as it is due, by this loop's clock.

@@ -17,7 +17,7 @@ from moiety.agent.system.users import name_of
 MESSAGES: Final = 12_800.0
 RESERVE: Final = 16
 DESCRIPTORS_EACH: Final = 8
-"""of the agent, for one process that shares GPUs, with its workload"""
+"""Descriptors of the agent that one process with its workload takes."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class TokenBucket:
     left: float
     since_s: float
     dry_since_s: float | None = None
-    """since when it was never full enough"""
+    """Since when it was never full enough; None: it is."""
 
 
 @dataclass(slots=True)
@@ -114,9 +114,9 @@ class RateLimits:
     """All of them, of one agent."""
 
     GREETING_S: Final = 10.0
-    """who has said nothing by then is hung up on"""
+    """Seconds after which a connection without a greeting is closed."""
     SILENCE_S: Final = 300.0
-    """the same of a command that has greeted"""
+    """The same for a command that has greeted."""
 
     def __init__(self, descriptors: int | None = None, messages_per_s: float = MESSAGES) -> None:
         """`descriptors`: what the agent may have open. `messages_per_s`: of one user's programs."""
@@ -127,7 +127,7 @@ class RateLimits:
         each = max(32, min(2048, together // 2))
         self.processes = UserQuota(each, together, "processes that share GPUs")
         self.connections = UserQuota(each + 64, together + 256, "connections")
-        """with those that have not said yet who they are"""
+        """Includes connections that have not greeted yet."""
         self.workloads = UserQuota(max(32, each // 2), together, "workloads")
         self.conversations = UserQuota(64, 512, "conversations with the agent")
         self.requests = TokenRate(200.0, burst_s=5.0)

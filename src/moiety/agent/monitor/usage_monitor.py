@@ -45,11 +45,11 @@ from moiety.model.format import format_bytes, format_duration
 from moiety.wire.layout import SharedFlag
 
 WITHOUT: Final = frozenset({"idle", "queued"})
-"""states in which nothing of a tenant is under way on a GPU, but for its own moves"""
+"""States in which a tenant has no work on a GPU except its own transfers."""
 LEASE_MARGIN_S: Final = 2.5
-"""work may be counted so late: NVML's samples cover the last seconds"""
+"""How late work may be counted: NVML's samples cover the last seconds."""
 IDLE_LOOK_S: Final = 10.0
-"""every program's counters are read so often, unless who is idle for less is to be named"""
+"""Seconds between two looks at all counters, unless a shorter idle time is to be reported."""
 ACTIVE: Final = frozenset({"queued", "restoring"})
 
 
@@ -60,7 +60,7 @@ class Stranger:
     use: Use
     since_s: float
     worked: deque[tuple[float, float]] = field(default_factory=deque)
-    """when it was looked at, and for how many seconds its work had run while others shared it"""
+    """Time of each look, and the seconds of its work beside programs that share the GPU."""
 
     def worked_s(self, now_s: float) -> float:
         """How long its work ran within the last minute, beside programs that share the GPU."""

@@ -23,7 +23,7 @@ from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
 from moiety.wire.messages import RefusedMessage, ShareMessage
 
 TOKENS_MAX: Final = 65536
-"""of one process; a program exports a few hundred allocations"""
+"""Most exports of one process; a program exports a few hundred allocations."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,11 +36,11 @@ class Export:
     exporter: Client | None
     """None: it is gone, or gave the memory up"""
     importers: dict[int, int] = field(default_factory=dict)
-    """how often each has it open, by its number, in order of their coming"""
+    """By tenant, in order of arrival: how often each has it open."""
     payer: int | None = None
-    """the importer that is charged with it, once there is no exporter"""
+    """The importer that is charged with it, once there is no exporter."""
     relays: dict[int, Relay] = field(default_factory=dict)
-    """who waits for pieces of it, by our question to the exporter"""
+    """By serial of our question to the exporter: who waits for its pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Relay:
     export: Export
     importer: Client
     serial: int
-    """of the importer's question"""
+    """Serial of the importer's question."""
 
 
 Opened = Callable[[Client, Client], None]
-"""(exporter, importer): from now on the second can see memory of the first"""
+"""Receives (exporter, importer): the second can see memory of the first from now on."""
 
 
 class IpcBroker:
@@ -69,15 +69,15 @@ class IpcBroker:
         self._recovery = recovery
         self._by_token: dict[bytes, Export] = {}
         self._own: dict[int, dict[Export, None]] = {}
-        """what each process exports, by its number"""
+        """By tenant: what it exports."""
         self._open: dict[int, dict[Export, None]] = {}
-        """what each has open of others"""
+        """By tenant: what it has open of others."""
         self._held: dict[bytes, Export] = {}
-        """what resumed processes have open and no exporter has spoken of yet"""
+        """By token: what resumed processes have open and no exporter has claimed yet."""
         self._relays: dict[int, Relay] = {}
-        """by our question to the exporter"""
+        """By serial of our question to the exporter."""
         self._asking: dict[int, set[int]] = {}
-        """of those, who asks, by its number"""
+        """By tenant that asks: the serials of its relays."""
         self._serials = itertools.count(1)
         self.on_opened: list[Opened] = []
 

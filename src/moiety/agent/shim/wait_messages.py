@@ -25,9 +25,9 @@ SPACING_S: Final = 60.0
 SPACING_MAX_S: Final = 3600.0
 LOOK_S: Final = 0.5
 RESTORED_MIN_BYTES: Final = 1 << 30
-"""less is back before anybody wonders"""
+"""A smaller restore is over before a person notices it."""
 ABOUT_TENANTS: Final = ("tenant", "others are ahead")
-"""how the arbiter's reasons begin that say no more than who holds, by number"""
+"""Beginnings of the arbiter's reasons that only name the holder's number."""
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class WaitRecord:
     again_s: float = 0.0
     spacing_s: float = SPACING_S
     since_s: float | None = None
-    """since when it waits, if it was told of this wait"""
+    """Since when it waits, if it was told of this wait."""
     asked: tuple[int, float] = (0, 0.0)
-    """its oldest request without an answer, and when that was first seen"""
+    """Serial of its oldest unanswered request, and when that was first seen."""
     restored_again_s: float = 0.0
 
 
@@ -59,7 +59,7 @@ class WaitMessages:
     ) -> None:
         """`shared`: programs of several users are here, who must not learn each other's names."""
         self.after_s = after_s
-        """programs that wait longer are told why; 0: never"""
+        """Seconds after which a waiting program is told why; 0: never."""
         self._runtime = runtime
         self._clients = clients
         self._arbiter = arbiter
