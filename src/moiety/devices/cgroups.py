@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PREFERRED: Final = ("", "name=systemd", "devices", "memory", "pids", "cpu")
-"""whose hierarchy is believed first: version 2, then those that every runtime sets"""
+"""Order in which hierarchies are believed: version 2, then those that every runtime sets."""
 
 _ID = r"[0-9a-f]{64}"
 _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
@@ -25,10 +25,10 @@ _SCOPES: Final = {
     "crio": "cri-o",
     "libpod": "podman",
 }
-"""what stands before the container's number, by runtime"""
+"""By prefix of the container's number: the runtime."""
 _SCOPE: Final = re.compile(rf"^({'|'.join(_SCOPES)})-({_ID})(?:\.scope)?$")
 _COLONS: Final = re.compile(rf"^[^:]+:({'|'.join(_SCOPES)}):({_ID})$")
-"""a name for the systemd driver that was taken for a path"""
+"""A name for the systemd driver that was taken for a path."""
 _POD: Final = re.compile(rf"^(?:kubelet-)?(?:kubepods(?:-besteffort|-burstable)?-)?pod({_UID})")
 _NUMBER: Final = re.compile(rf"^{_ID}$")
 _LXC: Final = re.compile(r"^lxc\.payload\.(.+)$")
@@ -42,9 +42,9 @@ _FAMILIES: Final = {
     "libpod_parent": "podman",
     "default": "containerd",
 }
-"""folders of the cgroupfs driver below which containers have a number for a name"""
+"""By folder of the cgroupfs driver whose containers are named by a number: the runtime."""
 _NAMED: Final = {"lxc": "lxc", "lxc.payload": "lxc", "buildkit": "buildkit"}
-"""folders whose children are containers, whatever their name"""
+"""By folder whose children are all containers: the runtime."""
 _UNIT_ENDS: Final = (".service", ".scope")
 _DELETED: Final = " (deleted)"
 
@@ -54,17 +54,17 @@ class CgroupPlacement:
     """Where a process runs; what is empty is not known, or not so."""
 
     container: str = ""
-    """its number of 64 hex digits, or a name where the runtime has only that (LXC)"""
+    """The container's number of 64 hex digits, or its name where it has only that (LXC)."""
     runtime: str = ""
-    """docker, containerd, cri-o, podman, lxc, buildkit"""
+    """One of docker, containerd, cri-o, podman, lxc, buildkit."""
     pod: str = ""
-    """a Kubernetes pod's UID; 32 hex digits without dashes for a static pod"""
+    """A Kubernetes pod's UID; 32 hex digits without dashes for a static pod."""
     unit: str = ""
-    """the innermost service or scope of systemd that is no container's"""
+    """The innermost service or scope of systemd that is no container's."""
     job: str = ""
-    """of Slurm"""
+    """The number of its Slurm job."""
     session_uid: int | None = None
-    """of the login session or user manager that it belongs to"""
+    """The user of its login session or user manager."""
 
     @property
     def short(self) -> str:

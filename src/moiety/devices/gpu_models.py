@@ -21,7 +21,7 @@ OF_CAPABILITY: Final = {
     (3, None): 2, (5, None): 3, (6, None): 4, (7, 0): 5, (7, 2): 5, (7, 5): 6,
     (8, 9): 8, (8, None): 7, (9, None): 9, (10, None): 10, (12, None): 10,
 }  # fmt: skip
-"""the architecture where NVML does not name it"""
+"""The architecture where NVML does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Card:
     brand: str = ""
     architecture: str = ""
     capability: tuple[int, int] | None = None
-    """of CUDA: (8, 0)"""
+    """CUDA's compute capability, such as (8, 0)."""
     driver: str = ""
     cuda: tuple[int, int] | None = None
-    """the newest that the driver serves: (13, 0)"""
+    """The newest CUDA version that the driver serves, such as (13, 0)."""
     bus_id: str = ""
-    """domain:bus:device.function, as the kernel writes it"""
+    """PCI address in the form domain:bus:device.function."""
     minor: int | None = None
-    """of its device node"""
+    """Minor number of its device node."""
     numa_node: int | None = None
 
     @property

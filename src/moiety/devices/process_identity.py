@@ -18,9 +18,9 @@ from moiety.devices.native import is_simulated
 
 PROC: Final = Path("/proc")
 HOST_PID_NAMESPACE: Final = 0xEFFFFFFC
-"""its inode, the same on every Linux (proc_ns.h)"""
+"""Inode of the host's PID namespace, the same on every Linux (proc_ns.h)."""
 STATE, START_TIME = 0, 19
-"""fields of /proc/PID/stat, counted behind the name"""
+"""Fields of /proc/PID/stat, counted behind the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Origin:
 
     pid: int
     started: int
-    """clock ticks since boot: with the pid, this names it for good"""
+    """Start time in clock ticks since boot; together with the pid it identifies the process."""
     uid: int
     user: str
-    """its name, or the number where it has none here"""
+    """The user's name, or number where there is no name."""
     command: str
-    """the file name of its program; where that may not be read, the name it gives itself"""
+    """The file name of its program, or its own name where that may not be read."""
     placement: CgroupPlacement
     inner_pid: int
-    """what its own PID namespace calls it; `pid` outside of containers"""
+    """Its pid in its own PID namespace; `pid` outside of containers."""
 
     def __str__(self) -> str:
         where = self.where

@@ -16,11 +16,11 @@ from moiety.model.format import format_duration
 
 WINDOW_S: Final = 60.0
 ORDINARY_S: Final = 0.005
-"""of a drain, that is nobody's fault"""
+"""Seconds of a drain that every hand-off takes."""
 KEPT: Final = 8192
-"""stays at most; older ones are forgotten first"""
+"""Most stays that are kept; the oldest are forgotten first."""
 GPUS_MAX: Final = 64
-"""of a node; any more count as the last of these"""
+"""Most GPUs of a machine; further ones count as the last of these."""
 LATE: Final = frozenset({"draining", "stopped", "fenced"})
 WAITS: Final = frozenset({"queued", "restoring"})
 STUCK: Final = "undrainable"
@@ -42,9 +42,9 @@ class InterferenceCost:
     """What one tenant cost others within the last minute."""
 
     waited_s: float
-    """summed over those who waited"""
+    """Seconds of waiting, summed over the tenants that waited."""
     longest_s: float
-    """that it kept a GPU after it was told to give it back"""
+    """The longest time in seconds that it kept a GPU after it was revoked."""
     times: int
     victims: frozenset[int]
 
@@ -59,7 +59,7 @@ class InterferenceCost:
 
 
 Span = tuple[int, int, float, float]
-"""a tenant, a bit for each of its GPUs, begin, end"""
+"""Tenant, a bit for each of its GPUs, begin, end."""
 
 
 class StayRing:

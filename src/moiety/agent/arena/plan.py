@@ -13,9 +13,9 @@ from enum import Enum
 from typing import Final
 
 KEEP_S: Final = 30.0
-"""what was not needed for so long goes back to the system"""
+"""Seconds after which an unused segment goes back to the system."""
 AT_ONCE: Final = 2
-"""segments that are made at one time, so that a change of mind finds few under way"""
+"""Segments that are made at one time; few, so that a changed plan finds few under way."""
 
 
 class SegmentState(Enum):
@@ -85,18 +85,18 @@ class Segments:
     next_number: int = 1
     segments: dict[int, Segment] = field(default_factory=dict)
     foreign: dict[int, dict[int, int]] = field(default_factory=dict)
-    """bytes by number by tenant: of an earlier agent, mapped by those who outlived it"""
+    """By tenant and number: bytes of an earlier agent's segments that the tenant has mapped."""
     needs: Mapping[int, int] = field(default_factory=dict)
     urgent: dict[int, int] = field(default_factory=dict)
-    """bytes that a tenant waits to have in all"""
+    """By tenant: bytes that it waits to have in all."""
     _asked: set[int] = field(default_factory=set)
-    """tenants that have not answered"""
+    """Tenants that were asked for segments and have not answered."""
     _tried: set[int] = field(default_factory=set)
-    """tenants that were asked for the sake of those who wait"""
+    """Tenants that were asked because others wait."""
     _unable: dict[int, float | None] = field(default_factory=dict)
-    """by tenant that gave back what it was not asked for: when it gets something again"""
+    """By tenant that returned more than it was asked for: when it gets segments again."""
     _surplus_since: dict[int, float] = field(default_factory=dict)
-    """by tenant, or 0 for those that nobody has"""
+    """By tenant, or 0 for segments without a tenant: since when it has too many."""
     _later: list[Action] = field(default_factory=list)
 
     # Sums

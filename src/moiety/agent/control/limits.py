@@ -26,7 +26,7 @@ from moiety.model.format import format_bytes
 from moiety.model.share import Share
 
 QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
-"""the longest turns that users may ask for where no file says it: others wait for their ends"""
+"""The longest quantum that users may ask for where no file sets one; others wait for its end."""
 
 
 class LimitRules:
@@ -46,7 +46,7 @@ class LimitRules:
         self._exempt = exempt
         self._known: dict[int, Entitlement] = {}
         self.are_none = config is None
-        """nobody is kept from anything"""
+        """True if there are no rules, so that every share is allowed."""
         if config is not None:
             self._users = {name: _rules(v) for name, v in config.named("users").items()}
             self._groups = {name: _rules(v) for name, v in config.named("groups").items()}

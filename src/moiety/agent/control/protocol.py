@@ -54,7 +54,7 @@ class ControlRequest(msgspec.Struct, frozen=True, tag_field="ask"):
 
 
 class HelloRequest(ControlRequest, frozen=True, tag="hello"):
-    """Who asks; the first line of every conversation."""
+    """The greeting: the first line of every connection."""
 
     product: str
     wire: int = VERSION

@@ -1,4 +1,4 @@
-"""The state of the node as rows for `moiety status` and `moiety ps`."""
+"""The state of the agent as rows for `moiety status` and `moiety ps`."""
 
 from __future__ import annotations
 

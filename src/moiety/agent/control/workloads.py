@@ -1,4 +1,4 @@
-"""Workloads: what one `moiety run` started, each with its own socket and its record on disk.
+"""Workloads: what one `moiety run` started, each with its own socket and a record on disk.
 
 The socket is the identity: whoever connects to it belongs to that workload. The records let an
 agent that follows a killed one find out who is still there.

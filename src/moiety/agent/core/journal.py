@@ -1,7 +1,6 @@
-"""What happened on this node that somebody may want to know later: events, in a ring and a file.
+"""The journal: events that an administrator asks about, in a ring in memory and in a file.
 
-An event is what an administrator would ask about: who was refused, moved out, overdue, ended, and
-why. The names of the reasons follow Kubernetes' style, so that they can be passed on there.
+An event says which process was refused, evicted, overdue or ended, and why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How much of the agent one user can take: every number here is there so that others are served.
+"""Limits of what one user can take of the agent, so that other users are served.
 
-Nothing a program does in earnest comes near them. Who goes beyond is told so, waits, or is hung up
-on; nobody else notices.
+No honest program comes near them. A user beyond a limit is refused, waits, or loses its connection.
 """
 
 from __future__ import annotations

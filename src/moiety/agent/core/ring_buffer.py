@@ -11,17 +11,17 @@ from struct import Struct
 from typing import Final, TypeVar, overload
 
 SpanRecord = tuple[str, int, int, float, float, int, str]
-"""kind, tenant, GPU, begin, end, bytes, detail"""
+"""Kind, tenant, GPU, begin, end, bytes, detail."""
 SampleRecord = tuple[float, int, int, int]
-"""when, tenant, GPU, resident bytes"""
+"""Time, tenant, GPU, resident bytes."""
 KINDS: Final = (
     "joined", "left", "refused", "overdue",
     "waiting", "growing", "held", "telling", "draining", "evicting", "restoring",
 )  # fmt: skip
 BYTES_MAX: Final = (1 << 63) - 1
-"""who says that it moved more is not believed anyway"""
+"""Largest amount that a record holds; a larger claim is not credible."""
 SPAN: Final = Struct("=Bqqddq")
-"""a SpanRecord without its detail"""
+"""A SpanRecord without its detail."""
 SAMPLE: Final = Struct("=dqqq")
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 Record = TypeVar("Record")
@@ -33,9 +33,9 @@ class Ring(Sequence[Record]):
     def __init__(self, most: int, layout: Struct) -> None:
         self.most = most
         self.seen = 0
-        """how many there ever were"""
+        """Number of records ever appended."""
         self._dropped = 0
-        """how many of them are gone although there was place for them"""
+        """Number of records that were dropped before the ring was full."""
         self._width = layout.size
         self._bytes = bytearray(most * layout.size)
         self._pack_into = layout.pack_into
@@ -73,7 +73,7 @@ class Spans(Ring[SpanRecord]):
     def __init__(self, most: int) -> None:
         super().__init__(most, SPAN)
         self._details = [""] * most
-        """one sentence is one object, however many records have it"""
+        """Details by slot; records with the same text share one object."""
 
     def append(self, record: SpanRecord) -> None:
         """One more; where there is no place for it the oldest is gone."""

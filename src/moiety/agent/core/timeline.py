@@ -16,10 +16,10 @@ from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.states import State
 
 SPANS_MAX: Final = 32_768
-"""together with the samples 2 MiB, but for sentences of refusals"""
+"""Spans and samples together take 2 MiB, except for the texts of refusals."""
 SAMPLES_MAX: Final = 16_384
 TENANTS_MAX: Final = 512
-"""names that are kept of processes that are gone"""
+"""Names of ended processes that are kept."""
 DETAIL_MAX: Final = 240
 AGE_MAX_S: Final = 3600.0
 
@@ -34,14 +34,14 @@ KINDS: Final = {
 }
 
 Work = Callable[[], tuple[int, int, int]]
-"""nanoseconds that a process has spent draining, evicting and restoring"""
+"""Returns the nanoseconds that a process has spent draining, evicting and restoring."""
 Name = tuple[int, str, str]
-"""process id, program, workload"""
+"""Pid, program, workload."""
 ROOM_IS_MADE: Final = "room is being made for it"
 MORE_IS_MADE: Final = "room is being made for more memory"
 MESSAGES: Final = "messages are on their way"
 WORK: Final = {"draining": 0, "evicting": 1, "restoring": 2}
-"""what a process counts of its own, by the place in what it shows"""
+"""By kind: the place of a process' own count in what `Work` returns."""
 
 
 class Timeline:
@@ -57,25 +57,25 @@ class Timeline:
         waits for more memory is told of as one that waits"""
         self.names: dict[int, Name] = {}
         self.owners: dict[int, int] = {}
-        """users by tenant, of those who have a name here"""
+        """By tenant that has a name here: its user."""
         self.gangs: dict[int, str] = {}
         self._gone: deque[int] = deque()
         self._refused: dict[int, str] = {}
-        """the last sentence by tenant: who asks again and again is told the same"""
+        """By tenant: the last refusal, so that repeated ones share one text."""
         self._on: dict[tuple[int, int], float] = {}
-        """since when a tenant has a context on a GPU"""
+        """By tenant and GPU: since when it has a context there."""
         self._growing: dict[tuple[int, int], float] = {}
         self._looks: dict[int, Work] = {}
-        """how to find out what a process shows, which nobody has done since it said so"""
+        """By tenant: reads the counters of a process whose message was the last news of it."""
         self._shown: dict[int, tuple[int, int, int]] = {}
         self._counted: dict[int, tuple[int, int, int]] = {}
-        """of what was shown, what has been written down"""
+        """By tenant: the part of its counts that is recorded in spans."""
         self._ended: list[tuple[int, tuple[int, ...], State, float, float]] = []
-        """stays that are not written down yet: tenant, GPUs, state, begin, end"""
+        """Stays that are not recorded yet: tenant, GPUs, state, begin, end."""
         self._moving_out: dict[tuple[int, int], list[float]] = {}
-        """begin, bytes so far, orders that are not carried out"""
+        """Begin, bytes so far, orders that are not carried out."""
         self._moving_in: dict[tuple[int, int], list[float]] = {}
-        """begin, bytes"""
+        """Begin, bytes."""
 
     def sample(self, tenant: int, gpu: int, resident_bytes: int) -> None:
         """So much of a tenant is on a GPU: the one thing that messages of running programs add."""

@@ -22,11 +22,11 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 KEPT: Final = 1024
-"""users that are remembered; of more, those are forgotten that were found out first"""
+"""Users that are remembered; the oldest answers are forgotten first."""
 THREADS: Final = 8
-"""questions at a time, each to a directory that may never answer"""
+"""Questions at a time, each to a directory service that may never answer."""
 WAIT_S: Final = 2.0
-"""so long a command waits for its user to be found out"""
+"""Seconds that a command waits until its user is known."""
 AGAIN_S: Final = 60.0
 """who is in no table is asked for again after so long: tables say the same while LDAP is down"""
 
@@ -39,9 +39,9 @@ class User:
     name: str
     groups: frozenset[str] = frozenset()
     is_known: bool = True
-    """the tables have answered: before, there is but the number"""
+    """True once the tables have answered; before, only the number is known."""
     is_listed: bool = True
-    """they have an entry"""
+    """True if the tables have an entry."""
 
 
 class Users:
@@ -60,12 +60,12 @@ class Users:
         self._found_s: dict[int, float] = {}
         """when; not of those of whom there is to be a newer answer"""
         self._asking: dict[int, tuple[float, Future[User]]] = {}
-        """since when"""
+        """By user: since when the question is open, and its answer."""
         self._waiting: deque[int] = deque()
-        """those of them that have no thread yet"""
+        """Questions that have no thread yet."""
         self._threads = 0
         self.on_found: Callable[[User], None] | None = None
-        """is told, in some thread, of each answer that is another than the one before"""
+        """Called in any thread with each answer that differs from the one before."""
 
     def of(self, uid: int) -> User:
         """What is known of a user now. Never waits; what is not known is asked for."""
@@ -192,7 +192,7 @@ def beside(call: Callable[[], T]) -> Future[T]:
 
 
 USERS: Final = Users()
-"""of this process"""
+"""The users of this process."""
 
 
 def name_of(uid: int) -> str:
