@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.control import client, protocol
-from moiety.agent.core.runtime import SETTLE_MOST_S
+from moiety.agent.core.recovery import SETTLE_MOST_S
 from moiety.agent.system.file_lock import is_held
 from moiety.agent.system.paths import Directory
 from moiety.model import errors

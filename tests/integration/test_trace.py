@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.control.protocol import Recorded, Span, TimelineRequest
+from moiety.agent.control.protocol import Recorded, TimelineRequest
 from moiety.agent.control.rows import Span
 from moiety.model import errors
 from moiety.testing.node import Node

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from moiety.agent.shim.lease_page import LeasePage
+from moiety.agent.core.lease_page import LeasePage
 from moiety.wire.layout import (
     COUNTERS_BYTES,
     LEASE_BYTES,

@@ -160,8 +160,6 @@ def build(
         [gpu.spec for gpu in gpus.values()],
         settings,
         settled=not outlived,
-        on_change=timeline.ended,
-        on_lease=runtime.carry_out,
     )
     probe = GpuProbe(runtime, loop, devices, gpus, by_number, arbiter, journal, worker)
     orphans = Orphans(

@@ -15,7 +15,7 @@ from moiety.agent.control import protocol
 from moiety.agent.control.rows import ContainerRow
 from moiety.kube.agent_client import AgentClient
 from moiety.kube.cdi_specs import PREFIX, CdiSpecs
-from moiety.kube.checkpoint import Assignment, Given
+from moiety.kube.checkpoint import Assignment
 from moiety.kube.device_accounting import DeviceAccounting
 from moiety.kube.inventory import Inventory
 from moiety.model import errors
@@ -124,7 +124,7 @@ class ShareManager:
             for name in self.specs.sweep(self.assignments):
                 self.log.info("specification of no pod removed", share=name)
 
-    async def _make(self, given: Given, row: ContainerRow | None = None) -> None:
+    async def _make(self, assignment: Assignment, row: ContainerRow | None = None) -> None:
         wanted = protocol.CreateContainer(
             name=assignment.name,
             share=assignment.share,

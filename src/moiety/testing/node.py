@@ -26,6 +26,7 @@ from typing import IO, Any, Self, TypeVar
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, call
+from moiety.agent.core.journal_events import Event
 from moiety.agent.system.paths import Directory
 from moiety.cli.output import builtins
 from moiety.devices.native import simgpu_dir
@@ -177,7 +178,7 @@ class Node:
             raise AssertionError(f"moiety {arguments} ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
 
-    def ask(self, request: protocol.Request, answer: type[A]) -> A | None:
+    def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A | None:
         """What the agent answers, also one that is just coming back; None if there is none."""
         try:
             with call(Directory(self.directory)) as agent:
@@ -185,12 +186,12 @@ class Node:
         except NoAgent:
             return None
 
-    def until_told(self, *reasons: str, count: int = 1) -> list[protocol.Event]:
+    def until_told(self, *reasons: str, count: int = 1) -> list[Event]:
         """The agent's events with these reasons, once there are `count` of them.
 
         It waits on the agent's own stream. Raises AssertionError if they never come.
         """
-        found: list[protocol.Event] = []
+        found: list[Event] = []
         after = 0
         end_s = time.monotonic() + DEADLINE_S
         while len(found) < count:

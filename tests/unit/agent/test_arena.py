@@ -122,7 +122,7 @@ class Setting:
         )
 
     def feed(self, event: ev.Event) -> None:
-        self.arbiter.step(self.loop.time(), event)
+        list(self.arbiter.handle(self.loop.time(), event))
         self.arena.on_event(event)
 
     def start(self, number: int, mebibytes: int) -> Client:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moiety.agent.control.protocol import GpuName, Sample, Span, TenantName
 from moiety.agent.control.rows import GpuName, Sample, Span, TenantName
 from moiety.trace.perfetto import gaps, nested, trace
 from moiety.trace.recording import Recording

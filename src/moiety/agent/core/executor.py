@@ -14,6 +14,7 @@ from moiety.agent.core.timeline import Timeline
 from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.states import WITH_LEASE
 from moiety.model.format import format_duration
 from moiety.model.share import Mode
 from moiety.wire.codec import lease_note
@@ -60,7 +61,10 @@ class Executor:
         self._journal = journal
 
     def carry_out(self, instruction: do.Instruction) -> None:
-        """Do it; an instruction for a process that is gone is void."""
+        """Do it; an instruction for a process that is gone is void, but for what is recorded."""
+        if type(instruction) is do.StateChanged:
+            self.state_changed(instruction)
+            return
         client = self.clients.get(instruction.tenant)
         if client is not None:
             _CARRY[type(instruction)](self, client, instruction)
@@ -72,8 +76,13 @@ class Executor:
         client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
         self._kernel.give_way()  # the woken thread may be on this very processor; the rest can wait
         client.connection.send(lease_note(Type.GRANT, wanted.epoch))
-        for gpu in set(client.allocating.values()):  # what it still waits for is answered at once,
-            self._timeline.growing(client.number, gpu)  # or only after room was made
+
+    def state_changed(self, change: do.StateChanged) -> None:
+        """Record the end of a stay in a state, and what a new holder still waits for."""
+        self._timeline.ended(change)
+        if change.after in WITH_LEASE and (client := self.clients.get(change.tenant)):
+            for gpu in set(client.allocating.values()):  # it is answered at once, or only after
+                self._timeline.growing(client.number, gpu)  # room was made
 
     def revoke(self, client: Client, wanted: do.Revoke) -> None:
         """Close the gate."""

@@ -1,12 +1,13 @@
 """The agent's way to the arbiter: events go in here, and its instructions are carried out.
 
-Every instruction is carried out before the next event is taken in: a lease that is given or taken
-while the arbiter still decides what else follows, because a program waits for it; what is written
-down, after all the rest (docs/decisions/0020).
+Every instruction is carried out before the next event is taken in. The arbiter yields a lease while
+it still decides what else follows, because a program waits for it. What is written down comes after
+that (docs/decisions/0020).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,9 @@ class Runtime:
         self.on_fed: list[Callable[[ev.Event], None]] = []
         """called after each event, when its instructions are carried out"""
         self._loop = loop
+        self._events: deque[ev.Event] = deque()
+        """events that wait until the instructions of the present one are carried out"""
+        self._is_feeding = False
         self._timer: Timer | None = None
         self._timer_s = 0.0
         self._arbiter: Arbiter
@@ -50,20 +54,35 @@ class Runtime:
         return self._loop.call_at(when_s, callback, *args)
 
     def feed(self, event: ev.Event) -> None:
-        """Tell the arbiter, carry out its instructions, and set the timer for its deadline."""
+        """Tell the arbiter, carry out its instructions, and set the timer for its deadline.
+
+        An event that an instruction brings about is handled after the present one.
+        """
+        self._events.append(event)
+        if self._is_feeding:
+            return
+        self._is_feeding = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._is_feeding = False
+
+    def _handle(self, event: ev.Event) -> None:
         now_s = self._timeline.now_s = self.now()
-        for instruction in self._arbiter.step(now_s, event):
-            self._carry_out(instruction)
+        instructions = self._arbiter.handle(now_s, event)
+        try:
+            for instruction in instructions:
+                self._carry_out(instruction)
+        finally:
+            for instruction in instructions:  # there is one only if another one failed
+                self._carry_out(instruction)
         self._timeline.catch_up()
         for call in self.on_fed:
             call(event)
         deadline_s = self._arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
-
-    def carry_out(self, instruction: do.Instruction) -> None:
-        """Carry out one instruction while the arbiter's step goes on."""
-        self._carry_out(instruction)
 
     def stop(self) -> None:
         """Cancel the timer."""
