@@ -28,6 +28,7 @@ def test_every_request_has_a_handler_with_the_name_of_its_tag() -> None:
 
 
 def test_every_instruction_is_carried_out_by_a_method_of_its_name() -> None:
-    assert set(executor._CARRY) == set(do.Instruction.__args__)
-    for instruction, method in executor._CARRY.items():
+    recorded = {do.StateChanged: executor.Executor.state_changed}  # also of a process that is gone
+    assert set(executor._CARRY) | set(recorded) == set(do.Instruction.__args__)
+    for instruction, method in (executor._CARRY | recorded).items():
         assert method.__name__ == snake(instruction.__name__)
