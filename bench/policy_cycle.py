@@ -14,7 +14,7 @@ from random import Random
 from bench.figure import Figure
 from moiety.policy.cycle import decide
 from moiety.policy.model.cluster import Node, gpus
-from moiety.policy.model.decisions import Decision, Eviction, Placement, Refusal
+from moiety.policy.model.decisions import Decision, Eviction, Placement, PlacementRefusal
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
@@ -45,8 +45,8 @@ def measure() -> list[Figure]:
 def _cycle() -> Figure:
     figure, decisions = _figure("policy_cycle_4000_gangs_s", gangs(), 1, 398)
     note = (
-        f"{count(decisions, Placement)} tasks placed, {count(decisions, Refusal)} gangs told "
-        "why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU"
+        f"{count(decisions, Placement)} tasks placed, {count(decisions, PlacementRefusal)} gangs "
+        "told why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU"
     )
     return _noted(figure, note)
 
@@ -64,7 +64,7 @@ def _unschedulable() -> Figure:
     kept = GANG_NODES - GANG_TASKS + 1
     snapshot = full(GANG_NODES, (gang,), kept=kept)
     figure, decisions = _figure("policy_unschedulable_gang_s", snapshot, 1, 249)
-    assert count(decisions, Refusal) == len(decisions) == 1
+    assert count(decisions, PlacementRefusal) == len(decisions) == 1
     note = (
         f"until a gang of {GANG_TASKS} tasks within its queue's quota is told that it cannot "
         f"be scheduled: on {kept} nodes one job must not be ended; {PEER}"

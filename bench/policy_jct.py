@@ -18,7 +18,7 @@ from moiety.sim.by_queue import jain, queues_by_use, satisfied
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace, read_gangs
 from moiety.sim.outcome import run_gangs
-from moiety.sim.runs import Cost, Order, replay
+from moiety.sim.runs import Order, RestartCost, replay
 from moiety.sim.worth import Worth
 
 DATA = OPENB.parent
@@ -44,7 +44,7 @@ class Times:
 
 def times(trace: GangTrace, order: Order, restart_s: float = 0.0) -> Times:
     """Replay, and count."""
-    runs, _ = replay(trace, order, Cost(restart_s))
+    runs, _ = replay(trace, order, RestartCost(restart_s))
     took = sorted(run.ended_s - run.gang.submitted_s for run in runs)
     return Times(
         mean(took) / HOUR,
@@ -90,14 +90,14 @@ def _philly() -> list[Figure]:
     """Virtual clusters as queues, on a cluster that is three quarters full in the mean."""
     trace = read_gangs(DATA / "philly" / "philly.csv", PHILLY_GPUS)
     queues = queues_by_use(trace)
-    found = run_gangs(trace, "default", Cost(RESTART_S), queues=queues)
+    found = run_gangs(trace, "default", RestartCost(RESTART_S), queues=queues)
     device = f"CPU; Philly on {PHILLY_GPUS} GPUs, {len(queues)} virtual clusters"
     assert found.quota_broken is not None
     assert found.jain is not None
     assert found.jain_of_due is not None
     assert found.jain_of_due_over_run is not None
     plain = FairWatch(queues, trace.monday_s)
-    runs, _ = replay(trace, baseline("backfill"), Cost(), watch=plain)
+    runs, _ = replay(trace, baseline("backfill"), RestartCost(), watch=plain)
     beside = {
         "": jain(plain.at_each_moment().values()),
         "_over_run": jain(plain.over_the_run().values()),

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.figure import Figure
 from bench.policy_traces import DEVICE, OPENB, are_there
 from moiety.policy.model.cluster import Placing
-from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.place.placer import Placer
 from moiety.sim.tables import open_trace
 
@@ -129,7 +129,7 @@ def run(placing: Placing, *, large: bool = False) -> tuple[float, list[float]]:
         order = None
         arrivals *= 12
     shapes = [job.shape for job in trace.jobs]
-    placer = Placer(Cluster(nodes), placing, typical=trace.typical, order=order)
+    placer = Placer(NodeArrays(nodes), placing, typical=trace.typical, order=order)
     whole = placer.cluster.gpu_milli_total
     took, placed, arrived = [], 0, 0
     for job in arrivals:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from moiety.policy.model.cluster import Placing
-from moiety.sim.replay import Setting, fill
+from moiety.sim.replay import ReplaySettings, fill
 from moiety.sim.results import Result
 from moiety.sim.tables import open_trace
 from moiety.sim.trace import Trace
@@ -35,4 +35,4 @@ def trace(name: str, seed: int) -> Trace:
 
 def replay(name: str, seed: int, placing: Placing, *, shuffle_nodes: bool = False) -> Result:
     """All of its arrivals."""
-    return fill(trace(name, seed), Setting(placing, seed=seed, shuffle_nodes=shuffle_nodes))
+    return fill(trace(name, seed), ReplaySettings(placing, seed=seed, shuffle_nodes=shuffle_nodes))

@@ -17,12 +17,12 @@ import numpy as np
 from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Growth, Release, Scaling
 from moiety.policy.model.snapshot import Running
-from moiety.policy.place.arrays import Bools, Cluster, Mask
+from moiety.policy.place.arrays import Bools, Mask, NodeArrays
 from moiety.policy.place.pools import Masks
-from moiety.policy.place.workload_mix import Typical
-from moiety.policy.state.cluster_state import State
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import Line, Piece, waiting
+from moiety.policy.state.queue_order import GangPart, QueueOrder, waiting
 
 STARTED_MAX: Final = 1024
 """nodes of a pool that are started in one cycle at most"""
@@ -30,7 +30,7 @@ SHOWN_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class ScalingPlan:
     """What dynamic pools should do, and who waits for it."""
 
     decisions: tuple[Scaling, ...] = ()
@@ -39,8 +39,11 @@ class Scaled:
 
 
 def scale(
-    state: State, known: Typical, without: Collection[str] = (), kept: Collection[Masks] = ()
-) -> Scaled:
+    state: ClusterState,
+    known: WorkloadMix,
+    without: Collection[str] = (),
+    kept: Collection[Masks] = (),
+) -> ScalingPlan:
     """How the dynamic pools should grow and shrink, with things as a cycle leaves them.
 
     Those `without` are done and do not wait; `kept` masks leave what is not kept for others.
@@ -58,16 +61,16 @@ def scale(
     for pool in trial.pools:
         if pool.name not in grows | trial.wanted:
             decisions += _releases(state, pool, busy)
-    return Scaled(tuple(decisions), trial.comes)
+    return ScalingPlan(tuple(decisions), trial.comes)
 
 
-def could_hold(state: State, piece: Piece) -> Pool | None:
+def could_hold(state: ClusterState, piece: GangPart) -> Pool | None:
     """A dynamic pool that could take all of a piece if it had as many nodes as it may."""
     for name in state.pools.open_to(piece.workload):
         pool = state.pools.pools[name]
         if not pool.is_dynamic:
             continue
-        one = Cluster([_like(pool, "")])
+        one = NodeArrays([_like(pool, "")])
         for shape, count in piece.shapes:
             slots = int(one.slots(shape, one.left, one.free_cpu, one.free_memory)[0])
             if slots < 1 or (pool.nodes_max is not None and slots * pool.nodes_max < count):
@@ -82,7 +85,7 @@ def _like(pool: Pool, name: str) -> Node:
     return replace(pool.template, name=name, pool=pool.name)
 
 
-def _busy(state: State, kept: Collection[Masks]) -> set[tuple[str, int]]:
+def _busy(state: ClusterState, kept: Collection[Masks]) -> set[tuple[str, int]]:
     """Nodes on which something runs, or that are kept for somebody."""
     found = {(each.place.pool, each.place.seat.node) for each in state.seated.values()}
     for masks in kept:
@@ -91,7 +94,7 @@ def _busy(state: State, kept: Collection[Masks]) -> set[tuple[str, int]]:
     return found
 
 
-def _releases(state: State, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:
+def _releases(state: ClusterState, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:
     """The nodes that have been empty for long, those first that have been so for longest."""
     now_s, since = state.snapshot.now_s, state.snapshot.empty_since
     nodes = state.pools.placers[pool.name].cluster.nodes
@@ -119,7 +122,7 @@ def _releases(state: State, pool: Pool, busy: Collection[tuple[str, int]]) -> li
 class _Trial:
     """The cluster as it would be with more nodes."""
 
-    def __init__(self, state: State, known: Typical) -> None:
+    def __init__(self, state: ClusterState, known: WorkloadMix) -> None:
         self._before, self._known = state, known
         self._now_s = state.snapshot.now_s
         self.pools = [pool for pool in state.snapshot.pools if pool.is_dynamic]
@@ -164,13 +167,13 @@ class _Trial:
             more = len(self._ready[pool.name]) + self._most[pool.name]
             nodes += [_like(pool, f"\0{pool.name}/{at}") for at in range(more)]
         there = replace(before.snapshot, nodes=tuple(nodes), running=tuple(running))
-        self._state = State(there, self._known)
+        self._state = ClusterState(there, self._known)
         self._state.standing.share_out(before.capacity, waiting(self._state), there.used)
         self._now = self._masks()
         self._coming = self._masks()
         for name, ready in self._ready.items():
             self._open_nodes(name)[: self._there[name] + len(ready)] = True
-        for _ in Line(self._state, without).serve(self._attempt):
+        for _ in QueueOrder(self._state, without).serve(self._attempt):
             if before.budget.is_past():
                 break
 
@@ -187,7 +190,7 @@ class _Trial:
     def _open_nodes(self, name: str) -> Bools:
         return self._coming[name].nodes
 
-    def _attempt(self, piece: Piece) -> None:
+    def _attempt(self, piece: GangPart) -> None:
         if piece.is_extra or piece.likeness in self._in_vain:
             return  # what a gang can do without is no reason to start nodes
         state = self._state
@@ -210,7 +213,7 @@ class _Trial:
         if pool is not None:
             self.wanted.add(pool.name)
 
-    def _open(self, piece: Piece, name: str) -> bool:
+    def _open(self, piece: GangPart, name: str) -> bool:
         """Let it begin with the fewest more nodes of a pool; False: that is not possible."""
         low, high = 1, self._most[name] - self._opened[name]
         if high < 1 or not self._fits(piece, name, high):
@@ -228,7 +231,7 @@ class _Trial:
         self._opened[name] += high
         return True
 
-    def _fits(self, piece: Piece, name: str, more: int) -> bool:
+    def _fits(self, piece: GangPart, name: str, more: int) -> bool:
         state = self._state
         mark = state.mark()
         self._widen(name, more, is_open=True)
@@ -245,7 +248,7 @@ class _Trial:
         """The position of the first node that nobody has asked for yet."""
         return self._there[name] + len(self._ready[name])
 
-    def _note(self, piece: Piece) -> None:
+    def _note(self, piece: GangPart) -> None:
         """Whom it waits for: the node that comes last."""
         latest: tuple[float, str] | None = None
         workload = piece.workload.name

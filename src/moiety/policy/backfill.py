@@ -11,10 +11,10 @@ from moiety.policy.estimate.remaining_time import Runtimes, remaining
 from moiety.policy.model.snapshot import Running
 from moiety.policy.place.arrays import Mask
 from moiety.policy.place.pools import Masks
-from moiety.policy.preempt.upper_bound import Bound
-from moiety.policy.state.cluster_state import State
+from moiety.policy.preempt.upper_bound import UpperBound
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.queue_order import GangPart
 
 TRIES_MAX: Final = 64
 
@@ -29,7 +29,7 @@ class Reservation:
     """what is left to others"""
 
 
-def ends(state: State, runtimes: Runtimes) -> list[tuple[float, Running]]:
+def ends(state: ClusterState, runtimes: Runtimes) -> list[tuple[float, Running]]:
     """What runs, by when it is expected to end."""
     now = state.snapshot.now_s
     found = []
@@ -43,10 +43,10 @@ def ends(state: State, runtimes: Runtimes) -> list[tuple[float, Running]]:
     return found
 
 
-def reserve(state: State, piece: Piece, runtimes: Runtimes) -> Reservation | None:
+def reserve(state: ClusterState, piece: GangPart, runtimes: Runtimes) -> Reservation | None:
     """When and where a piece will have room, if nothing else began; None: that is not foreseen."""
     mark = state.mark()
-    bound = Bound(state, piece)
+    bound = UpperBound(state, piece)
     tries = 0
     found: Reservation | None = None
     for at_s, running in ends(state, runtimes):
@@ -66,7 +66,7 @@ def reserve(state: State, piece: Piece, runtimes: Runtimes) -> Reservation | Non
     return found
 
 
-def _others(state: State, piece: Piece) -> Masks:
+def _others(state: ClusterState, piece: GangPart) -> Masks:
     masks = {
         pool: Mask(np.ones(len(placer.cluster), np.bool_))
         for pool, placer in state.pools.placers.items()

@@ -11,29 +11,29 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from moiety.policy.autoscaler import Scaled, could_hold, scale
+from moiety.policy.autoscaler import ScalingPlan, could_hold, scale
 from moiety.policy.backfill import Reservation, reserve
 from moiety.policy.estimate.remaining_time import Runtimes, takes_at_most, unknown
-from moiety.policy.explain.pending_reasons import Reasons, stands
+from moiety.policy.explain.pending_reasons import PendingReasons, stands
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Snapshot, Task
-from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.place.pools import Masks, both
-from moiety.policy.place.workload_mix import Typical, typical_of
+from moiety.policy.place.workload_mix import WorkloadMix, typical_of
 from moiety.policy.preempt import reclaim
 from moiety.policy.preempt.defragment import defragment
-from moiety.policy.preempt.preemption_trial import Ended
-from moiety.policy.preempt.victims import Leavers, Unit
+from moiety.policy.preempt.preemption_trial import EndedUnit
+from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue.queue_usage import GPU_MILLI
-from moiety.policy.state.cluster_state import State
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import Line, Piece, next_piece, waiting
+from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece, waiting
 
-Attempt = Callable[[Piece], Piece | None]
-Plan = list[Ended]
-Making = Callable[[State, Piece, Leavers, int], Plan | None]
+Attempt = Callable[[GangPart], GangPart | None]
+Plan = list[EndedUnit]
+Making = Callable[[ClusterState, GangPart, Victims, int], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ USUAL = Terms()
 
 def decide(
     snapshot: Snapshot,
-    known: Typical | None = None,
+    known: WorkloadMix | None = None,
     terms: Terms = USUAL,
-    budget: Budget | None = None,
+    budget: WorkBudget | None = None,
 ) -> list[Decision]:
     """What should happen now: evictions, moves, placements, and why the others wait.
 
@@ -81,14 +81,14 @@ class Cycle:
     def __init__(
         self,
         snapshot: Snapshot,
-        known: Typical | None = None,
+        known: WorkloadMix | None = None,
         terms: Terms = USUAL,
-        budget: Budget | None = None,
+        budget: WorkBudget | None = None,
     ) -> None:
-        budget = budget or Budget()
+        budget = budget or WorkBudget()
         budget.begin()
         self.known = known or typical_of(_shapes(snapshot))
-        self.state = State(snapshot, self.known, budget)
+        self.state = ClusterState(snapshot, self.known, budget)
         self.terms = terms
         self.why: dict[Task, tuple[str, str | None]] = {}
         """for what was ended or moved: the reason, and for whom"""
@@ -98,9 +98,9 @@ class Cycle:
         """workloads that have run for as long as they may"""
         self.reserved: list[Reservation] = []
         self.moves_left = terms.moves_max
-        self.refusals: list[Refusal] = []
-        self.scaled = Scaled()
-        self._leavers: Leavers | None = None
+        self.refusals: list[PlacementRefusal] = []
+        self.scaled = ScalingPlan()
+        self._leavers: Victims | None = None
         self.state.standing.share_out(
             self.state.capacity, waiting(self.state), self.state.snapshot.used
         )
@@ -150,7 +150,7 @@ class Cycle:
         """Try each piece in its turn, those first that were not tried in vain of late."""
         budget = self.state.budget
 
-        def within(piece: Piece) -> Piece | None:
+        def within(piece: GangPart) -> GangPart | None:
             key = what, piece.workload.name
             if key in budget.tried:
                 return None
@@ -162,7 +162,7 @@ class Cycle:
 
         if budget.is_used_up():
             return
-        for _ in Line(self.state, self.ended, opportunistic=opportunistic).serve(within):
+        for _ in QueueOrder(self.state, self.ended, opportunistic=opportunistic).serve(within):
             if budget.is_used_up():
                 return
 
@@ -174,7 +174,7 @@ class Cycle:
             self.reserved.clear()
             state.left_to = None
 
-        def attempt(piece: Piece) -> Piece | None:
+        def attempt(piece: GangPart) -> GangPart | None:
             if piece.likeness in full:
                 return None
             state.budget.spend(len(piece.tasks))
@@ -191,7 +191,7 @@ class Cycle:
             "opportunistic" if opportunistic else "fill", attempt, opportunistic=opportunistic
         )
 
-    def _reserve(self, piece: Piece) -> None:
+    def _reserve(self, piece: GangPart) -> None:
         """Keep room for who has waited for long, if it is for much, and its due."""
         state, terms, workload = self.state, self.terms, piece.workload
         waited = state.snapshot.now_s - workload.submitted_s
@@ -224,9 +224,9 @@ class Cycle:
             text = "moved so that what is free is of more use"
             self.why[each.unit.tasks[0]] = (text, None)
 
-    def _who_leaves(self) -> Leavers:
+    def _who_leaves(self) -> Victims:
         if self._leavers is None:
-            self._leavers = Leavers(self.state, self.terms.min_run_s)
+            self._leavers = Victims(self.state, self.terms.min_run_s)
         return self._leavers
 
     def _make(self, making: Making, word: str) -> bool:
@@ -235,7 +235,7 @@ class Cycle:
         in_vain: set[tuple[object, ...]] = set()
         made = False
 
-        def attempt(piece: Piece) -> Piece | None:
+        def attempt(piece: GangPart) -> GangPart | None:
             nonlocal made
             workload = piece.workload
             like = (workload.queue, workload.is_preemptible, workload.priority, piece.likeness)
@@ -256,14 +256,14 @@ class Cycle:
         self._serve(word, attempt)
         return made
 
-    def _may_ask(self, piece: Piece) -> bool:
+    def _may_ask(self, piece: GangPart) -> bool:
         """Whether room would help: what must not be taken away stays within quota."""
         workload = piece.workload
         if workload.is_preemptible:
             return True
         return not self.state.standing.over_quota(workload.queue, piece.amounts)
 
-    def _write_down(self, plan: Plan, piece: Piece, word: str) -> None:
+    def _write_down(self, plan: Plan, piece: GangPart, word: str) -> None:
         state, name = self.state, piece.workload.name
         for ended in plan:
             for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
@@ -278,7 +278,7 @@ class Cycle:
                 self.why[task] = (f"moved to make room for {name}", name)
                 self.moves_left -= 1
 
-    def _reason(self, unit: Unit, piece: Piece, word: str) -> str:
+    def _reason(self, unit: VictimUnit, piece: GangPart, word: str) -> str:
         theirs, mine = unit.workload, piece.workload
         if word == "preempted" and not theirs.is_opportunistic:
             return (
@@ -311,7 +311,7 @@ class Cycle:
     def _explain(self) -> None:
         """Say of each workload that waits why it does."""
         state = self.state
-        reasons = Reasons(state, self.reserved)
+        reasons = PendingReasons(state, self.reserved)
         for name in sorted(state.unmet):
             piece = next_piece(state, state.workloads[name])
             if piece is not None and name not in self.ended:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.sim.runs import Pool, Run
+from moiety.sim.runs import GpuPool, Run
 
 GPU_HOURS_8: Final = 8 * 3600.0
 TIRESIAS_LIMITS: Final = (3250.0, 7200.0)
@@ -20,10 +20,10 @@ TIRESIAS_LIMITS: Final = (3250.0, 7200.0)
 class _Plain:
     """What comes and goes changes nothing."""
 
-    def came(self, run: Run, pool: Pool) -> None:
+    def came(self, run: Run, pool: GpuPool) -> None:
         """Nothing to note."""
 
-    def ended(self, run: Run, pool: Pool) -> None:
+    def ended(self, run: Run, pool: GpuPool) -> None:
         """Nothing to note."""
 
 
@@ -36,7 +36,7 @@ class Serve(_Plain):
     passes: bool = False
     """whether who fits may pass who does not"""
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Start whoever is next and fits."""
         smallest = 1 << 60
         for run in sorted(pool.waiting.values(), key=self.key):
@@ -52,7 +52,7 @@ class Serve(_Plain):
         return None
 
 
-def _closed(pool: Pool, gpus: int, smallest: int) -> int:
+def _closed(pool: GpuPool, gpus: int, smallest: int) -> int:
     """The least that has no room any more: on one node, whoever wants more has none either."""
     return min(smallest, gpus) if gpus <= max(pool.nodes.size) else smallest
 
@@ -64,7 +64,7 @@ class Shortest(_Plain):
     name: str
     by_gpus: bool = False
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Place everybody anew."""
         now = pool.now_s
 
@@ -91,7 +91,7 @@ class Las(_Plain):
     _turn: dict[int, int] = field(default_factory=dict)
     _count: int = 0
 
-    def came(self, run: Run, pool: Pool) -> None:
+    def came(self, run: Run, pool: GpuPool) -> None:
         """It begins in the first step."""
         self._step[run.number] = 0
         self._turn[run.number] = self._next()
@@ -100,7 +100,7 @@ class Las(_Plain):
         self._count += 1
         return self._count
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Place everybody anew; look again when somebody drops."""
         now = pool.now_s
         for run in pool.running.values():
@@ -129,7 +129,7 @@ class Las(_Plain):
         return min(drops, default=None)
 
 
-def _again(pool: Pool, ranked: Sequence[Run]) -> None:
+def _again(pool: GpuPool, ranked: Sequence[Run]) -> None:
     """Everybody in order on an empty cluster, whoever fits."""
     nodes = pool.nodes
     free = [size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.sim.gangs import GangTrace
-from moiety.sim.runs import Pool, Run
+from moiety.sim.runs import GpuPool, Run
 
 
 def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
@@ -54,7 +54,7 @@ class QuotaWatch:
         self.broken = 0
         """moments at which somebody did"""
 
-    def __call__(self, pool: Pool) -> None:
+    def __call__(self, pool: GpuPool) -> None:
         """After a decision."""
         self.moments += 1
         if not pool.waiting:

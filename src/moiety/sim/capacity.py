@@ -11,9 +11,9 @@ from typing import Final
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.queues import Queue
-from moiety.sim.gangs import Gang, GangTrace, cluster
+from moiety.sim.gangs import GangJob, GangTrace, cluster
 from moiety.sim.outcome import GangOutcome, count, order_of, run_gangs
-from moiety.sim.runs import Cost, Run, Timeline, replay
+from moiety.sim.runs import RestartCost, Run, UsageTimeline, replay
 
 SIZES_MAX: Final = 4096
 """nodes; a trace that needs more is refused"""
@@ -31,7 +31,7 @@ class Part:
     queues: frozenset[str] = frozenset()
     """none named: of all"""
 
-    def takes(self, gang: Gang) -> bool:
+    def takes(self, gang: GangJob) -> bool:
         """Whether a job belongs here."""
         most = self.gpus if self.job_gpus_max is None else self.job_gpus_max
         return gang.gpus <= most and (not self.queues or gang.queue in self.queues)
@@ -41,7 +41,7 @@ def needed(
     trace: GangTrace,
     wait_p95_s: float,
     order: str,
-    cost: Cost,
+    cost: RestartCost,
     gpus_per_node: int,
     tried: Tried = lambda _: None,
     queues: QueuesOf = lambda _: None,
@@ -77,7 +77,7 @@ def needed(
 
 
 def split(
-    trace: GangTrace, parts: Sequence[Part], order: str, cost: Cost, gpus_per_node: int
+    trace: GangTrace, parts: Sequence[Part], order: str, cost: RestartCost, gpus_per_node: int
 ) -> GangOutcome:
     """The same trace on pools that are apart, each job in the first that takes it.
 
@@ -96,7 +96,7 @@ def split(
                 "a last part without @ and : that is large enough",
             )
     runs: list[Run] = []
-    lines: list[Timeline] = []
+    lines: list[UsageTimeline] = []
     nodes: tuple[int, ...] = ()
     for part, numbers in zip(parts, sorted_into, strict=True):
         size = cluster(part.gpus, gpus_per_node)
@@ -110,13 +110,13 @@ def split(
     return count(whole, order, runs, _together(lines, sum(nodes)), 0.0)
 
 
-def _together(lines: Sequence[Timeline], there: int) -> Timeline:
+def _together(lines: Sequence[UsageTimeline], there: int) -> UsageTimeline:
     """The sum of several timelines."""
     moments = sorted(
         (at, line, point) for line, of in enumerate(lines) for point, at in enumerate(of.at_s)
     )
     now: list[tuple[int, int, int]] = [(0, 0, 0)] * len(lines)
-    found = Timeline()
+    found = UsageTimeline()
     for at, line, point in moments:
         of = lines[line]
         now[line] = (of.used[point], of.wanted[point], of.waiting[point])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from moiety.sim.replay import Setting, live
+from moiety.sim.replay import ReplaySettings, live
 from moiety.sim.results import Result
 from moiety.sim.trace import Trace
 
@@ -21,7 +21,7 @@ Tried = Callable[[Result], None]
 
 
 def needed_nodes(
-    trace: Trace, wait_p95_s: float, setting: Setting, tried: Tried = lambda _: None
+    trace: Trace, wait_p95_s: float, setting: ReplaySettings, tried: Tried = lambda _: None
 ) -> Result | None:
     """The replay on the fewest nodes that keep the 95th percentile of waiting within the bound.
 

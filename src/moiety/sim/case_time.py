@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.estimate.runtime_history import PastRun
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Window
 from moiety.sim import schedule
@@ -46,14 +46,14 @@ def monday_s(case: Mapping[str, Any], now_s: float) -> float:
         raise BadCase("now", str(error)) from None
 
 
-def history(case: Mapping[str, Any]) -> tuple[Ran, ...]:
+def history(case: Mapping[str, Any]) -> tuple[PastRun, ...]:
     """Jobs that have ended: `{"name", "queue", "user", "gpus", "created", "ran_s"}`."""
     found = []
     for at, each in enumerate(_list(case, "history", "")):
         key = f"history[{at}]"
         row = as_object(each, key)
         found.append(
-            Ran(
+            PastRun(
                 text(row, "name", key),
                 text(row, "user", key) if row.get("user") is not None else "",
                 text(row, "queue", key),

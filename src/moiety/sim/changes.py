@@ -10,25 +10,25 @@ import numpy as np
 
 from moiety.model.errors import InvalidValue
 from moiety.sim.gangs import GangTrace
-from moiety.sim.reading import Complaints, Row, check_file, read_table
-from moiety.sim.runs import Change
+from moiety.sim.reading import Complaints, TableRow, check_file, read_table
+from moiety.sim.runs import ClusterChange
 
 KINDS: Final = ("fail", "drain", "add", "remove")
 COLUMNS: Final = ("at_s", "what")
 FAILURES_MAX: Final = 100_000
 
 
-def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Change]:
+def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[ClusterChange]:
     """A CSV or JSONL file: `at_s` (after the first job comes), `what`, `node`, `gpus`, `for_s`.
 
     `fail` and `drain` take a node (a position from 0) away, for `for_s` or for good; `remove` is a
     `drain` for good; `add` brings a node with `gpus`. Raises TraceMissing and TraceInvalid.
     """
     check_file(path, "list of changes")
-    found: list[Change] = []
+    found: list[ClusterChange] = []
     there = nodes
 
-    def make(row: Row) -> list[Change]:
+    def make(row: TableRow) -> list[ClusterChange]:
         nonlocal there
         what = row.text("what")
         at_s = row.number("at_s")
@@ -39,22 +39,22 @@ def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Change]
             if not gpus:
                 raise ValueError("a node without GPUs comes")
             there += 1
-            return [Change(at_s, "add", gpus=gpus)]
+            return [ClusterChange(at_s, "add", gpus=gpus)]
         node = row.whole("node")
         if node >= there:
             raise ValueError(f"there is no node {node}: there are {there}")
-        away = Change(at_s, "down" if what == "fail" else "drain", node)
+        away = ClusterChange(at_s, "down" if what == "fail" else "drain", node)
         lasts_s = row.number("for_s", 0.0)
         if what == "remove" or not lasts_s:
             return [away]
-        return [away, Change(at_s + lasts_s, "up", node)]
+        return [away, ClusterChange(at_s + lasts_s, "up", node)]
 
     for _, changes in read_table(path, COLUMNS, make, complaints):
         found += changes
     return found
 
 
-def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> list[Change]:
+def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> list[ClusterChange]:
     """Each node fails at random, once in `every_s` in the mean, and is back after `repair_s`.
 
     Until the last job comes. Raises InvalidValue if that would be very many.
@@ -68,12 +68,12 @@ def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> li
     for node in range(len(trace.nodes)):
         at_s = float(random.exponential(every_s))
         while at_s < last - first:
-            found += [Change(at_s, "down", node), Change(at_s + repair_s, "up", node)]
+            found += [ClusterChange(at_s, "down", node), ClusterChange(at_s + repair_s, "up", node)]
             at_s += repair_s + float(random.exponential(every_s))
     return found
 
 
-def most_there(trace: GangTrace, changes: Sequence[Change]) -> tuple[int, ...]:
+def most_there(trace: GangTrace, changes: Sequence[ClusterChange]) -> tuple[int, ...]:
     """The nodes that are left for good when all has happened: what a job must fit on."""
     there = [*trace.nodes, *(change.gpus for change in changes if change.what == "add")]
     gone: dict[int, bool] = {}

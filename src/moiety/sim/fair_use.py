@@ -19,15 +19,15 @@ from collections.abc import Iterable
 
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Queue
-from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, Standing
-from moiety.sim.runs import Pool
+from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
+from moiety.sim.runs import GpuPool
 
 
 class FairWatch:
     """Adds up after each decision what held until the next one."""
 
     def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
-        self._standing = Standing(queues)
+        self._standing = QueueUsage(queues)
         self._monday_s = monday_s
         self._counted: Counter[str] = Counter()
         self._since_s = 0.0
@@ -36,7 +36,7 @@ class FairWatch:
         self._had: dict[str, float] = defaultdict(float)
         self._due: dict[str, float] = defaultdict(float)
 
-    def __call__(self, pool: Pool) -> None:
+    def __call__(self, pool: GpuPool) -> None:
         """After a decision."""
         lasted_s = pool.now_s - self._since_s
         for queue, (had, due) in self._now.items():
@@ -46,7 +46,7 @@ class FairWatch:
         self._since_s = pool.now_s
         self._now = self._of(pool)
 
-    def _of(self, pool: Pool) -> dict[str, tuple[float, float]]:
+    def _of(self, pool: GpuPool) -> dict[str, tuple[float, float]]:
         """What each has to which something is due, and what that is, in GPUs."""
         standing = self._standing
         for queue, gpus in pool.held.items():

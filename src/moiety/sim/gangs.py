@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.estimate.runtime_history import PastRun
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, columns_of, read_table
+from moiety.sim.reading import (
+    COLUMNS_HINT,
+    Complaints,
+    TableRow,
+    check_file,
+    columns_of,
+    read_table,
+)
 from moiety.sim.seats import Nodes
 
 GPUS_PER_NODE: Final = 8
@@ -27,7 +34,7 @@ EPOCH_MONDAY_S: Final = 4 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GangJob:
     """A job: so many GPUs for so long."""
 
     name: str
@@ -43,7 +50,7 @@ class GangTrace:
     """Gangs in the order in which they were submitted, and the GPUs of each node."""
 
     name: str
-    gangs: tuple[Gang, ...]
+    gangs: tuple[GangJob, ...]
     nodes: tuple[int, ...]
     complaints: Complaints = field(default_factory=Complaints)
     monday_s: float = 0.0
@@ -55,21 +62,21 @@ class GangTrace:
         return sum(self.nodes)
 
 
-def itp(row: Row) -> Gang:
+def itp(row: TableRow) -> GangJob:
     """A line of Microsoft's ITP trace, as the authors of ElasticFlow publish it."""
-    return Gang(row.text("job_id"), _gpus(row), row.number("submission_time"), _duration(row))
+    return GangJob(row.text("job_id"), _gpus(row), row.number("submission_time"), _duration(row))
 
 
-def muri(row: Row) -> Gang:
+def muri(row: TableRow) -> GangJob:
     """A line of a trace of Muri (SIGCOMM '22): milliseconds."""
     milli = row.number("duration")
     if not milli:
         raise ValueError("duration is zero")
     submitted_s = row.number("submit_time") / 1000
-    return Gang(row.text("job_id"), _gpus(row), submitted_s, milli / 1000 * MURI_SLOWDOWN)
+    return GangJob(row.text("job_id"), _gpus(row), submitted_s, milli / 1000 * MURI_SLOWDOWN)
 
 
-def philly(row: Row) -> Gang:
+def philly(row: TableRow) -> GangJob:
     """A line of Microsoft's Philly trace; its virtual clusters are queues. It has no names."""
     text = row.text("timestamp")
     try:
@@ -78,15 +85,17 @@ def philly(row: Row) -> Gang:
         raise ValueError(f"timestamp is no time: {text!r}") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return Gang("", _gpus(row, "num_gpus"), when.timestamp(), _duration(row), row.text("cluster"))
+    return GangJob(
+        "", _gpus(row, "num_gpus"), when.timestamp(), _duration(row), row.text("cluster")
+    )
 
 
-def own(row: Row) -> Gang:
+def own(row: TableRow) -> GangJob:
     """A line of `jobs.csv` of moiety's own format, as far as it asks for whole GPUs."""
     part = row.whole("gpu_milli", 1000)
     if part != 1000 or row.text("gpu_memory_mib", ""):
         raise ValueError("it asks for a part of a GPU, and gangs have whole ones")
-    return Gang(
+    return GangJob(
         row.text("name"),
         _gpus(row, "gpus"),
         row.number("submitted_s"),
@@ -96,7 +105,7 @@ def own(row: Row) -> Gang:
     )
 
 
-FORMATS: Final[dict[str, tuple[tuple[str, ...], Callable[[Row], Gang]]]] = {
+FORMATS: Final[dict[str, tuple[tuple[str, ...], Callable[[TableRow], GangJob]]]] = {
     "itp": (("job_id", "submission_time", "num_gpu", "duration"), itp),
     "muri": (("job_id", "submit_time", "num_gpu", "duration"), muri),
     "philly": (("timestamp", "duration", "num_gpus", "cluster"), philly),
@@ -133,11 +142,11 @@ def read_gangs(
     return GangTrace(name, gangs, nodes, complaints, EPOCH_MONDAY_S if form == "philly" else 0.0)
 
 
-def ran_before(path: Path) -> list[Ran]:
+def ran_before(path: Path) -> list[PastRun]:
     """A file of jobs as a history for estimates. Raises as `read_gangs`."""
     check_file(path, "history of jobs")
     return [
-        Ran(
+        PastRun(
             gang.name,
             gang.user,
             gang.queue,
@@ -162,7 +171,7 @@ def is_gang_trace(path: Path) -> bool:
     return path.is_file()
 
 
-def _enough(gangs: list[Gang]) -> int:
+def _enough(gangs: list[GangJob]) -> int:
     """As many GPUs as were asked for in the mean, and a quarter more, in whole nodes."""
     first = min(gang.submitted_s for gang in gangs)
     last = max(gang.submitted_s + gang.duration_s for gang in gangs)
@@ -191,8 +200,8 @@ def _format(path: Path) -> str:
 
 
 def _check(
-    path: Path, rows: list[tuple[int, Gang]], nodes: tuple[int, ...], complaints: Complaints
-) -> tuple[Gang, ...]:
+    path: Path, rows: list[tuple[int, GangJob]], nodes: tuple[int, ...], complaints: Complaints
+) -> tuple[GangJob, ...]:
     empty = Nodes(nodes)
     fits: dict[int, bool] = {}
     seen: dict[str, int] = {}
@@ -214,14 +223,14 @@ def _check(
     return tuple(kept)
 
 
-def _gpus(row: Row, column: str = "num_gpu") -> int:
+def _gpus(row: TableRow, column: str = "num_gpu") -> int:
     gpus = row.whole(column)
     if not 0 < gpus <= GPUS_MAX:
         raise ValueError(f"{column} is {gpus}")
     return gpus
 
 
-def _duration(row: Row, column: str = "duration") -> float:
+def _duration(row: TableRow, column: str = "duration") -> float:
     found = row.number(column)
     if not found:
         raise ValueError(f"{column} is zero")

@@ -19,8 +19,8 @@ from moiety.policy.model.decisions import Growth
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Starting, Task
 from moiety.policy.model.workloads import single
 from moiety.policy.place.arrays import Bools, Mask, Seat
-from moiety.policy.state.cluster_state import State
-from moiety.sim.replay import LiveRun, Progress, Setting, placer_of
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.sim.replay import LiveRun, Progress, ReplaySettings, placer_of
 from moiety.sim.results import PoolUse, Result
 from moiety.sim.trace import Trace
 
@@ -34,7 +34,7 @@ def live_on_pools(
     trace: Trace,
     pools: Sequence[Pool],
     always: Sequence[Node],
-    setting: Setting,
+    setting: ReplaySettings,
     progress: Progress = lambda _: None,
 ) -> Result:
     """Tasks come and go at their times; dynamic pools begin with as few nodes as they may.
@@ -59,7 +59,7 @@ class _PoolsRun(LiveRun):
     """The state of such a replay."""
 
     def __init__(
-        self, trace: Trace, pools: Sequence[Pool], setting: Setting, progress: Progress
+        self, trace: Trace, pools: Sequence[Pool], setting: ReplaySettings, progress: Progress
     ) -> None:
         super().__init__(trace, placer_of(trace, setting), progress)
         self._pools = {pool.name: pool for pool in pools}
@@ -148,7 +148,9 @@ class _PoolsRun(LiveRun):
             return
         snapshot = self._snapshot(idle)
         self._pay()
-        for decision in scale(State(snapshot, self.trace.typical), self.trace.typical).decisions:
+        for decision in scale(
+            ClusterState(snapshot, self.trace.typical), self.trace.typical
+        ).decisions:
             if isinstance(decision, Growth):
                 self._start_nodes(decision)
             else:
@@ -213,7 +215,7 @@ class _PoolsRun(LiveRun):
         self._gpus_s += there * max(until_s - self._gpus_until_s, 0.0)
         self._gpus_until_s = max(until_s, self._gpus_until_s)
 
-    def result(self, setting: Setting) -> Result:
+    def result(self, setting: ReplaySettings) -> Result:
         """With what the pools cost, until the last task has ended."""
         found = super().result(setting)
         assert found.live

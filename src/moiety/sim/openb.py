@@ -16,7 +16,7 @@ from typing import Final
 from moiety.model.errors import TraceInvalid, TraceMissing
 from moiety.policy.model.cluster import Node, gpus
 from moiety.policy.model.workloads import Shape
-from moiety.sim.reading import Complaints, Row, parse_index, read_lines, read_table
+from moiety.sim.reading import Complaints, TableRow, parse_index, read_lines, read_table
 from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -51,7 +51,7 @@ def read(folder: Path, name: str, seed: int, complaints: Complaints) -> Trace:
     return Trace(name, nodes, kept, arrivals, order, published, complaints)
 
 
-def _node(row: Row) -> Node:
+def _node(row: TableRow) -> Node:
     count = gpu_count(row, "gpu")
     return Node(
         row.text("sn"),
@@ -68,7 +68,7 @@ def _is_timed(pods: Path) -> bool:
     return "creation_time" in columns and "deletion_time" in columns
 
 
-def _job(row: Row, *, timed: bool) -> Job:
+def _job(row: TableRow, *, timed: bool) -> Job:
     count = row.whole("num_gpu")
     shape = Shape(
         row.whole("cpu_milli"),
@@ -128,7 +128,7 @@ def _published(path: Path, name: str, seed: int) -> dict[str, tuple[float | None
         return {}
     percents = [str(percent) for percent in range(PERCENTS)]
 
-    def make(row: Row) -> tuple[str, str, int, tuple[float | None, ...]]:
+    def make(row: TableRow) -> tuple[str, str, int, tuple[float | None, ...]]:
         values = [row.text(percent, "") for percent in percents]
         numbers = tuple(float(value) if value else None for value in values)
         return row.text("trace"), row.text("policy"), row.whole("seed"), numbers

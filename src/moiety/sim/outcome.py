@@ -17,7 +17,16 @@ from moiety.sim.by_queue import QuotaWatch, jain, satisfied
 from moiety.sim.changes import most_there
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
-from moiety.sim.runs import Change, Cost, Order, Pool, Progress, Run, Timeline, replay
+from moiety.sim.runs import (
+    ClusterChange,
+    GpuPool,
+    Order,
+    Progress,
+    RestartCost,
+    Run,
+    UsageTimeline,
+    replay,
+)
 from moiety.sim.seats import Nodes
 from moiety.sim.tenants import Tenants
 from moiety.sim.worth import Worth
@@ -95,8 +104,8 @@ def order_of(name: str, queues: Sequence[Queue] | None = None, monday_s: float =
 def run_gangs(
     trace: GangTrace,
     name: str,
-    cost: Cost,
-    changes: Sequence[Change] = (),
+    cost: RestartCost,
+    changes: Sequence[ClusterChange] = (),
     queues: Sequence[Queue] | None = None,
     progress: Progress = lambda _: None,
 ) -> GangOutcome:
@@ -112,7 +121,7 @@ def run_gangs(
     quotas = QuotaWatch(queues, trace.monday_s) if queues else None
     shares = FairWatch(queues, trace.monday_s) if queues else None
 
-    def watch(pool: Pool) -> None:
+    def watch(pool: GpuPool) -> None:
         if quotas and shares:
             quotas(pool)
             shares(pool)
@@ -129,7 +138,7 @@ def count(
     trace: GangTrace,
     name: str,
     runs: Sequence[Run],
-    timeline: Timeline,
+    timeline: UsageTimeline,
     took_s: float,
     queues: Sequence[Queue] | None = None,
     broken: int | None = None,
@@ -204,7 +213,7 @@ def _queues(
     )
 
 
-def _allocation(trace: GangTrace, timeline: Timeline) -> float:
+def _allocation(trace: GangTrace, timeline: UsageTimeline) -> float:
     last = trace.gangs[-1].submitted_s
     used = there = 0.0
     ends = [*timeline.at_s[1:], last]
@@ -215,7 +224,9 @@ def _allocation(trace: GangTrace, timeline: Timeline) -> float:
     return 100 * used / there if there else 0.0
 
 
-def _thinned(timeline: Timeline, first_s: float) -> tuple[tuple[float, int, int, int, int], ...]:
+def _thinned(
+    timeline: UsageTimeline, first_s: float
+) -> tuple[tuple[float, int, int, int, int], ...]:
     """Points of it, evenly over what happened."""
     total = len(timeline.at_s)
     step = max(1, total // POINTS)

@@ -9,7 +9,7 @@ from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.model.cluster import Node, Pool
-from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
+from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, read_table
 
 COLUMNS: Final = ("name",)
 EVERY: Final = "*"
@@ -79,7 +79,7 @@ def read_pools(
     return tuple(pools), tuple(left)
 
 
-def _line(row: Row) -> _Line:
+def _line(row: TableRow) -> _Line:
     return _Line(
         row.text("name"),
         row.whole("nodes_min", 0),

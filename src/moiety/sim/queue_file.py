@@ -9,7 +9,7 @@ from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.sim import schedule
-from moiety.sim.reading import COLUMNS_HINT, Complaints, Row, check_file, read_table
+from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, read_table
 
 COLUMNS: Final = ("name", "quota_gpus")
 
@@ -50,7 +50,7 @@ def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
     return tuple(found.values())
 
 
-def _queue(row: Row) -> Queue:
+def _queue(row: TableRow) -> Queue:
     limit = row.text("limit_gpus", "")
     return Queue(
         row.text("name"),

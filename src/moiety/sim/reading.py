@@ -44,7 +44,7 @@ class Complaints:
             self.told.append(error.what)
 
 
-class Row:
+class TableRow:
     """One line of a table: values by column, as numbers where numbers are wanted.
 
     Raises ValueError, with what is wrong, for a value that cannot be read.
@@ -92,7 +92,7 @@ class Row:
 
 
 def read_table(
-    path: Path, columns: Sequence[str], make: Callable[[Row], T], complaints: Complaints
+    path: Path, columns: Sequence[str], make: Callable[[TableRow], T], complaints: Complaints
 ) -> list[tuple[int, T]]:
     """Every line as what `make` makes of it, with its number.
 
@@ -102,7 +102,7 @@ def read_table(
     found = []
     for line, values in _rows(path, columns, complaints):
         try:
-            found.append((line, make(Row(values))))
+            found.append((line, make(TableRow(values))))
         except ValueError as error:
             problem = error.what if isinstance(error, MoietyError) else str(error)
             complaints.about(path, line, problem)

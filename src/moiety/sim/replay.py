@@ -19,7 +19,7 @@ from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Choosing, Placing
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.arrays import Mask, NodeArrays, Seat
 from moiety.policy.place.placement_refusals import refuse
 from moiety.policy.place.placer import Placer
 from moiety.sim.clock import Clock
@@ -35,7 +35,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ReplaySettings:
     """How to replay."""
 
     placing: Placing = Placing.DEFAULT
@@ -46,7 +46,7 @@ class Setting:
     """whether the order among equal nodes is random, by the seed, and not the trace's"""
 
 
-def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
+def arrivals(trace: Trace, setting: ReplaySettings) -> Sequence[int]:
     """Positions in the trace's jobs: as recorded, or each job once and then again, at random.
 
     Sampled ones end when `load_percent` of the cluster's GPUs has been asked for. Raises
@@ -55,7 +55,7 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
     """
     if trace.arrivals is not None:
         return trace.arrivals
-    whole = Cluster(trace.nodes).gpu_milli_total
+    whole = NodeArrays(trace.nodes).gpu_milli_total
     asked = [job.shape.total_milli for job in trace.jobs]
     if not whole or not sum(asked):
         raise InvalidValue(f"{trace.name}: there are no GPUs, or nobody asks for any")
@@ -77,7 +77,7 @@ def arrivals(trace: Trace, setting: Setting) -> Sequence[int]:
             arrived += asked[job]
 
 
-def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
+def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
     """Tasks come one after the other and stay; `progress` is told how many more were decided."""
     placer = placer_of(trace, setting)
     cluster = placer.cluster
@@ -130,7 +130,7 @@ def fill(trace: Trace, setting: Setting, progress: Progress = lambda _: None) ->
     )
 
 
-def live(trace: Trace, setting: Setting, progress: Progress = lambda _: None) -> Result:
+def live(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
     """Tasks come and go at their times; those that can never run are refused when they come."""
     trace.check_timed()
     run = LiveRun(trace, placer_of(trace, setting), progress)
@@ -239,7 +239,7 @@ class LiveRun:
             self.timeline.pop()
         self.timeline.append((self.clock.now_s, used, len(self.waiting)))
 
-    def result(self, setting: Setting) -> Result:
+    def result(self, setting: ReplaySettings) -> Result:
         """What came of it."""
         cluster = self.placer.cluster
         waits = np.array(list(self.waits_s.values()) or [0.0])
@@ -275,13 +275,13 @@ class LiveRun:
         )
 
 
-def placer_of(trace: Trace, setting: Setting) -> Placer:
+def placer_of(trace: Trace, setting: ReplaySettings) -> Placer:
     """The rule on the trace's nodes, all empty."""
     order: Sequence[int] | None = trace.node_order
     if setting.shuffle_nodes:
         random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))
         order = random.permutation(len(trace.nodes)).tolist()
-    cluster = Cluster(trace.nodes)
+    cluster = NodeArrays(trace.nodes)
     return Placer(cluster, setting.placing, setting.choosing, trace.typical, order, setting.seed)
 
 

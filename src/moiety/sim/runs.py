@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from moiety.model.errors import InternalError
-from moiety.sim.gangs import Gang, GangTrace
+from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.seats import Nodes, Seats
 
 SAME_S = 1e-6
@@ -27,7 +27,7 @@ Progress = Callable[[int], None]
 class Run:
     """A gang on its way: how much it has done, and where it is."""
 
-    gang: Gang
+    gang: GangJob
     number: int
     """in the order of submission"""
     left_s: float
@@ -56,7 +56,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RestartCost:
     """What it costs to stop and go on."""
 
     restart_s: float = 0.0
@@ -65,10 +65,10 @@ class Cost:
     """how often work is kept for the case that a node fails"""
 
 
-class Pool:
+class GpuPool:
     """What an order sees and changes."""
 
-    def __init__(self, nodes: Nodes, cost: Cost) -> None:
+    def __init__(self, nodes: Nodes, cost: RestartCost) -> None:
         self.nodes = nodes
         self.cost = cost
         self.now_s = 0.0
@@ -171,18 +171,18 @@ class Order(Protocol):
 
     name: str
 
-    def came(self, run: Run, pool: Pool) -> None:
+    def came(self, run: Run, pool: GpuPool) -> None:
         """A gang waits now."""
 
-    def ended(self, run: Run, pool: Pool) -> None:
+    def ended(self, run: Run, pool: GpuPool) -> None:
         """A gang has done its work."""
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Start and stop; returns when it wants to look again if nothing happens before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ClusterChange:
     """Something happens to the cluster."""
 
     at_s: float
@@ -193,7 +193,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Timeline:
+class UsageTimeline:
     """Whenever it changed: seconds, GPUs in use, GPUs that are there, GPUs wanted, who waits."""
 
     at_s: list[float] = field(default_factory=list)
@@ -203,33 +203,33 @@ class Timeline:
     waiting: list[int] = field(default_factory=list)
 
 
-Watch = Callable[[Pool], None]
+Watch = Callable[[GpuPool], None]
 
 
 def replay(
     trace: GangTrace,
     order: Order,
-    cost: Cost = Cost(),
-    changes: Iterable[Change] = (),
+    cost: RestartCost = RestartCost(),
+    changes: Iterable[ClusterChange] = (),
     progress: Progress = lambda _: None,
     watch: Watch | None = None,
-) -> tuple[list[Run], Timeline]:
+) -> tuple[list[Run], UsageTimeline]:
     """All gangs with when they began and ended, in the order of submission.
 
     `watch` is called after each decision. Raises InternalError if an order never starts somebody.
     """
     nodes = Nodes(trace.nodes)
-    pool = Pool(nodes, cost)
+    pool = GpuPool(nodes, cost)
     coming = sorted(trace.gangs, key=lambda gang: gang.submitted_s)
     runs = [Run(gang, number, gang.duration_s) for number, gang in enumerate(coming)]
     first = coming[0].submitted_s if coming else 0.0
-    events: list[tuple[float, int, int, int, Run | Change | None]] = [
+    events: list[tuple[float, int, int, int, Run | ClusterChange | None]] = [
         (run.gang.submitted_s, COMES, run.number, 0, run) for run in runs
     ]
     changing = sorted(changes, key=lambda each: each.at_s)
     events += [(each.at_s + first, CHANGES, at, 0, each) for at, each in enumerate(changing)]
     heapq.heapify(events)
-    timeline = Timeline()
+    timeline = UsageTimeline()
     left, wanted, look = len(runs), 0, None
     while left:
         if not events:
@@ -238,7 +238,7 @@ def replay(
         is_stale, pool.has_news = True, False
         while events and events[0][0] <= now + SAME_S:
             _, kind, _, epoch, what = heapq.heappop(events)
-            if isinstance(what, Change):
+            if isinstance(what, ClusterChange):
                 _change(pool, what)
             elif what is None:
                 if epoch == look:
@@ -276,7 +276,7 @@ def replay(
     return runs, timeline
 
 
-def _change(pool: Pool, change: Change) -> None:
+def _change(pool: GpuPool, change: ClusterChange) -> None:
     nodes = pool.nodes
     if change.what == "add":
         nodes.add(change.gpus)
@@ -296,7 +296,7 @@ def _change(pool: Pool, change: Change) -> None:
     nodes.down(change.node)
 
 
-def _note(timeline: Timeline, pool: Pool, wanted: int) -> None:
+def _note(timeline: UsageTimeline, pool: GpuPool, wanted: int) -> None:
     now = (pool.used, pool.nodes.gpus, wanted, len(pool.waiting))
     if timeline.at_s:
         before = (

@@ -14,7 +14,7 @@ from moiety.policy.model.decisions import (
     Growth,
     Move,
     Placement,
-    Refusal,
+    PlacementRefusal,
     Release,
 )
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
@@ -22,7 +22,7 @@ from moiety.policy.place.placement_refusals import WORDS
 from moiety.policy.queue.decayed_usage import used_after
 from moiety.policy.queue.deficit import credit_after
 from moiety.sim.scaling import scaled
-from moiety.sim.scenario_file import Expected, Refused, Scenario
+from moiety.sim.scenario_file import Expected, RefusedCase, Scenario
 
 CYCLES: Final = 2
 """in so many what is expected has to happen"""
@@ -49,9 +49,9 @@ class Outcome:
     error: ScenarioInvalid | None = None
 
 
-def run_scenario(case: Scenario | Refused) -> Outcome:
+def run_scenario(case: Scenario | RefusedCase) -> Outcome:
     """Two cycles, five more, and whether what is expected held after both, without a loop."""
-    if isinstance(case, Refused):
+    if isinstance(case, RefusedCase):
         return Outcome(case.name, False, {}, [], [case.error.what], error=case.error)
     names = {task: shown for shown, task in case.tasks.items()}
     snapshot = case.snapshot
@@ -76,14 +76,14 @@ def run_scenario(case: Scenario | Refused) -> Outcome:
     return Outcome(case.name, not problems, tasks, _once(told), problems, case.notes)
 
 
-def run_all(cases: Sequence[Scenario | Refused], path: str) -> list[Outcome]:
+def run_all(cases: Sequence[Scenario | RefusedCase], path: str) -> list[Outcome]:
     """All of them; one that cannot be run is told with its error."""
     outcomes = []
     for at, case in enumerate(cases):
         try:
             outcomes.append(run_scenario(case))
         except MoietyError as error:
-            refused = Refused(case.name, ScenarioInvalid(path, f"cases[{at}]", error.what))
+            refused = RefusedCase(case.name, ScenarioInvalid(path, f"cases[{at}]", error.what))
             outcomes.append(run_scenario(refused))
     return outcomes
 
@@ -189,7 +189,7 @@ def _told(
     return {**told, "kind": "refusal", "reason": reason}
 
 
-def _why(refusal: Refusal) -> str:
+def _why(refusal: PlacementRefusal) -> str:
     """Its text, without the shape: host memory of a scenario is not in MiB."""
     counts = [
         words.format(count=refusal.numbers[reason])

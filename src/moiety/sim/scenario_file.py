@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.estimate.runtime_history import Ran
+from moiety.policy.estimate.runtime_history import PastRun
 from moiety.policy.model.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.policy.model.snapshot import Snapshot, Task
@@ -53,21 +53,21 @@ class Scenario:
     """what is odd about it, but can be done"""
     run_times: Mapping[str, float] = field(default_factory=dict)
     """seconds that jobs are expected to run in all, where the file says"""
-    ran: tuple[Ran, ...] = ()
+    ran: tuple[PastRun, ...] = ()
     """jobs that have ended, from which others are estimated"""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """why gangs cannot run of which the file has fewer tasks than they need"""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCase:
     """A case that makes no sense."""
 
     name: str
     error: ScenarioInvalid
 
 
-def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refused]:
+def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | RefusedCase]:
     """All cases of a file, in its order; `strict` also refuses quotas that cannot be kept.
 
     Raises ScenarioInvalid if the file cannot be read or is not a list of cases.
@@ -90,16 +90,16 @@ def read_scenarios(path: Path, *, strict: bool = False) -> list[Scenario | Refus
         cases = [data] if "nodes" in data else data.get("cases")
     if not isinstance(cases, list):
         raise ScenarioInvalid(str(path), "", "it is not a list of cases")
-    found: list[Scenario | Refused] = []
+    found: list[Scenario | RefusedCase] = []
     for at, case in enumerate(cases):
         name = str(case.get("name", f"case {at}")) if isinstance(case, dict) else f"case {at}"
         try:
             found.append(_case(name, as_object(case, ""), strict))
         except BadCase as error:
             key = f"cases[{at}].{error.key}".rstrip(".")
-            found.append(Refused(name, ScenarioInvalid(str(path), key, str(error))))
+            found.append(RefusedCase(name, ScenarioInvalid(str(path), key, str(error))))
         except MoietyError as error:
-            found.append(Refused(name, ScenarioInvalid(str(path), f"cases[{at}]", error.what)))
+            found.append(RefusedCase(name, ScenarioInvalid(str(path), f"cases[{at}]", error.what)))
     return found
 
 

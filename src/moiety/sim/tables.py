@@ -9,7 +9,7 @@ from moiety.model.errors import TraceMissing
 from moiety.policy.model.cluster import WHOLE_GPU, Node, gpus
 from moiety.policy.model.workloads import Shape
 from moiety.sim import openb
-from moiety.sim.reading import Complaints, Row, read_table
+from moiety.sim.reading import Complaints, TableRow, read_table
 from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
 
 NODES: Final = ("name", "cpu_milli", "memory_mib", "gpus")
@@ -56,7 +56,7 @@ def _table(folder: Path, name: str) -> Path:
     raise TraceMissing(str(folder), f"it has no {name}.csv or {name}.jsonl")
 
 
-def _node(row: Row) -> Node:
+def _node(row: TableRow) -> Node:
     count = gpu_count(row, "gpus")
     return Node(
         row.text("name"),
@@ -69,7 +69,7 @@ def _node(row: Row) -> Node:
     )
 
 
-def _job(row: Row) -> Job:
+def _job(row: TableRow) -> Job:
     count = row.whole("gpus")
     memory = row.whole("gpu_memory_mib", 0) if count else 0
     milli = row.whole("gpu_milli", 0 if memory else WHOLE_GPU) if count else 0

@@ -20,9 +20,9 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import WEEK_S, Queue
 from moiety.policy.queue import gittins_order
 from moiety.policy.queue.deficit import parts_of, passed
-from moiety.policy.queue.queue_usage import GPU_MILLI, Standing, Vector
+from moiety.policy.queue.queue_usage import GPU_MILLI, QueueUsage, Vector
 from moiety.sim.repack import repack
-from moiety.sim.runs import Pool, Run
+from moiety.sim.runs import GpuPool, Run
 from moiety.sim.worth import Worth, clear
 
 LOOK_S: Final = 600.0
@@ -46,7 +46,7 @@ class Tenants(Worth):
 
     def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
         super().__init__()
-        self.standing = Standing(queues)
+        self.standing = QueueUsage(queues)
         self._counted: Counter[str] = Counter()
         self._monday_s = monday_s
         self._borders = self.standing.tree.borders()
@@ -58,7 +58,7 @@ class Tenants(Worth):
         self._waited = False
         """whether somebody waited after that"""
 
-    def came(self, run: Run, pool: Pool) -> None:
+    def came(self, run: Run, pool: GpuPool) -> None:
         """It waits in its queue."""
         gang, name = run.gang, run.gang.name or f"number {run.number}"
         self.standing.check(gang.queue, name)
@@ -71,7 +71,7 @@ class Tenants(Worth):
                 )
         super().came(run, pool)
 
-    def looks(self, pool: Pool) -> float | None:
+    def looks(self, pool: GpuPool) -> float | None:
         """Not at each span; but when another quota begins to hold."""
         edge = super().looks(pool)
         found = None if edge is None else max(edge, pool.now_s + LOOK_S)
@@ -80,7 +80,7 @@ class Tenants(Worth):
         border = pool.now_s + next_border(self._borders, pool.now_s - self._monday_s)
         return border if found is None else min(found, border)
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Serve queue by queue, whoever is furthest below what it should have."""
         self._give_credit(pool)
         if not pool.waiting:
@@ -97,7 +97,7 @@ class Tenants(Worth):
         self.follow(pool)
         return self.looks(pool)
 
-    def _give_credit(self, pool: Pool) -> None:
+    def _give_credit(self, pool: GpuPool) -> None:
         """For the time since the last decision, in which nothing began or ended."""
         if self._looked_s is not None:
             standing = self.standing
@@ -110,7 +110,7 @@ class Tenants(Worth):
             standing.credit = passed(standing.credit, parts, has, elapsed_s)
         self._looked_s, self._waited = pool.now_s, False
 
-    def _count(self, pool: Pool) -> None:
+    def _count(self, pool: GpuPool) -> None:
         """Tell the standing what has begun and ended."""
         for queue, gpus in pool.held.items():
             change = gpus - self._counted[queue]
@@ -126,7 +126,7 @@ class Tenants(Worth):
 class _Round:
     """One round of serving."""
 
-    def __init__(self, order: Tenants, pool: Pool, values: dict[int, float]) -> None:
+    def __init__(self, order: Tenants, pool: GpuPool, values: dict[int, float]) -> None:
         self.order, self.pool, self.values = order, pool, values
         self.standing = order.standing
         self.lines: dict[str, list[Run]] = {}

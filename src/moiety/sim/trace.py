@@ -9,9 +9,9 @@ from pathlib import Path
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import GPUS_MAX, Node
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster
-from moiety.policy.place.workload_mix import Typical, typical
-from moiety.sim.reading import Complaints, Row
+from moiety.policy.place.arrays import NodeArrays
+from moiety.policy.place.workload_mix import WorkloadMix, typical
+from moiety.sim.reading import Complaints, TableRow
 
 Numbered = tuple[int, "Job"]
 
@@ -50,7 +50,7 @@ class Trace:
         return bool(self.jobs) and all(job.duration_s is not None for job in self.jobs)
 
     @property
-    def typical(self) -> Typical:
+    def typical(self) -> WorkloadMix:
         """The shapes that come most often."""
         return typical((job.shape for job in self.jobs), spelled=(job.spelled for job in self.jobs))
 
@@ -68,7 +68,7 @@ class Trace:
         return replace(self, jobs=jobs)
 
 
-def gpu_count(row: Row, column: str) -> int:
+def gpu_count(row: TableRow, column: str) -> int:
     """How many GPUs a node has; raises ValueError before so many are made."""
     count = row.whole(column)
     if count > GPUS_MAX:
@@ -76,7 +76,7 @@ def gpu_count(row: Row, column: str) -> int:
     return count
 
 
-def gpu_model(row: Row, default: str | None = None) -> str:
+def gpu_model(row: TableRow, default: str | None = None) -> str:
     """The model of a node's GPUs; raises ValueError if it names several."""
     named = row.names("model")
     if len(named) > 1:
@@ -98,7 +98,7 @@ def check_jobs(
     counted, when they arrive.
     """
     models = {node.model for node in nodes}
-    cluster = Cluster(nodes)
+    cluster = NodeArrays(nodes)
     possible: dict[Shape, bool] = {}
     seen: dict[str, int] = {}
     kept = []

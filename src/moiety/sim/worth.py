@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from moiety.policy.estimate.runtime_estimator import History, next_edge, span_of
+from moiety.policy.estimate.runtime_estimator import RuntimeEstimator, next_edge, span_of
 from moiety.policy.queue import gittins_order
-from moiety.sim.runs import Pool, Run
+from moiety.sim.runs import GpuPool, Run
 
 ANY = 1 << 60
 
@@ -23,7 +23,7 @@ class Worth:
     name = "default"
 
     def __init__(self) -> None:
-        self._history = History()
+        self._history = RuntimeEstimator()
         self._active: dict[int, Run] = {}
         self._value: dict[int, float] = {}
         """of each that waits or runs, without age"""
@@ -31,7 +31,7 @@ class Worth:
         self._edges: list[tuple[float, int, int]] = []
         """a heap of when each that runs comes into its next span: time, number, epoch"""
 
-    def came(self, run: Run, pool: Pool) -> None:
+    def came(self, run: Run, pool: GpuPool) -> None:
         """It is in the history from now on."""
         gang = run.gang
         row = self._history.came((gang.queue, gang.user, gang.gpus), gang.submitted_s)
@@ -39,7 +39,7 @@ class Worth:
         self._active[row] = run
         self._stale.add(row)
 
-    def ended(self, run: Run, pool: Pool) -> None:
+    def ended(self, run: Run, pool: GpuPool) -> None:
         """Its neighbours are known better."""
         self._history.ended(run.number, run.attained_s)
         self._stale.update(self._history.near(run.number))
@@ -50,7 +50,7 @@ class Worth:
         """Seconds of work after which it has ended with that likelihood."""
         return self._history.left_s(run.number, run.attained(now_s), quantile)
 
-    def follow(self, pool: Pool) -> None:
+    def follow(self, pool: GpuPool) -> None:
         """Note who has begun, and who has come into another span."""
         now = pool.now_s
         for new in pool.newly:
@@ -71,7 +71,7 @@ class Worth:
             edge_s = run.since_s + next_edge(done) - run.attained_s
             heapq.heappush(self._edges, (edge_s, number, epoch))
 
-    def refresh(self, pool: Pool) -> dict[int, float]:
+    def refresh(self, pool: GpuPool) -> dict[int, float]:
         """The worth of everybody, by number, now."""
         self.follow(pool)
         now = pool.now_s
@@ -95,7 +95,7 @@ class Worth:
             found[number] = gittins_order.aged(value[number], waited_s)
         return found
 
-    def looks(self, pool: Pool) -> float | None:
+    def looks(self, pool: GpuPool) -> float | None:
         """When the next gang comes into its next span, if that could matter to anybody."""
         if not pool.waiting:
             return None
@@ -107,7 +107,7 @@ class Worth:
             heapq.heappop(self._edges)
         return None
 
-    def decide(self, pool: Pool) -> float | None:
+    def decide(self, pool: GpuPool) -> float | None:
         """Those of most worth run."""
         if not pool.waiting:
             self.follow(pool)
@@ -119,12 +119,12 @@ class Worth:
         self.follow(pool)
         return self.looks(pool)
 
-    def _is_moved(self, pool: Pool, values: dict[int, float]) -> bool:
+    def _is_moved(self, pool: GpuPool, values: dict[int, float]) -> bool:
         most = max(values[number] for number in pool.waiting)
         least = min((values[number] for number in pool.running), default=0.0)
         return gittins_order.yields(least, most)
 
-    def serve(self, pool: Pool, ranked: Sequence[int], values: dict[int, float]) -> None:
+    def serve(self, pool: GpuPool, ranked: Sequence[int], values: dict[int, float]) -> None:
         """Start who waits, the first first, if need be in the place of those who yield."""
         largest = max(pool.nodes.size)
         full = ANY  # on a node, whoever wants so many or more finds no room
@@ -157,7 +157,7 @@ class Worth:
             start_all(pool, sorted(pool.waiting, key=lambda number: (-values[number], number)))
 
 
-def start_all(pool: Pool, ranked: Iterable[int]) -> None:
+def start_all(pool: GpuPool, ranked: Iterable[int]) -> None:
     """Start whoever has room, the first first."""
     largest, full = max(pool.nodes.size), ANY
     for number in ranked:
@@ -171,7 +171,7 @@ def start_all(pool: Pool, ranked: Iterable[int]) -> None:
             full = run.gang.gpus
 
 
-def who_yields(pool: Pool, run: Run, values: dict[int, float]) -> list[Run] | None:
+def who_yields(pool: GpuPool, run: Run, values: dict[int, float]) -> list[Run] | None:
     """Those in whose place it would run, with the least worth lost; None: nobody has to."""
     mine = values[run.number]
     below = [
@@ -185,7 +185,7 @@ def who_yields(pool: Pool, run: Run, values: dict[int, float]) -> list[Run] | No
     return clear(pool, run.gang.gpus, [(value, pool.running[number]) for value, number in below])
 
 
-def clear(pool: Pool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[Run] | None:
+def clear(pool: GpuPool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[Run] | None:
     """Of those (of least value first), whom to stop so that a gang has room; None: not enough."""
     nodes = pool.nodes
     on: dict[int, list[tuple[float, int, Run]]] = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from moiety.policy.model.cluster import Gpu, Link, Node, gpus
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.cluster import GpuDevice, Link, Node, gpus
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Spot, Task
-from moiety.policy.model.workloads import Company, Domain, Shape, Subgroup, Workload
+from moiety.policy.model.workloads import Affinity, Domain, Shape, Subgroup, Workload
 
 A = Queue("a", quota=Amounts(gpu_milli=2000), created_s=0)
 B = Queue("b", quota=Amounts(gpu_milli=2000), created_s=1)
@@ -20,10 +20,11 @@ def node(name: str = "n", count: int = 4, rack: str = "", **more: Any) -> Node:
     return Node(name, 64000, 1024, more.pop("gpus", gpus(count)), "T4", 16000, topology=topology)
 
 
-def pairs() -> tuple[Gpu, ...]:
+def pairs() -> tuple[GpuDevice, ...]:
     """Four GPUs of which 0 and 1, and 2 and 3, are linked by NVLink."""
     return tuple(
-        Gpu(at, (Link(at ^ 1, "nvlink", 300), Link((at + 2) % 4, "pcie", 30))) for at in range(4)
+        GpuDevice(at, (Link(at ^ 1, "nvlink", 300), Link((at + 2) % 4, "pcie", 30)))
+        for at in range(4)
     )
 
 
@@ -36,13 +37,13 @@ def work(
     *,
     domain: Domain | None = None,
     whole: Domain | None = None,
-    company: Company | None = None,
+    company: Affinity | None = None,
     **more: Any,
 ) -> Workload:
     """`tasks` tasks of `count` GPUs each; `domain` of the subgroup, `whole` of the workload."""
     shape = Shape(0, 0, max(1, int(count)), 1000 if count >= 1 else round(count * 1000))
     least = tasks if least is None else least
-    main = Subgroup("main", shape, tasks, least, domain, company or Company())
+    main = Subgroup("main", shape, tasks, least, domain, company or Affinity())
     return Workload(name, (main,), queue, domain=whole, **more)
 
 
@@ -67,5 +68,5 @@ def moved(decisions: Sequence[Decision]) -> list[str]:
     return sorted(str(each.task) for each in decisions if isinstance(each, Move))
 
 
-def refused(decisions: Sequence[Decision]) -> dict[str, Refusal]:
-    return {each.task.workload: each for each in decisions if isinstance(each, Refusal)}
+def refused(decisions: Sequence[Decision]) -> dict[str, PlacementRefusal]:
+    return {each.task.workload: each for each in decisions if isinstance(each, PlacementRefusal)}

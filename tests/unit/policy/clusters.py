@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from moiety.policy.model.cluster import Gpu, Link, Node
+from moiety.policy.model.cluster import GpuDevice, Link, Node
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
-from moiety.policy.model.workloads import Company, Domain, Must, Shape, Subgroup, Workload
+from moiety.policy.model.workloads import Affinity, Domain, Must, Shape, Subgroup, Workload
 
 LEAVES = ("a", "b", "c", "d")
 LEVELS = ("rack", "node", "nvlink")
@@ -43,7 +43,7 @@ def cluster(seed: int, nodes: int = 12, jobs: int = 40) -> Snapshot:
 def _node(random: Random, at: int) -> Node:
     count = random.choice((0, 1, 2, 4, 8))
     gpus = tuple(
-        Gpu(index, (Link(index ^ 1, "nvlink", 300.0),) if count > 1 else ())
+        GpuDevice(index, (Link(index ^ 1, "nvlink", 300.0),) if count > 1 else ())
         for index in range(count)
     )
     return Node(
@@ -70,7 +70,7 @@ def _workload(random: Random, at: int) -> Workload:
                 tasks,
                 random.randint(1, tasks),
                 domain if random.random() < 0.2 else None,
-                _company(random) if random.random() < 0.2 else Company(),
+                _company(random) if random.random() < 0.2 else Affinity(),
             ),
         ),
         random.choice(LEAVES),
@@ -99,8 +99,8 @@ def _shape(random: Random) -> Shape:
     )
 
 
-def _company(random: Random) -> Company:
+def _company(random: Random) -> Affinity:
     label = random.choice(("red", "blue"))
     return random.choice(
-        (Company(affinity=label), Company(anti_affinity=label), Company(exclusion=label))
+        (Affinity(affinity=label), Affinity(anti_affinity=label), Affinity(exclusion=label))
     )

@@ -10,12 +10,12 @@ from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.model.decisions import Eviction, Reason
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
-from moiety.policy.model.workloads import Company, Shape, Workload, single
+from moiety.policy.model.workloads import Affinity, Shape, Workload, single
 from tests.unit.policy.build import A, B, evicted, moved, node, placed, refused, runs, work
 
 
 def quarter(name: str, at: float = 0.0, **company: str) -> Workload:
-    return work(name, count=0.25, company=Company(**company), submitted_s=at)
+    return work(name, count=0.25, company=Affinity(**company), submitted_s=at)
 
 
 def gpus_of(*workloads: Workload, count: int = 2) -> dict[str, int]:

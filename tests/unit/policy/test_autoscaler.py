@@ -17,8 +17,8 @@ from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Decision, Growth, Release
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot, Starting
-from moiety.policy.model.work_budget import Budget
-from moiety.policy.model.workloads import Company, Domain, Workload
+from moiety.policy.model.work_budget import WorkBudget
+from moiety.policy.model.workloads import Affinity, Domain, Workload
 from moiety.sim.scenario import after
 from tests.unit.policy.build import node, placed, refused, runs, work
 from tests.unit.policy.clusters import cluster
@@ -128,7 +128,7 @@ def test_the_part_that_a_gang_can_do_without_starts_nothing() -> None:
 
 
 def test_company_keeps_apart_on_new_nodes_too() -> None:
-    alone = Company(exclusion="red")
+    alone = Affinity(exclusion="red")
     jobs = (work("x", count=0.5, company=alone), work("y", count=0.5))
     pools = (dynamic(count=1),)
     assert growths(decide(Snapshot((), jobs, (), (ALL,), pools)))["cloud"].nodes == 2
@@ -221,7 +221,7 @@ def test_explanations_tell_when_the_node_is_expected() -> None:
 
 def test_a_cycle_that_has_no_time_left_starts_nothing() -> None:
     now = iter(range(1000))
-    budget = Budget(seconds=1, clock=lambda: float(next(now)))
+    budget = WorkBudget(seconds=1, clock=lambda: float(next(now)))
     jobs = (work("x", count=4), work("y", count=4))
     decisions = decide(Snapshot((), jobs, (), (ALL,), (dynamic(),)), budget=budget)
     assert growths(decisions) == {}

@@ -7,7 +7,14 @@ import pytest
 from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.model.cluster import Node, gpus
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.decisions import (
+    Decision,
+    Eviction,
+    Move,
+    Placement,
+    PlacementRefusal,
+    Reason,
+)
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
@@ -86,7 +93,7 @@ def test_what_is_guaranteed_never_yields_and_stays_within_quota() -> None:
     assert evicted(decisions) == []
     three = work("three", count=3, kept=1)
     [refusal] = decide(Snapshot((node(),), (three,), (), (A, B)))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, PlacementRefusal)
     assert refusal.reason is Reason.QUEUE_QUOTA
     assert refusal.text == (
         "queue a would have 3 GPUs that must not be taken away, and its quota is 2"
@@ -157,7 +164,7 @@ def test_a_limit_holds_even_where_there_is_room() -> None:
     tight = Queue("a", quota=Amounts(gpu_milli=1000), limit=Amounts(gpu_milli=1000))
     decisions = decide(Snapshot((node(),), (work("x"), work("y")), (), (tight,)))
     assert placed(decisions) == ["x/main/0"]
-    [refusal] = [each for each in decisions if isinstance(each, Refusal)]
+    [refusal] = [each for each in decisions if isinstance(each, PlacementRefusal)]
     assert (refusal.reason, refusal.numbers["limit_gpu_milli"]) == (Reason.QUEUE_LIMIT, 1000)
 
 

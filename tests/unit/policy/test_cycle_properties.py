@@ -15,7 +15,7 @@ from moiety.policy.model.decisions import Eviction, Move, Placement
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
-from moiety.policy.queue.queue_usage import Standing
+from moiety.policy.queue.queue_usage import QueueUsage
 from moiety.sim.scenario import after
 
 T = TypeVar("T")
@@ -91,11 +91,11 @@ def waves(
     return replace(after(first, decide(first)), workloads=work)
 
 
-def check(snapshot: Snapshot) -> Standing:
+def check(snapshot: Snapshot) -> QueueUsage:
     """Nothing has more than there is or than it may; no gang runs in part."""
     left = {node.name: [1000] * len(node.gpus) for node in snapshot.nodes}
     cpu = {node.name: node.cpu_milli for node in snapshot.nodes}
-    standing = Standing(snapshot.queues)
+    standing = QueueUsage(snapshot.queues)
     work = {workload.name: workload for workload in snapshot.workloads}
     for each in snapshot.running:
         spot, workload = each.spot, work[each.task.workload]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from moiety.policy.cycle import decide
-from moiety.policy.model.cluster import Gpu, Node, Placing, Pool
+from moiety.policy.model.cluster import GpuDevice, Node, Placing, Pool
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.decayed_usage import used_after
@@ -49,7 +49,7 @@ def test_a_scenario_counts_use_if_it_is_told_to() -> None:
 
 
 def test_where_gpus_are_measured_the_least_busy_is_taken() -> None:
-    busy = tuple(Gpu(at, utilisation=use) for at, use in enumerate((0.9, 0.2, 0.5)))
+    busy = tuple(GpuDevice(at, utilisation=use) for at, use in enumerate((0.9, 0.2, 0.5)))
     nodes = (Node("n", 64000, 1024, busy, "T4", 16000),)
     snapshot = Snapshot(nodes, (work("w", count=0.5),), pools=(Pool(placing=Placing.SPREAD),))
     assert placed(decide(snapshot))["w/main/0"].gpus == (1,)

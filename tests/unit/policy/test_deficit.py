@@ -11,7 +11,7 @@ from moiety.policy.cycle import decide
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.deficit import credit_after, parts_of
-from moiety.policy.queue.queue_usage import TURN_S, Standing
+from moiety.policy.queue.queue_usage import TURN_S, QueueUsage
 from moiety.sim.scenario import after
 from tests.unit.policy.build import evicted, node, placed, refused, runs, work
 
@@ -32,11 +32,11 @@ def full(**more: object) -> Snapshot:
 
 
 def test_parts_are_quotas_and_surplus_by_weight_scaled_down_to_what_there_is() -> None:
-    assert parts_of(Standing(QUEUES), 8) == {"small": 2.0, "large": 6.0}
-    assert parts_of(Standing(QUEUES), 2) == {"small": 0.5, "large": 1.5}
+    assert parts_of(QueueUsage(QUEUES), 8) == {"small": 2.0, "large": 6.0}
+    assert parts_of(QueueUsage(QUEUES), 2) == {"small": 0.5, "large": 1.5}
     tree = (Queue("d", quota=Amounts(gpu_milli=4000)), *(replace(q, parent="d") for q in QUEUES))
-    assert parts_of(Standing(tree), 4) == {"d": 4.0, "small": 1.0, "large": 3.0}
-    assert parts_of(Standing(()), 4) == {}
+    assert parts_of(QueueUsage(tree), 4) == {"d": 4.0, "small": 1.0, "large": 3.0}
+    assert parts_of(QueueUsage(()), 4) == {}
 
 
 def test_whoever_has_less_than_its_part_while_somebody_waits_gains_what_others_lose() -> None:
@@ -148,7 +148,7 @@ def test_over_time_a_gang_too_large_for_its_queue_has_about_its_part() -> None:
         turns += now["small"] > 0 and not was_in
         was_in = now["small"] > 0
         snapshot = replace(snapshot, credit=credit_after(snapshot, HOUR_S))
-    part = parts_of(Standing(TURNS), 4)["small"]
+    part = parts_of(QueueUsage(TURNS), 4)["small"]
     assert part == pytest.approx(2 / 3, abs=0.002)
     assert had["small"] == pytest.approx(part * hours, rel=0.2)
     assert 10 < turns < hours / 3

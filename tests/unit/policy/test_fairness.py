@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from moiety.policy.model.queues import DAY_S, Amounts, Queue, Window
 from moiety.policy.queue.fairness import Claim, decayed, divide, weights_by_use
-from moiety.policy.queue.queue_usage import Standing
+from moiety.policy.queue.queue_usage import QueueUsage
 
 claims = st.lists(
     st.builds(
@@ -77,7 +77,7 @@ def test_use_counts_half_after_a_half_life() -> None:
 
 def test_use_moves_the_fair_share() -> None:
     queues = [Queue("a"), Queue("b")]
-    standing = Standing(queues)
+    standing = QueueUsage(queues)
     asked = {"a": (8000, 0, 0, 0), "b": (8000, 0, 0, 0)}
     standing.share_out((8000, 0, 0, 0), asked)
     assert standing.fair["a"][0] == standing.fair["b"][0] == 4000
@@ -109,7 +109,7 @@ def test_a_queue_shares_what_its_parent_has() -> None:
         Queue("b", "d1", weight=3),
         Queue("c", "d2"),
     ]
-    standing = Standing(queues)
+    standing = QueueUsage(queues)
     asked = dict.fromkeys("abc", (9000, 0, 0, 0))
     standing.share_out((6000, 0, 0, 0), asked)
     assert [standing.fair[name][0] for name in "abc"] == [1000, 3000, 2000]

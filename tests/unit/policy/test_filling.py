@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from moiety.model.errors import InternalError, InvalidValue
 from moiety.policy.cycle import decide
 from moiety.policy.model.cluster import Node, Placing, Pool, gpus
-from moiety.policy.model.decisions import Decision, Placement, Reason, Refusal
+from moiety.policy.model.decisions import Decision, Placement, PlacementRefusal, Reason
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload, single
 
@@ -28,8 +28,8 @@ def placed(decisions: list[Decision]) -> list[str]:
     return [str(each.task) for each in decisions if isinstance(each, Placement)]
 
 
-def refused(decisions: list[Decision]) -> list[Refusal]:
-    return [each for each in decisions if isinstance(each, Refusal)]
+def refused(decisions: list[Decision]) -> list[PlacementRefusal]:
+    return [each for each in decisions if isinstance(each, PlacementRefusal)]
 
 
 def test_pending_workloads_get_places_and_their_names() -> None:

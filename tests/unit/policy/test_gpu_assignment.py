@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from moiety.policy.model.cluster import Choosing, Gpu, Link, Node, gpus
+from moiety.policy.model.cluster import Choosing, GpuDevice, Link, Node, gpus
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.place.gpu_assignment import choose
 from moiety.policy.place.placer import Placer
 
@@ -17,7 +17,7 @@ def linked(count: int, pairs: dict[tuple[int, int], float]) -> Node:
     links: dict[int, list[Link]] = {at: [] for at in range(count)}
     for (one, other), gbps in pairs.items():
         links[one].append(Link(other, "nvlink", gbps))
-    devices = tuple(Gpu(at, tuple(links[at])) for at in range(count))
+    devices = tuple(GpuDevice(at, tuple(links[at])) for at in range(count))
     return Node("n", 64000, 1024, devices, "V100")
 
 
@@ -65,7 +65,7 @@ def test_a_gpu_that_is_full_is_never_chosen(choosing: Choosing) -> None:
 
 
 def test_the_placer_uses_links() -> None:
-    placer = Placer(Cluster([TWO_ISLANDS]))
+    placer = Placer(NodeArrays([TWO_ISLANDS]))
     seat = placer.find(Shape(0, 0, 2, WHOLE))
     assert seat is not None
     assert seat.gpus == (0, 2)

@@ -6,15 +6,15 @@ from moiety.policy.model.cluster import Node, gpus
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.arrays import Mask, NodeArrays, Seat
 from moiety.policy.place.placement_refusals import refuse
 
 TASK = Task("train", "main", 0)
 WHOLE = Shape(4000, 1024, 1, 1000)
 
 
-def cluster() -> Cluster:
-    return Cluster(
+def cluster() -> NodeArrays:
+    return NodeArrays(
         [
             Node("a", 8000, 65536, gpus(2), "T4", gpu_memory_mib=16000),
             Node("b", 8000, 65536, gpus(2), "A100", gpu_memory_mib=80000),
@@ -70,5 +70,5 @@ def test_nodes_that_may_not_be_used_are_not_called_full() -> None:
 
 
 def test_a_pool_without_nodes_says_so() -> None:
-    refusal = refuse(Cluster([]), WHOLE, TASK)
+    refusal = refuse(NodeArrays([]), WHOLE, TASK)
     assert (refusal.reason, refusal.text) == (Reason.NO_NODES, "the pool has no nodes")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from moiety.model.errors import InternalError, InvalidValue
-from moiety.policy.model.cluster import Choosing, Gpu, Node, Placing, gpus
+from moiety.policy.model.cluster import Choosing, GpuDevice, Node, Placing, gpus
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.arrays import Mask, NodeArrays, Seat
 from moiety.policy.place.placer import ROWS_MIN, Placer
-from moiety.policy.place.workload_mix import Typical, typical
+from moiety.policy.place.workload_mix import WorkloadMix, typical
 
 HALF = Shape(1000, 1024, 1, 500)
 WHOLE = Shape(1000, 1024, 1, 1000)
@@ -26,7 +26,7 @@ def node(name: str, count: int = 2, model: str = "T4", cpu: int = 64000) -> Node
 
 def placer(nodes: Sequence[Node], placing: Placing = Placing.DEFAULT, **more: object) -> Placer:
     more.setdefault("typical", typical([HALF, WHOLE, WHOLE, CPU_ONLY]))
-    return Placer(Cluster(nodes), placing, **more)  # type: ignore[arg-type]
+    return Placer(NodeArrays(nodes), placing, **more)  # type: ignore[arg-type]
 
 
 def put(to: Placer, shape: Shape) -> tuple[str, tuple[int, ...]] | None:
@@ -109,8 +109,12 @@ def test_bin_pack_goes_on_where_it_began_and_spread_does_not() -> None:
 
 
 def test_spread_goes_by_how_busy_gpus_are_where_that_is_measured() -> None:
-    busy = Node("a", 64000, 65536, (Gpu(0, utilisation=0.9), Gpu(1, utilisation=0.9)), "T4")
-    idle = Node("b", 64000, 65536, (Gpu(0, utilisation=0.1), Gpu(1, utilisation=0.1)), "T4")
+    busy = Node(
+        "a", 64000, 65536, (GpuDevice(0, utilisation=0.9), GpuDevice(1, utilisation=0.9)), "T4"
+    )
+    idle = Node(
+        "b", 64000, 65536, (GpuDevice(0, utilisation=0.1), GpuDevice(1, utilisation=0.1)), "T4"
+    )
     one = placer([busy, idle], Placing.SPREAD)
     assert [put(one, WHOLE) for _ in range(3)] == [("b", (0,)), ("b", (1,)), ("a", (0,))]
 
@@ -169,7 +173,7 @@ def test_memory_stays_where_it_feeds_gpus() -> None:
 
 
 def test_gpus_that_are_not_healthy_are_full() -> None:
-    broken = Node("a", 64000, 65536, (Gpu(0, is_healthy=False), Gpu(1)), "T4")
+    broken = Node("a", 64000, 65536, (GpuDevice(0, is_healthy=False), GpuDevice(1)), "T4")
     one = placer([broken])
     assert [put(one, WHOLE) for _ in range(2)] == [("a", (1,)), None]
     assert one.cluster.gpu_milli_total == 1000
@@ -212,13 +216,13 @@ def test_a_pool_without_nodes_takes_nothing() -> None:
 
 
 def test_nothing_is_known_of_what_comes() -> None:
-    one = placer([node("a")], typical=Typical(()))
+    one = placer([node("a")], typical=WorkloadMix(()))
     assert put(one, HALF) == ("a", (0,))
     assert put(one, WHOLE) == ("a", (1,))
 
 
 def test_taking_more_than_there_is_is_found_out() -> None:
-    cluster = Cluster([node("a")])
+    cluster = NodeArrays([node("a")])
     cluster.take(HALF, Seat(0, (0,), 500))
     with pytest.raises(InternalError, match="GPU 0 of a"):
         cluster.take(WHOLE, Seat(0, (0,), 1000))

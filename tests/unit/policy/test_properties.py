@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from moiety.policy.model.cluster import Choosing, Node, Placing, gpus
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Seat
+from moiety.policy.place.arrays import NodeArrays, Seat
 from moiety.policy.place.placement_refusals import refuse
 from moiety.policy.place.placer import Placer
 from moiety.policy.place.workload_mix import typical
@@ -56,7 +56,7 @@ def build(facts: list[Facts], names: list[str] | None = None) -> list[Node]:
     ]
 
 
-def recount(cluster: Cluster, running: list[tuple[Shape, Seat]]) -> None:
+def recount(cluster: NodeArrays, running: list[tuple[Shape, Seat]]) -> None:
     """What is free, from nothing but the nodes and what runs on them."""
     cpu, memory, left = cluster.cpu.copy(), cluster.memory.copy(), cluster.capacity.copy()
     for shape, seat in running:
@@ -85,7 +85,7 @@ def test_nothing_is_ever_given_twice_and_all_comes_back(
     choosing: Choosing,
     data: st.DataObject,
 ) -> None:
-    cluster = Cluster(build(facts))
+    cluster = NodeArrays(build(facts))
     placer = Placer(cluster, placing, choosing, typical(coming))
     running: list[tuple[Shape, Seat]] = []
     for shape in coming:
@@ -109,7 +109,7 @@ def test_scores_that_are_kept_are_those_that_would_be_found_anew(
 ) -> None:
     nodes = build(facts)
     known = typical(coming)
-    placer = Placer(Cluster(nodes), placing, typical=known)
+    placer = Placer(NodeArrays(nodes), placing, typical=known)
     for shape in coming:
         fresh = Placer(placer.cluster.copy(), placing, typical=known)
         seat = placer.find(shape)
@@ -148,7 +148,7 @@ def test_new_names_change_nothing_but_the_choice_among_equals(
 def places(
     nodes: list[Node], coming: list[Shape], placing: Placing, order: list[int] | None = None
 ) -> list[tuple[str, tuple[int, ...]] | None]:
-    cluster = Cluster(nodes)
+    cluster = NodeArrays(nodes)
     placer = Placer(cluster, placing, typical=typical(coming), order=order)
     found: list[tuple[str, tuple[int, ...]] | None] = []
     for shape in coming:
@@ -165,7 +165,7 @@ def places(
 def test_what_fits_an_empty_cluster_is_never_called_infeasible(
     facts: list[Facts], coming: list[Shape], shape: Shape
 ) -> None:
-    cluster = Cluster(build(facts))
+    cluster = NodeArrays(build(facts))
     placer = Placer(cluster, typical=typical([*coming, shape]))
     fits_empty = placer.find(shape) is not None
     for other in coming:
@@ -184,7 +184,7 @@ def test_removing_what_a_refusal_names_makes_room(
     facts: list[Facts], coming: list[Shape], shape: Shape
 ) -> None:
     """Nodes that are full of one thing take the task once that is given them in plenty."""
-    cluster = Cluster(build(facts))
+    cluster = NodeArrays(build(facts))
     placer = Placer(cluster, typical=typical(coming))
     for other in coming:
         seat = placer.find(other)
@@ -197,16 +197,16 @@ def test_removing_what_a_refusal_names_makes_room(
         cluster.free_memory = cluster.memory
         assert cluster.has_room(shape).any()
     if refusal.is_final:
-        assert not Cluster(build(facts)).has_room(shape).any()
+        assert not NodeArrays(build(facts)).has_room(shape).any()
     else:
-        assert Cluster(build(facts)).has_room(shape).any()
+        assert NodeArrays(build(facts)).has_room(shape).any()
 
 
 @given(nodes_of, arrivals, placings)
 def test_few_nodes_are_scored_as_many_are(
     facts: list[Facts], coming: list[Shape], placing: Placing
 ) -> None:
-    cluster = Cluster(build(facts))
+    cluster = NodeArrays(build(facts))
     placer = Placer(cluster, placing, typical=typical(coming))
     rule = placer._rule
     for shape in coming:
@@ -224,7 +224,7 @@ def test_few_nodes_are_scored_as_many_are(
 
 
 def test_a_row_that_missed_many_changes_is_scored_anew() -> None:
-    cluster = Cluster([Node(f"n{at}", 64_000, 64_000, gpus(4), "T4", 16_000) for at in range(3)])
+    cluster = NodeArrays([Node(f"n{at}", 64_000, 64_000, gpus(4), "T4", 16_000) for at in range(3)])
     placer = Placer(cluster, typical=typical([Shape(1000, 0, 1, 500)]))
     rare, common = Shape(1000, 0, 4, 1000), Shape(1000, 0, 1, 1000)
     assert placer.find(rare) == Seat(0, (0, 1, 2, 3), 1000)

@@ -14,15 +14,22 @@ import pytest
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.decisions import (
+    Decision,
+    Eviction,
+    Move,
+    Placement,
+    PlacementRefusal,
+    Reason,
+)
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot
-from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Must, Workload
 from moiety.policy.place.pools import Pools
 from moiety.policy.place.topology import Domains
 from moiety.policy.place.workload_mix import typical
-from moiety.policy.queue.queue_usage import Standing
+from moiety.policy.queue.queue_usage import QueueUsage
 from moiety.sim.scenario import after
 from tests.unit.policy.clusters import NOW_S, cluster
 
@@ -62,7 +69,7 @@ def check(snapshot: Snapshot) -> None:
     cpu = {node.name: node.cpu_milli for node in snapshot.nodes}
     memory = {node.name: node.memory_mib for node in snapshot.nodes}
     work = {workload.name: workload for workload in snapshot.workloads}
-    standing = Standing(snapshot.queues)
+    standing = QueueUsage(snapshot.queues)
     of: dict[str, list[Running]] = {}
     labels: dict[tuple[str, int], list[Workload]] = {}
     for each in snapshot.running:
@@ -156,9 +163,9 @@ def test_who_yields_has_too_much_or_is_less_important(seed: int) -> None:
             assert standing.is_over_quota(_side(standing, theirs.queue, ours.queue))
 
 
-def _standing(snapshot: Snapshot) -> Standing:
+def _standing(snapshot: Snapshot) -> QueueUsage:
     """With what had places before and gets some now: a queue can only have had less in between."""
-    standing = Standing(snapshot.queues)
+    standing = QueueUsage(snapshot.queues)
     work = {workload.name: workload for workload in snapshot.workloads}
     running = [*snapshot.running, *after(snapshot, decide(snapshot, terms=TERMS)).running]
     for each in {(r.task, r.spot): r for r in running}.values():
@@ -169,7 +176,7 @@ def _standing(snapshot: Snapshot) -> Standing:
     return standing
 
 
-def _side(standing: Standing, theirs: str, ours: str) -> str:
+def _side(standing: QueueUsage, theirs: str, ours: str) -> str:
     return standing.paths[theirs][standing.fork(ours, theirs)]
 
 
@@ -213,7 +220,9 @@ def test_who_waits_is_told_why_and_what_fits_the_empty_cluster_never_that_it_nev
         decisions = decide(snapshot, terms=TERMS)
         then = after(snapshot, decisions)
         running = {each.task for each in then.running}
-        told = {each.task.workload: each for each in decisions if isinstance(each, Refusal)}
+        told = {
+            each.task.workload: each for each in decisions if isinstance(each, PlacementRefusal)
+        }
         yielded = {each.task.workload for each in decisions if isinstance(each, Eviction)}
         for workload in then.workloads:
             count = sum(task.workload == workload.name for task in running)
@@ -233,7 +242,7 @@ def test_who_waits_is_told_why_and_what_fits_the_empty_cluster_never_that_it_nev
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_an_explanation_names_makes_room_when_it_is_gone(seed: int) -> None:
     snapshot = in_waves(seed)[-1]
-    told = [each for each in decide(snapshot) if isinstance(each, Refusal)]
+    told = [each for each in decide(snapshot) if isinstance(each, PlacementRefusal)]
     first = Queue("first", quota=Amounts(), priority=99)
     for refusal in told[:6]:
         name = refusal.task.workload
@@ -265,7 +274,7 @@ def test_any_budget_comes_to_what_none_would(seed: int) -> None:
     whole = snapshot
     for _ in range(10):
         whole = after(whole, decide(whole))
-    budget = Budget(steps=3)
+    budget = WorkBudget(steps=3)
     for _ in range(60):
         snapshot = after(snapshot, decide(snapshot, budget=budget))
     check(snapshot)
@@ -280,11 +289,11 @@ def test_the_clusters_have_everything_in_them() -> None:
         for snapshot in in_waves(seed):
             for each in decide(snapshot, terms=TERMS):
                 kinds.add(type(each).__name__)
-                if isinstance(each, Refusal):
+                if isinstance(each, PlacementRefusal):
                     reasons.add(each.reason)
                 elif isinstance(each, Eviction):
                     kinds.add(each.reason.split(":")[0])
-    assert {"Placement", "Eviction", "Move", "Refusal", "displaced"} <= kinds
+    assert {"Placement", "Eviction", "Move", "PlacementRefusal", "displaced"} <= kinds
     assert {Reason.TOPOLOGY, Reason.QUEUE_LIMIT, Reason.QUEUE_QUOTA, Reason.GPUS_FULL} <= reasons
     assert kinds & {"reclaimed", "preempted"}
     assert isinstance(cluster(0).nodes[0], Node)

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 
 from moiety.policy.cycle import Cycle, Terms, decide
 from moiety.policy.model.cluster import Node
-from moiety.policy.model.decisions import Eviction, Move, Placement, Reason, Refusal
+from moiety.policy.model.decisions import Eviction, Move, Placement, PlacementRefusal, Reason
 from moiety.policy.model.queues import RESOURCES, Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Workload
 from moiety.policy.preempt import reclaim
-from moiety.policy.preempt.preemption_trial import Ended
-from moiety.policy.preempt.victims import Leavers
-from moiety.policy.state.cluster_state import State
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.preempt.preemption_trial import EndedUnit
+from moiety.policy.preempt.victims import Victims
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.queue_order import GangPart
 from moiety.sim.scenario import after
 from tests.unit.policy.clusters import cluster
 from tests.unit.policy.test_cycle_properties import node_lists, queue_trees, waves, workloads
@@ -32,7 +32,7 @@ SEEDS = range(3)
 Has = dict[str, list[int]]
 
 
-def count(state: State) -> Has:
+def count(state: ClusterState) -> Has:
     """What each queue has, and those above it, from what runs."""
     has = {name: [0] * len(RESOURCES) for name in state.standing.tree.queues}
     for task, seated in state.seated.items():
@@ -53,7 +53,7 @@ def above(has: Iterable[int], bounds: Iterable[int | None], only: Iterable[int])
     )
 
 
-def check_plan(state: State, piece: Piece, plan: list[Ended], before: Has) -> int:
+def check_plan(state: ClusterState, piece: GangPart, plan: list[EndedUnit], before: Has) -> int:
     """Nobody within quota has yielded to anybody above its fair share; how many had to yield."""
     standing, mine = state.standing, piece.workload
     then = count(state)
@@ -93,7 +93,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     original = reclaim.reclaim
 
-    def checked(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> Any:
+    def checked(state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int) -> Any:
         before = count(state)
         plan = original(state, piece, leavers, moves_max)
         if plan is None:
@@ -174,7 +174,7 @@ def test_names_decide_nothing_but_ties(seed: int) -> None:
         elif isinstance(each, Eviction):
             whom = each.for_workload and jobs[each.for_workload]
             expected.append((named(each.task), put(each.spot), whom))
-        elif isinstance(each, Refusal):
+        elif isinstance(each, PlacementRefusal):
             expected.append((named(each.task), each.reason, each.numbers))
     found: list[tuple[object, ...]] = []
     for each in decide(other):
@@ -184,7 +184,7 @@ def test_names_decide_nothing_but_ties(seed: int) -> None:
             found.append((each.task, each.source, each.target))
         elif isinstance(each, Eviction):
             found.append((each.task, each.spot, each.for_workload))
-        elif isinstance(each, Refusal):
+        elif isinstance(each, PlacementRefusal):
             found.append((each.task, each.reason, each.numbers))
     assert found == expected
 
@@ -204,7 +204,7 @@ def test_without_what_a_refusal_names_the_work_begins_or_meets_another(seed: int
     snapshot = crowded(seed)
     cycle = Cycle(snapshot, None, Terms())
     cycle.run()
-    told = [each for each in cycle.decisions() if isinstance(each, Refusal)]
+    told = [each for each in cycle.decisions() if isinstance(each, PlacementRefusal)]
     then = after(snapshot, cycle.decisions())
     seen: set[Reason] = set()
     for refusal in told:
@@ -215,7 +215,11 @@ def test_without_what_a_refusal_names_the_work_begins_or_meets_another(seed: int
         seen.add(reason)
         decisions = decide(again, terms=Terms(reservations=0))
         begins = any(isinstance(d, Placement) and d.task.workload == name for d in decisions)
-        later = {d.reason for d in decisions if isinstance(d, Refusal) and d.task.workload == name}
+        later = {
+            d.reason
+            for d in decisions
+            if isinstance(d, PlacementRefusal) and d.task.workload == name
+        }
         assert begins or reason not in later, refusal.text
     assert seen
 

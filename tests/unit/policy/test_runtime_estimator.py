@@ -4,20 +4,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.policy.estimate.runtime_estimator import EDGES, SPANS, History, next_edge, span_of
+from moiety.policy.estimate.runtime_estimator import (
+    EDGES,
+    SPANS,
+    RuntimeEstimator,
+    next_edge,
+    span_of,
+)
 from moiety.policy.queue.gittins_order import aged, worth, yields
 
 HOUR = 3600.0
 
 
-def past(*run_s: float, like: str = "x") -> History:
-    history = History()
+def past(*run_s: float, like: str = "x") -> RuntimeEstimator:
+    history = RuntimeEstimator()
     for at, each in enumerate(run_s):
         history.ended(history.came(like, 60.0 * at), each)
     return history
 
 
-def value(history: History, row: int, run_s: float = 0.0, gpus: int = 1) -> float:
+def value(history: RuntimeEstimator, row: int, run_s: float = 0.0, gpus: int = 1) -> float:
     chances = history.chances([row])
     return float(worth(chances, [span_of(run_s)], [gpus], [True])[0])
 
@@ -49,7 +55,7 @@ def test_neighbours_that_still_run_make_it_longer() -> None:
 
 
 def test_without_a_past_who_has_run_longer_is_worth_less() -> None:
-    history = History()
+    history = RuntimeEstimator()
     row = history.came("x", 0.0)
     values = [value(history, row, run_s) for run_s in (0.0, 600.0, HOUR, 24 * HOUR)]
     assert values == sorted(values, reverse=True)
@@ -82,7 +88,7 @@ RUNS = st.lists(
 def test_chances_are_chances_and_what_is_left_falls_never_below_nothing(
     runs: list[tuple[str, float, float, bool]],
 ) -> None:
-    history = History()
+    history = RuntimeEstimator()
     rows = [history.came(like, came_s) for like, came_s, _, _ in sorted(runs, key=lambda r: r[1])]
     for row, (_, _, run_s, is_over) in zip(rows, runs, strict=True):
         if is_over:

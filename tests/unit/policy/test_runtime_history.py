@@ -9,7 +9,7 @@ import pytest
 
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.estimate.remaining_time import Runtimes, remaining, takes_at_most, unknown
-from moiety.policy.estimate.runtime_history import Past, Ran, runtimes, still_running
+from moiety.policy.estimate.runtime_history import PastRun, RuntimeHistory, runtimes, still_running
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.queues import Amounts, Queue
@@ -21,19 +21,19 @@ HOUR = 3600.0
 ALL = Queue("a", quota=Amounts())
 
 
-def ran(name: str, run_s: float, gpus: int = 1, at: float = 0.0, user: str = "ada") -> Ran:
-    return Ran(name, user, "a", gpus * 1000, at, run_s)
+def ran(name: str, run_s: float, gpus: int = 1, at: float = 0.0, user: str = "ada") -> PastRun:
+    return PastRun(name, user, "a", gpus * 1000, at, run_s)
 
 
-def sweep(run_s: float, name: str = "sweep", **more: object) -> list[Ran]:
+def sweep(run_s: float, name: str = "sweep", **more: object) -> list[PastRun]:
     return [
         ran(f"{name}-{at}", run_s * (0.9 + 0.02 * at), at=float(at), **more)  # type: ignore[arg-type]
         for at in range(12)
     ]
 
 
-def ask(past: list[Ran], workload: Workload, quantile: float = 0.5) -> float | None:
-    odds = Past(past).odds(workload)
+def ask(past: list[PastRun], workload: Workload, quantile: float = 0.5) -> float | None:
+    odds = RuntimeHistory(past).odds(workload)
     return None if odds is None else odds.left_s(0.0, quantile)
 
 
@@ -84,7 +84,7 @@ def test_what_still_runs_makes_its_like_longer() -> None:
 def test_what_is_left_has_quartiles_and_ends_at_the_maximum() -> None:
     workload = work("sweep-99", user="ada")
     past = [ran(f"sweep-{at}", HOUR * (1 + at % 4), at=float(at)) for at in range(40)]
-    expects = runtimes(Past(past), unknown)
+    expects = runtimes(RuntimeHistory(past), unknown)
     running = Running(Task("sweep-99", "main", 0), workload.subgroups[0].shape, Spot("n"), 0.0)
     left = remaining(workload, running, HOUR, expects)
     assert 0 < left.least_s < left.expected_s < left.most_s < 5 * HOUR
@@ -99,7 +99,7 @@ def test_what_is_left_has_quartiles_and_ends_at_the_maximum() -> None:
 
 
 def test_what_is_declared_goes_before_what_the_past_tells() -> None:
-    expects = runtimes(Past(sweep(HOUR)), lambda job: {"sweep-99": 7.0}.get(job.name))
+    expects = runtimes(RuntimeHistory(sweep(HOUR)), lambda job: {"sweep-99": 7.0}.get(job.name))
     assert expects(work("sweep-99", user="ada")) == 7.0
 
 
@@ -116,9 +116,9 @@ def waiting_gang(expects: Runtimes) -> tuple[Snapshot, Terms]:
 
 def test_room_is_kept_by_the_past_and_who_ended_early_before_runs_there_meanwhile() -> None:
     long = sweep(10 * HOUR, "train", gpus=2)
-    snapshot, terms = waiting_gang(runtimes(Past([*long, *sweep(600.0)]), unknown))
+    snapshot, terms = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(600.0)]), unknown))
     assert list(placed(decide(snapshot, terms=terms))) == ["sweep-99/main/0"]
-    snapshot, terms = waiting_gang(runtimes(Past([*long, *sweep(40 * HOUR)]), unknown))
+    snapshot, terms = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(40 * HOUR)]), unknown))
     decisions = decide(snapshot, terms=terms)
     assert placed(decisions) == {}
     assert refused(decisions)["sweep-99"].reason is Reason.RESERVED
@@ -128,7 +128,7 @@ def test_room_is_kept_by_the_past_and_who_ended_early_before_runs_there_meanwhil
 
 def test_the_expected_start_follows_the_past_with_its_uncertainty() -> None:
     long = sweep(10 * HOUR, "train", gpus=2)
-    snapshot, terms = waiting_gang(runtimes(Past(long), unknown))
+    snapshot, terms = waiting_gang(runtimes(RuntimeHistory(long), unknown))
     found = explain(snapshot, "gang", terms=terms)
     assert found.start is not None
     assert found.start.earliest_s is not None

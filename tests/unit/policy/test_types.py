@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.model.cluster import Gpu, Node, gpus
+from moiety.policy.model.cluster import GpuDevice, Node, gpus
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Shape, Subgroup, Workload, single
@@ -45,7 +45,7 @@ def test_a_shape_says_what_it_is() -> None:
 
 def test_a_node_numbers_its_gpus_and_names_their_model() -> None:
     with pytest.raises(InvalidValue, match="not numbered"):
-        Node("n", 1, 1, (Gpu(1),), "T4")
+        Node("n", 1, 1, (GpuDevice(1),), "T4")
     with pytest.raises(InvalidValue, match="no model"):
         Node("n", 1, 1, gpus(1))
     with pytest.raises(InvalidValue, match="at most 63"):

@@ -13,9 +13,9 @@ from moiety.policy.explain import pending_reasons
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
-from moiety.policy.model.work_budget import Budget
+from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Shape, Workload
-from moiety.policy.place.workload_mix import Typical, typical_of
+from moiety.policy.place.workload_mix import WorkloadMix, typical_of
 from moiety.policy.state.gang_start import start_piece
 from moiety.sim.scenario import after
 from tests.unit.policy.build import evicted, moved, node, placed, refused, runs, work
@@ -30,7 +30,7 @@ def test_a_small_budget_places_a_little_in_each_cycle_until_all_is_placed() -> N
     snapshot = Snapshot(nodes, (*too_large, *small), (), (ALL,))
     whole = set(placed(decide(snapshot)))
     assert len(whole) == 80
-    budget = Budget(steps=7)
+    budget = WorkBudget(steps=7)
     found: set[str] = set()
     for _ in range(40):
         decisions = decide(snapshot, budget=budget)
@@ -48,7 +48,7 @@ def test_with_a_budget_of_one_step_room_is_made_in_the_end() -> None:
     nodes = (node("x"), node("y"))
     running = [r for at, h in enumerate(have) for r in runs(h, (at % 4,), on="xy"[at // 4])]
     snapshot = Snapshot(nodes, (*have, *want), tuple(running), (poor, rich), now_s=99)
-    budget = Budget(steps=1)
+    budget = WorkBudget(steps=1)
     for _ in range(60):
         snapshot = after(snapshot, decide(snapshot, budget=budget))
     got = {each.task.workload for each in snapshot.running}
@@ -57,13 +57,13 @@ def test_with_a_budget_of_one_step_room_is_made_in_the_end() -> None:
 
 def test_who_was_not_looked_at_is_told_so() -> None:
     snapshot = Snapshot((node(),), tuple(work(f"w{at}", count=9) for at in range(3)), (), (ALL,))
-    found = refused(decide(snapshot, budget=Budget(steps=1)))
+    found = refused(decide(snapshot, budget=WorkBudget(steps=1)))
     assert {each.reason for each in found.values()} == {Reason.NOT_YET}
 
 
 def test_time_is_read_from_the_clock_that_is_given() -> None:
     now = iter(range(1000))
-    budget = Budget(seconds=3, clock=lambda: float(next(now)))
+    budget = WorkBudget(seconds=3, clock=lambda: float(next(now)))
     snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
     assert 1 <= len(placed(decide(snapshot, budget=budget))) < 8
 
@@ -72,16 +72,16 @@ def test_reading_the_snapshot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes all of the time here: one piece is tried all the same, and nobody else is."""
     now = [0.0]
 
-    def slow(shapes: Counter[Shape]) -> Typical:
+    def slow(shapes: Counter[Shape]) -> WorkloadMix:
         now[0] += 100.0
         return typical_of(shapes)
 
     monkeypatch.setattr(cycle, "typical_of", slow)
     snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
-    decisions = decide(snapshot, budget=Budget(seconds=50, clock=lambda: now[0]))
+    decisions = decide(snapshot, budget=WorkBudget(seconds=50, clock=lambda: now[0]))
     assert len(placed(decisions)) == 1
     assert {each.reason for each in refused(decisions).values()} == {Reason.NOT_YET}
-    assert len(placed(decide(snapshot, budget=Budget(seconds=1000, clock=lambda: now[0])))) == 8
+    assert len(placed(decide(snapshot, budget=WorkBudget(seconds=1000, clock=lambda: now[0])))) == 8
 
 
 READING_S, TRY_S = 100.0, 10.0
@@ -92,7 +92,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock on which reading a snapshot and each try take their time, and nothing else any."""
     now = [0.0]
 
-    def read(shapes: Counter[Shape]) -> Typical:
+    def read(shapes: Counter[Shape]) -> WorkloadMix:
         now[0] += READING_S
         return typical_of(shapes)
 
@@ -114,7 +114,7 @@ def test_a_cycle_takes_its_budget_or_reading_and_one_try_more(
     much = tuple(work(f"w{at}", count=9) for at in range(6))
     jobs = (*much, *(work(f"v{at}") for at in range(30)))
     snapshot = Snapshot(tuple(node(f"n{at}") for at in range(5)), jobs, (), (ALL,))
-    found = decide(snapshot, budget=Budget(seconds=seconds, clock=lambda: slow[0]))
+    found = decide(snapshot, budget=WorkBudget(seconds=seconds, clock=lambda: slow[0]))
     assert slow[0] <= max(seconds, READING_S) + TRY_S
     assert len(placed(found)) + len(refused(found)) == len(jobs)
 
@@ -123,7 +123,7 @@ def test_a_budget_below_what_reading_takes_still_reaches_everybody(slow: list[fl
     nodes = tuple(node(f"n{at}") for at in range(2))
     jobs = (*(work(f"big{at}", count=8 + at) for at in range(3)), *(work(f"w{at}") for at in "abc"))
     snapshot = Snapshot(nodes, jobs, (), (ALL,))
-    budget = Budget(seconds=READING_S / 2, clock=lambda: slow[0])
+    budget = WorkBudget(seconds=READING_S / 2, clock=lambda: slow[0])
     for _ in range(len(jobs)):
         snapshot = after(snapshot, decide(snapshot, budget=budget))
     assert {each.task.workload for each in snapshot.running} == {"wa", "wb", "wc"}

@@ -14,7 +14,7 @@ from moiety.cli.main import main
 from moiety.model import errors
 from moiety.model.errors import ScenarioInvalid
 from moiety.sim.scenario import run_all
-from moiety.sim.scenario_file import Refused, read_scenarios
+from moiety.sim.scenario_file import RefusedCase, read_scenarios
 from tests.unit.sim.test_scenario import CASE
 
 JOBS = "name,gpus,submitted_s,duration_s\n"
@@ -151,7 +151,7 @@ def test_any_value_anywhere_in_a_case_is_done_or_refused(tmp_path: Path) -> None
     file.write_text(json.dumps(cases))
     read = read_scenarios(file)
     assert len(read) == len(cases)
-    refused = [each for each in read if isinstance(each, Refused)]
+    refused = [each for each in read if isinstance(each, RefusedCase)]
     assert len(refused) > len(cases) / 2
     for each in refused:
         assert isinstance(each.error, ScenarioInvalid)
@@ -190,7 +190,7 @@ def test_a_job_says_which_models_will_do(tmp_path: Path) -> None:
         case["jobs"][0]["models"] = wrong
         file.write_text(json.dumps([case]))
         [refused] = read_scenarios(file)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, RefusedCase)
         assert f"cases[0].jobs[0].models: {words}" in refused.error.what
 
 

@@ -13,9 +13,9 @@ from moiety.policy.model.cluster import Node, gpus
 from moiety.policy.model.workloads import Shape
 from moiety.sim.capacity import Part, parse_split, split
 from moiety.sim.capacity_nodes import needed_nodes, sized
-from moiety.sim.gangs import Gang, GangTrace
-from moiety.sim.replay import Setting
-from moiety.sim.runs import Cost
+from moiety.sim.gangs import GangJob, GangTrace
+from moiety.sim.replay import ReplaySettings
+from moiety.sim.runs import RestartCost
 from moiety.sim.trace import Job, Trace
 
 HEAD = "name,gpus,submitted_s,duration_s,queue\n"
@@ -53,25 +53,27 @@ def test_a_smaller_cluster_has_as_many_of_each_kind_in_proportion() -> None:
 
 def test_the_fewest_nodes_are_found() -> None:
     tried: list[int] = []
-    found = needed_nodes(tasks(), 60.0, Setting(), lambda result: tried.append(result.nodes))
+    found = needed_nodes(tasks(), 60.0, ReplaySettings(), lambda result: tried.append(result.nodes))
     assert found is not None
     assert (found.nodes, found.gpus) == (3, 12)
     assert 3 in tried
-    found = needed_nodes(tasks(), 3700.0, Setting())
+    found = needed_nodes(tasks(), 3700.0, ReplaySettings())
     assert found is not None
     assert found.nodes == 2
-    found = needed_nodes(tasks(24), 60.0, Setting())
+    found = needed_nodes(tasks(24), 60.0, ReplaySettings())
     assert found is not None
     assert found.nodes == 6
-    assert needed_nodes(tasks(200), 60.0, Setting()) is None
+    assert needed_nodes(tasks(200), 60.0, ReplaySettings()) is None
 
 
 def test_a_size_that_lacks_a_kind_of_node_is_not_enough() -> None:
-    found = needed_nodes(tasks(3, "T4"), 1e6, Setting())
+    found = needed_nodes(tasks(3, "T4"), 1e6, ReplaySettings())
     assert found is not None
     assert not found.refused
     assert found.nodes > 1
-    assert needed_nodes(tasks(3, "H100"), 1e6, Setting()) is not None  # refused on any cluster
+    assert (
+        needed_nodes(tasks(3, "H100"), 1e6, ReplaySettings()) is not None
+    )  # refused on any cluster
 
 
 def test_pools_are_for_sizes_or_for_queues() -> None:
@@ -80,13 +82,13 @@ def test_pools_are_for_sizes_or_for_queues() -> None:
         Part(64),
     ]
     gangs = tuple(
-        Gang(f"{queue}{at}", 1, 0.0, 100.0, queue) for queue in ("a", "b") for at in range(8)
+        GangJob(f"{queue}{at}", 1, 0.0, 100.0, queue) for queue in ("a", "b") for at in range(8)
     )
     trace = GangTrace("t", gangs, (8,))
-    apart = split(trace, parse_split("2:a,6"), "fifo", Cost(), 8)
+    apart = split(trace, parse_split("2:a,6"), "fifo", RestartCost(), 8)
     assert {queue.name: queue.completion_mean_s for queue in apart.queues} == {"a": 250, "b": 125}
     with pytest.raises(InvalidValue, match="no pool takes a job of 1 GPUs of queue b"):
-        split(trace, parse_split("8:a"), "fifo", Cost(), 8)
+        split(trace, parse_split("8:a"), "fifo", RestartCost(), 8)
     for text in ("8:", "8:+", ":a", "8@x:a", "99999999999", "²"):
         with pytest.raises(InvalidValue, match="is no pool"):
             parse_split(text)

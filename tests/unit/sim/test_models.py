@@ -9,7 +9,7 @@ import pytest
 
 from moiety.model.errors import TraceInvalid
 from moiety.sim.reading import Complaints
-from moiety.sim.scenario_file import Refused, Scenario, read_scenarios
+from moiety.sim.scenario_file import RefusedCase, Scenario, read_scenarios
 from moiety.sim.tables import open_trace, read
 
 SEVERAL = "its GPUs are of several models, A100 and T4"
@@ -54,7 +54,7 @@ def test_in_a_scenario_and_the_same_model_on_two_nodes_is_read(tmp_path: Path) -
     parts = [whole | {"name": f"n/{model}", "gpus": 1, "model": model} for model in ("T4", "A100")]
     file.write_text(json.dumps([case, case | {"name": "d", "nodes": parts}]))
     [found, right] = read_scenarios(file)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedCase)
     assert "cases[0].nodes[0].model" in found.error.what
     assert INSTEAD in found.error.what
     assert isinstance(right, Scenario)

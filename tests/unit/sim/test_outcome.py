@@ -14,17 +14,17 @@ from moiety.sim import gang_plot
 from moiety.sim.by_queue import QuotaWatch, jain, queues_by_use, satisfied
 from moiety.sim.capacity import Part, needed, parse_split, split
 from moiety.sim.changes import failures, read_changes
-from moiety.sim.gangs import Gang, GangTrace, read_gangs
+from moiety.sim.gangs import GangJob, GangTrace, read_gangs
 from moiety.sim.outcome import ORDERS, run_gangs
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
-from moiety.sim.runs import Change, Cost, Pool, replay
+from moiety.sim.runs import ClusterChange, GpuPool, RestartCost, replay
 from moiety.sim.tenants import Tenants
 from tests.unit.sim.where import DATA
 
-FREE = Cost()
+FREE = RestartCost()
 ONE_EACH_MINUTE = GangTrace(
-    "t", tuple(Gang(f"g{at}", 1 << at % 4, 60.0 * at, 900.0) for at in range(40)), (8, 8)
+    "t", tuple(GangJob(f"g{at}", 1 << at % 4, 60.0 * at, 900.0) for at in range(40)), (8, 8)
 )
 
 
@@ -70,12 +70,12 @@ def test_changes_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
         "at_s,what,node,gpus,for_s\n5,fail,0,,10\n6,add,,4,\n7,remove,2,,\n8,drain,1,,2\n"
     )
     assert read_changes(file, 2, Complaints()) == [
-        Change(5, "down", 0),
-        Change(15, "up", 0),
-        Change(6, "add", gpus=4),
-        Change(7, "drain", 2),
-        Change(8, "drain", 1),
-        Change(10, "up", 1),
+        ClusterChange(5, "down", 0),
+        ClusterChange(15, "up", 0),
+        ClusterChange(6, "add", gpus=4),
+        ClusterChange(7, "drain", 2),
+        ClusterChange(8, "drain", 1),
+        ClusterChange(10, "up", 1),
     ]
     for line, problem in (
         ("1,burn,0,,", "what is 'burn'"),
@@ -91,7 +91,12 @@ def test_changes_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
 
 def test_what_can_never_run_again_is_refused_before_the_replay() -> None:
     with pytest.raises(InvalidValue, match="0 are left"):
-        run_gangs(ONE_EACH_MINUTE, "fifo", FREE, [Change(1, "drain", 0), Change(1, "down", 1)])
+        run_gangs(
+            ONE_EACH_MINUTE,
+            "fifo",
+            FREE,
+            [ClusterChange(1, "drain", 0), ClusterChange(1, "down", 1)],
+        )
 
 
 def test_failures_come_by_the_seed_and_everybody_still_ends() -> None:
@@ -99,7 +104,7 @@ def test_failures_come_by_the_seed_and_everybody_still_ends() -> None:
     assert one == failures(ONE_EACH_MINUTE, 1000, 300, 1)
     assert one != other
     for name in ORDERS:
-        found = run_gangs(ONE_EACH_MINUTE, name, Cost(30.0, checkpoint_s=100), one)
+        found = run_gangs(ONE_EACH_MINUTE, name, RestartCost(30.0, checkpoint_s=100), one)
         assert found.failures > 0
 
 
@@ -120,23 +125,23 @@ GANGS = st.lists(
 def test_nobody_within_quota_waits_and_everybody_ends(
     gangs: list[tuple[int, int, int, str]],
 ) -> None:
-    made = tuple(Gang(f"g{at}", *each) for at, each in enumerate(gangs))
+    made = tuple(GangJob(f"g{at}", *each) for at, each in enumerate(gangs))
     trace = GangTrace("t", made, (8, 8, 8))
     quotas = {"a": 16, "b": 8, "c": 0}
     queues = [Queue(name, quota=Amounts(gpu_milli=1000 * q)) for name, q in quotas.items()]
     watch = QuotaWatch(queues)
 
-    def both(pool: Pool) -> None:
+    def both(pool: GpuPool) -> None:
         assert all(0 <= free <= 8 for free in pool.nodes.free)
         watch(pool)
 
-    runs, _ = replay(trace, Tenants(queues), Cost(30.0), watch=both)
+    runs, _ = replay(trace, Tenants(queues), RestartCost(30.0), watch=both)
     assert all(run.is_over for run in runs)
     assert watch.broken == 0
 
 
 def test_a_queue_that_is_not_there_is_named() -> None:
-    trace = GangTrace("t", (Gang("g", 1, 0, 1, "x"),), (8,))
+    trace = GangTrace("t", (GangJob("g", 1, 0, 1, "x"),), (8,))
     with pytest.raises(InvalidValue, match="no queue x"):
         replay(trace, Tenants([Queue("y")]))
     small = Queue("x", limit=Amounts(gpu_milli=500))
@@ -154,10 +159,10 @@ def test_a_tree_of_queues_is_read_and_kept(tmp_path: Path) -> None:
     assert [queue.name for queue in queues] == ["all", "a", "b"]
     assert queues[1].quota.gpu_milli == 6000
     assert (queues[1].weight, queues[2].priority) == (2, 1)
-    gangs = [Gang(f"g{at}", 2, 0, 100, "ab"[at % 2]) for at in range(12)]
+    gangs = [GangJob(f"g{at}", 2, 0, 100, "ab"[at % 2]) for at in range(12)]
     watch = QuotaWatch(queues)
 
-    def limits(pool: Pool) -> None:
+    def limits(pool: GpuPool) -> None:
         watch(pool)
         assert pool.held["b"] <= 4
         assert pool.held["a"] + pool.held["b"] <= 8
@@ -188,7 +193,7 @@ def test_queues_that_make_no_sense_are_refused(tmp_path: Path, text: str, proble
 
 
 def test_quotas_by_use_add_up_and_fairness_is_one_where_all_got_all() -> None:
-    gangs = [Gang(f"g{at}", 1, 0, 100, "abc"[at % 3]) for at in range(9)]
+    gangs = [GangJob(f"g{at}", 1, 0, 100, "abc"[at % 3]) for at in range(9)]
     queues = queues_by_use(GangTrace("t", tuple(gangs), (8,)))
     assert sum(queue.quota.gpu_milli or 0 for queue in queues) == 8000
     assert jain([1, 1, 1]) == 1
@@ -216,6 +221,9 @@ def test_quotas_of_virtual_clusters_are_kept() -> None:
     trace = read_gangs(DATA / "philly" / "philly.csv", 512)
     queues = queues_by_use(trace)
     found = run_gangs(
-        replace(trace, gangs=trace.gangs[-24000:-22000]), "default", Cost(30.0), queues=queues
+        replace(trace, gangs=trace.gangs[-24000:-22000]),
+        "default",
+        RestartCost(30.0),
+        queues=queues,
     )
     assert found.quota_broken == 0

@@ -16,7 +16,7 @@ from moiety.policy.model.workloads import Shape
 from moiety.sim.live_pools import live_on_pools
 from moiety.sim.pool_file import read_pools
 from moiety.sim.reading import Complaints
-from moiety.sim.replay import Setting, live
+from moiety.sim.replay import ReplaySettings, live
 from moiety.sim.results import PoolUse, saved_percent
 from moiety.sim.tables import open_trace
 from moiety.sim.trace import Job, Trace
@@ -41,7 +41,7 @@ def pool(**more: Any) -> Pool:
 
 
 def uses(found: Trace, *pools: Pool, always: tuple[Node, ...] = ()) -> tuple[Any, list[PoolUse]]:
-    result = live_on_pools(found, pools, always, Setting())
+    result = live_on_pools(found, pools, always, ReplaySettings())
     assert result.live
     assert result.placed == len(found.jobs)
     return result.live, list(result.live.pools)
@@ -95,8 +95,8 @@ def test_the_packaged_trace_ends_with_every_task_as_on_static_nodes_and_costs_le
     file.write_text("name,start_s\n*,300\n")
     pools, always = read_pools(file, part.nodes, Complaints())
     assert always == ()
-    first, again = (live_on_pools(part, pools, always, Setting()) for _ in range(2))
-    static = live(part, Setting())
+    first, again = (live_on_pools(part, pools, always, ReplaySettings()) for _ in range(2))
+    static = live(part, ReplaySettings())
     assert first.placed == static.placed
     assert first.refused == static.refused
     assert first.live

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
 from moiety.policy.model.workloads import Shape
-from moiety.sim.replay import Setting, fill
+from moiety.sim.replay import ReplaySettings, fill
 from moiety.sim.tables import PACKAGED, open_trace
 
 NODES = "name,cpu_milli,memory_mib,gpus,model\nn0,8000,16384,2,T4\nn1,8000,16384,0,\n"
@@ -195,7 +195,7 @@ def test_whatever_stands_in_a_trace_is_read_or_refused(
         except (TraceInvalid, TraceMissing):
             continue
         with contextlib.suppress(InvalidValue):
-            fill(trace, Setting(load_percent=50))
+            fill(trace, ReplaySettings(load_percent=50))
 
 
 @settings(max_examples=30)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.sim.by_queue import QuotaWatch, queues_by_use
 from moiety.sim.fair_use import FairWatch
-from moiety.sim.gangs import Gang, GangTrace
+from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.repack import repack
-from moiety.sim.runs import Cost, Pool, Run, replay
+from moiety.sim.runs import GpuPool, RestartCost, Run, replay
 from moiety.sim.seats import Nodes, Seats
 from moiety.sim.tenants import Tenants
 
@@ -24,7 +24,7 @@ def queue(name: str, gpus: int) -> Queue:
 
 
 def run(number: int, gpus: int, *seats: tuple[int, int]) -> Run:
-    found = Run(Gang(str(number), gpus, 0, 100, "q"), number, 100)
+    found = Run(GangJob(str(number), gpus, 0, 100, "q"), number, 100)
     found.seats, found.is_running = tuple(seats), bool(seats)
     return found
 
@@ -82,10 +82,10 @@ def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None
         (9000, 2, 100000, "a"),
         (9000, 3, 600, "b"),
     ]
-    gangs = tuple(Gang("", gpus, at, lasts, name) for at, gpus, lasts, name in rows)
+    gangs = tuple(GangJob("", gpus, at, lasts, name) for at, gpus, lasts, name in rows)
     queues = (queue("a", 8), queue("b", 8))
     watch = QuotaWatch(queues)
-    runs, _ = replay(GangTrace("t", gangs, (8, 8)), Tenants(queues), Cost(30.0), watch=watch)
+    runs, _ = replay(GangTrace("t", gangs, (8, 8)), Tenants(queues), RestartCost(30.0), watch=watch)
     assert all(each.is_over for each in runs)
     assert watch.broken == 0
 
@@ -95,8 +95,8 @@ def test_where_stopping_one_by_one_finds_no_room_those_within_quota_get_seats_an
 ) -> None:
     monkeypatch.setattr("moiety.sim.tenants.clear", lambda *_: None)
     rows = [(0, 3, 100), (0, 3, 100), (10, 1, 90000), (10, 1, 90000), (200, 4, 60)]
-    gangs = tuple(Gang("", gpus, at, lasts, "a") for at, gpus, lasts in rows)
-    runs, _ = replay(GangTrace("t", gangs, (4, 4)), Tenants([queue("a", 8)]), Cost(30.0))
+    gangs = tuple(GangJob("", gpus, at, lasts, "a") for at, gpus, lasts in rows)
+    runs, _ = replay(GangTrace("t", gangs, (4, 4)), Tenants([queue("a", 8)]), RestartCost(30.0))
     assert [each.preemptions for each in runs] in ([0, 0, 1, 0, 0], [0, 0, 0, 1, 0])
     assert runs[4].began_s == 200
 
@@ -118,15 +118,15 @@ def test_quotas_hold_at_every_moment_for_sizes_that_pack(
     rows: list[tuple[int, str, int, int]],
 ) -> None:
     rows.sort(key=lambda row: row[2])
-    gangs = tuple(Gang("", gpus, at, lasts, name) for gpus, name, at, lasts in rows)
+    gangs = tuple(GangJob("", gpus, at, lasts, name) for gpus, name, at, lasts in rows)
     queues = (queue("a", 16), queue("b", 7), queue("c", 1))
-    found = run_gangs(GangTrace("t", gangs, (8, 8, 8)), "default", Cost(30.0), queues=queues)
+    found = run_gangs(GangTrace("t", gangs, (8, 8, 8)), "default", RestartCost(30.0), queues=queues)
     assert found.quota_broken == 0
 
 
 def test_a_queue_that_waits_for_what_is_due_is_told_from_one_that_waits_for_more() -> None:
     watch = FairWatch((queue("a", 4), queue("b", 4)))
-    pool = Pool(Nodes((4, 4)), Cost())
+    pool = GpuPool(Nodes((4, 4)), RestartCost())
     pool.held = Counter({"a": 6, "b": 2})
     pool.asked = Counter({"a": 100, "b": 2})
     pool.waiting = {0: run(0, 2)}
@@ -139,7 +139,7 @@ def test_a_queue_that_waits_for_what_is_due_is_told_from_one_that_waits_for_more
 
 def test_a_turn_makes_good_for_waiting_over_the_run_but_not_at_each_moment() -> None:
     watch = FairWatch((queue("a", 6), queue("b", 2)))
-    pool = Pool(Nodes((4, 4)), Cost())
+    pool = GpuPool(Nodes((4, 4)), RestartCost())
     pool.held = Counter({"a": 8})
     pool.asked = Counter({"a": 100, "b": 8})
     pool.waiting = {0: run(0, 8)}
@@ -154,6 +154,6 @@ def test_a_turn_makes_good_for_waiting_over_the_run_but_not_at_each_moment() -> 
 
 
 def test_a_queue_that_used_next_to_nothing_has_a_quota_too() -> None:
-    gangs = (Gang("", 1, 0, 1, "little"), Gang("", 8, 0, 99999, "much"))
+    gangs = (GangJob("", 1, 0, 1, "little"), GangJob("", 8, 0, 99999, "much"))
     found = {each.name: each.quota.gpu_milli for each in queues_by_use(GangTrace("t", gangs, (8,)))}
     assert found == {"little": 1000, "much": 7000}

@@ -8,7 +8,7 @@ import pytest
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Node, Placing, gpus
 from moiety.policy.model.workloads import Shape
-from moiety.sim.replay import Setting, arrivals, fill, live
+from moiety.sim.replay import ReplaySettings, arrivals, fill, live
 from moiety.sim.results import Bucket, compare
 from moiety.sim.tables import open_trace
 from moiety.sim.trace import Job, Trace
@@ -23,7 +23,7 @@ def trace(*jobs: Job) -> Trace:
 
 
 def test_tasks_come_until_enough_has_been_asked_for() -> None:
-    result = fill(trace(Job("a", WHOLE), Job("b", WHOLE)), Setting(load_percent=200))
+    result = fill(trace(Job("a", WHOLE), Job("b", WHOLE)), ReplaySettings(load_percent=200))
     assert (result.arrived, result.placed, result.refused) == (4, 2, {"gpus-full": 2})
     assert [(b.arrived_percent, b.allocation_percent) for b in result.buckets if b] == [
         (49, 50.0),
@@ -43,7 +43,7 @@ def test_tasks_come_until_enough_has_been_asked_for() -> None:
 def test_fragments_are_what_is_free_but_of_no_use() -> None:
     third = Shape(1000, 0, 1, 400)
     jobs = trace(*[Job(str(at), third) for at in range(5)])
-    result = fill(jobs, Setting(load_percent=100))
+    result = fill(jobs, ReplaySettings(load_percent=100))
     assert result.fragments_at(80) == 20.0  # two pieces of 200, too small for another
     assert result.allocation_at(80) == 80.0
     assert result.allocation_at(33) is None
@@ -51,23 +51,23 @@ def test_fragments_are_what_is_free_but_of_no_use() -> None:
 
 def test_arrivals_are_each_job_once_and_then_again_at_random() -> None:
     packaged = open_trace(None, None, 0)
-    coming = list(arrivals(packaged, Setting(seed=3)))
+    coming = list(arrivals(packaged, ReplaySettings(seed=3)))
     jobs = len(packaged.jobs)
     assert sorted(coming[:jobs]) == list(range(jobs))
     assert len(coming) > jobs
-    assert coming == list(arrivals(packaged, Setting(seed=3)))
-    assert coming != list(arrivals(packaged, Setting(seed=4)))
+    assert coming == list(arrivals(packaged, ReplaySettings(seed=3)))
+    assert coming != list(arrivals(packaged, ReplaySettings(seed=4)))
     with pytest.raises(InvalidValue, match="nobody asks for any"):
-        arrivals(trace(Job("a", Shape(1))), Setting())
+        arrivals(trace(Job("a", Shape(1))), ReplaySettings())
     few = trace(Job("a", Shape(0, 0, 1, 1)), *[Job(str(at), Shape(1)) for at in range(20_000)])
     with pytest.raises(InvalidValue, match="tasks would have to come"):
-        arrivals(few, Setting())
+        arrivals(few, ReplaySettings())
 
 
 @pytest.mark.parametrize("placing", list(Placing))
 def test_the_same_seed_gives_the_same_result(placing: Placing) -> None:
     packaged = open_trace(None, None, 0)
-    setting = Setting(placing, seed=5, load_percent=30, shuffle_nodes=True)
+    setting = ReplaySettings(placing, seed=5, load_percent=30, shuffle_nodes=True)
     told: list[int] = []
     one, other = (fill(packaged, setting, told.append) for _ in range(2))
     assert replace(one, decided_s=0) == replace(other, decided_s=0)
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_result(placing: Placing) -> None:
 def test_the_default_rule_allocates_more_than_the_others() -> None:
     packaged = open_trace(None, None, 0)
     at_full = {
-        placing: fill(packaged, Setting(placing, load_percent=101)).allocation_at(100) or 0.0
+        placing: fill(packaged, ReplaySettings(placing, load_percent=101)).allocation_at(100) or 0.0
         for placing in (Placing.DEFAULT, Placing.BEST_FIT, Placing.RANDOM)
     }
     assert at_full[Placing.DEFAULT] > max(at_full[Placing.BEST_FIT], at_full[Placing.RANDOM]) + 5
@@ -94,7 +94,7 @@ def test_what_does_not_fit_waits_until_something_ends() -> None:
             Job("c", WHOLE, 20, 50),
             Job("never", replace(WHOLE, gpus=3), 30, 1),
         ),
-        Setting(),
+        ReplaySettings(),
     )
     assert result.live
     assert (result.placed, result.refused) == (3, {"node-size": 1})
@@ -107,14 +107,14 @@ def test_what_does_not_fit_waits_until_something_ends() -> None:
 
 def test_what_ends_makes_room_for_what_comes_at_that_moment() -> None:
     both = replace(WHOLE, gpus=2)
-    result = live(trace(Job("a", both, 0, 10), Job("b", both, 10, 10)), Setting())
+    result = live(trace(Job("a", both, 0, 10), Job("b", both, 10, 10)), ReplaySettings())
     assert result.live
     assert result.live.wait_mean_s == 0
 
 
 def test_a_trace_without_durations_is_not_replayed_live() -> None:
     with pytest.raises(InvalidValue, match="not every job says how long"):
-        live(trace(Job("a", WHOLE)), Setting())
+        live(trace(Job("a", WHOLE)), ReplaySettings())
 
 
 def test_jobs_that_come_faster_run_no_shorter() -> None:
@@ -132,7 +132,7 @@ def test_a_comparison_finds_the_largest_difference() -> None:
 
 
 def test_live_replays_go_through_time_once() -> None:
-    result = live(open_trace(None, None, 0).faster(5000), Setting())
+    result = live(open_trace(None, None, 0).faster(5000), ReplaySettings())
     assert result.live
     assert result.placed == result.arrived
     assert all(a[0] < b[0] for a, b in pairwise(result.live.timeline))
@@ -150,7 +150,7 @@ def test_the_published_runs_come_out_to_the_last_digit(
     whole = open_trace(OPENB, name, 43, lenient=True)
     assert whole.arrivals
     part = replace(whole, arrivals=whole.arrivals[:count])
-    result = fill(part, Setting(placing, seed=43))
+    result = fill(part, ReplaySettings(placing, seed=43))
     buckets = result.buckets[:-1]  # the last one is not whole
     differs = compare(buckets, whole.published[placing])
     assert differs
@@ -160,7 +160,7 @@ def test_the_published_runs_come_out_to_the_last_digit(
 
 @needs_openb
 def test_the_default_rule_holds_its_bar() -> None:
-    result = fill(open_trace(OPENB, "default", 42), Setting(seed=42, load_percent=101))
+    result = fill(open_trace(OPENB, "default", 42), ReplaySettings(seed=42, load_percent=101))
     at_100 = result.allocation_at(100)
     assert at_100
     assert 95.3 <= at_100 <= 97  # what a linear program says is possible

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import MoietyError, TraceInvalid, TraceMissing
 from moiety.sim.baselines import NAMES, baseline
-from moiety.sim.gangs import Gang, GangTrace, read_gangs
+from moiety.sim.gangs import GangJob, GangTrace, read_gangs
 from moiety.sim.reading import Complaints
-from moiety.sim.runs import Change, Cost, Order, Pool, Run, replay
+from moiety.sim.runs import ClusterChange, GpuPool, Order, RestartCost, Run, replay
 from moiety.sim.seats import Nodes
 from moiety.sim.worth import Worth
 from tests.unit.sim.where import DATA
 
 ITP = "job_id,submission_time,num_gpu,duration\n"
-FREE = Cost()
+FREE = RestartCost()
 needs_itp = pytest.mark.skipif(
     not (DATA / "itp" / "cluster06.csv").exists(), reason=f"no traces in {DATA}"
 )
@@ -25,7 +25,7 @@ needs_itp = pytest.mark.skipif(
 
 def trace(*gangs: tuple[int, float, float], nodes: tuple[int, ...] = (8,)) -> GangTrace:
     """GPUs, submitted, duration of each."""
-    made = tuple(Gang(f"g{at}", *each) for at, each in enumerate(gangs))
+    made = tuple(GangJob(f"g{at}", *each) for at, each in enumerate(gangs))
     return GangTrace("t", made, nodes)
 
 
@@ -33,7 +33,7 @@ def order(name: str) -> Order:
     return Worth() if name == "default" else baseline(name)
 
 
-def ends(found: GangTrace, name: str, cost: Cost = FREE) -> list[float]:
+def ends(found: GangTrace, name: str, cost: RestartCost = FREE) -> list[float]:
     return [run.ended_s for run in replay(found, order(name), cost)[0]]
 
 
@@ -74,7 +74,7 @@ def test_who_had_little_comes_before_who_had_much() -> None:
 
 def test_the_default_prefers_the_new_to_what_has_run_long_and_pays_for_the_restart() -> None:
     jobs = trace((8, 0, 40 * 3600), (8, 30 * 3600, 60))
-    long, short = ends(jobs, "default", Cost(30.0))
+    long, short = ends(jobs, "default", RestartCost(30.0))
     assert short == 30 * 3600 + 60
     assert long == 40 * 3600 + 60 + 30
 
@@ -86,7 +86,7 @@ def test_work_like_what_ended_soon_is_expected_to_end_soon() -> None:
     order = Worth()
     expected: dict[int, float] = {}
 
-    def watch(pool: Pool) -> None:
+    def watch(pool: GpuPool) -> None:
         for run in pool.running.values():
             if run.gang.submitted_s == 40000:
                 expected.setdefault(run.gang.gpus, order.expected_s(run, pool.now_s))
@@ -110,7 +110,7 @@ def test_nobody_has_more_than_there_is_and_everybody_ends(
 ) -> None:
     jobs = trace(*sorted(gangs, key=lambda each: each[1]), nodes=(8, 8))
 
-    def watch(pool: Pool) -> None:
+    def watch(pool: GpuPool) -> None:
         assert all(0 <= free <= 8 for free in pool.nodes.free)
         held = [0, 0]
         for run in pool.running.values():
@@ -119,7 +119,7 @@ def test_nobody_has_more_than_there_is_and_everybody_ends(
                 held[at] += gpus
         assert [8 - free for free in pool.nodes.free] == held
 
-    runs, _ = replay(jobs, order(name), Cost(30.0), watch=watch)
+    runs, _ = replay(jobs, order(name), RestartCost(30.0), watch=watch)
     for run in runs:
         least = run.gang.submitted_s + run.gang.duration_s
         assert run.ended_s >= least - 1e-3
@@ -135,10 +135,10 @@ def test_the_same_trace_is_replayed_the_same_way(name: str) -> None:
 
 def test_a_node_that_fails_costs_work_and_one_that_is_drained_does_not() -> None:
     jobs = trace((8, 0, 4000))
-    cost = Cost(30.0, checkpoint_s=1000)
+    cost = RestartCost(30.0, checkpoint_s=1000)
 
     def one(what: str) -> Run:
-        changes = [Change(1500, what, 0), Change(2000, "up", 0)]
+        changes = [ClusterChange(1500, what, 0), ClusterChange(2000, "up", 0)]
         return replay(jobs, Worth(), cost, changes)[0][0]
 
     failed, drained = one("down"), one("drain")
@@ -148,7 +148,7 @@ def test_a_node_that_fails_costs_work_and_one_that_is_drained_does_not() -> None
 
 def test_a_node_more_is_used() -> None:
     jobs = trace((8, 0, 1000), (8, 0, 1000))
-    runs, timeline = replay(jobs, Worth(), changes=[Change(100, "add", gpus=8)])
+    runs, timeline = replay(jobs, Worth(), changes=[ClusterChange(100, "add", gpus=8)])
     assert sorted(run.ended_s for run in runs) == [1000, 1100]
     assert timeline.there[0] == 8
     assert timeline.there[-1] == 16

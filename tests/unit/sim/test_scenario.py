@@ -13,7 +13,7 @@ from moiety.cli.sim.scenario import scenario
 from moiety.model import errors
 from moiety.model.errors import ScenarioInvalid
 from moiety.sim.scenario import run_all
-from moiety.sim.scenario_file import Refused, read_scenarios
+from moiety.sim.scenario_file import RefusedCase, read_scenarios
 from tests.unit.sim.where import DATA
 
 DEV = DATA / "scenarios" / "dev.json"
@@ -160,7 +160,7 @@ def test_quotas_beyond_the_parent_are_reported_or_refused(tmp_path: Path) -> Non
     note = "the quotas below queue d add up to 2000 gpu_milli, it has 1000 itself"
     assert list(outcome.notes) == [note]
     [refused] = read_scenarios(path, strict=True)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedCase)
     assert note in refused.error.what
 
 

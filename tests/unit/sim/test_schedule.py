@@ -15,13 +15,13 @@ from moiety.policy.cycle import decide
 from moiety.policy.model.queues import DAY_S, Amounts, Queue, Window
 from moiety.policy.model.snapshot import Snapshot
 from moiety.sim.by_queue import QuotaWatch
-from moiety.sim.gangs import Gang, GangTrace
+from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
-from moiety.sim.runs import Cost, Pool, replay
+from moiety.sim.runs import GpuPool, RestartCost, replay
 from moiety.sim.scenario import after
-from moiety.sim.scenario_file import Refused, Scenario, read_scenarios
+from moiety.sim.scenario_file import RefusedCase, Scenario, read_scenarios
 from moiety.sim.schedule import days_of, moment, time_of_day, windows
 from moiety.sim.tenants import Tenants
 from tests.unit.policy.build import node, work
@@ -111,7 +111,7 @@ def case(**more: Any) -> dict[str, Any]:
     return CASE | {"queues": queues, "now": "tue 07:59"}
 
 
-def read(tmp_path: Path, *cases: dict[str, Any]) -> list[Scenario | Refused]:
+def read(tmp_path: Path, *cases: dict[str, Any]) -> list[Scenario | RefusedCase]:
     file = tmp_path / "cases.json"
     file.write_text(json.dumps(cases))
     return read_scenarios(file)
@@ -141,7 +141,7 @@ def test_a_case_whose_times_make_no_sense_says_where(
     tmp_path: Path, wrong: dict[str, Any], words: str
 ) -> None:
     [found] = read(tmp_path, wrong)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedCase)
     assert words in found.error.what
 
 
@@ -154,7 +154,7 @@ DAY_NIGHT = (
 def two_days() -> GangTrace:
     """Both queues want all GPUs all the time; work comes in pieces of an hour."""
     gangs = [
-        Gang(f"{queue}-{at}", 1, 0.0, HOUR, queue)
+        GangJob(f"{queue}-{at}", 1, 0.0, HOUR, queue)
         for queue in ("day", "night")
         for at in range(8 * 26)
     ]
@@ -166,11 +166,11 @@ def test_over_two_days_gpus_go_to_whose_time_it_is() -> None:
     held: list[tuple[float, int, int]] = []
     kept = QuotaWatch(DAY_NIGHT)
 
-    def watch(pool: Pool) -> None:
+    def watch(pool: GpuPool) -> None:
         kept(pool)
         held.append((pool.now_s, pool.held["day"], pool.held["night"]))
 
-    replay(trace, Tenants(DAY_NIGHT), Cost(), watch=watch)
+    replay(trace, Tenants(DAY_NIGHT), RestartCost(), watch=watch)
 
     def at(hour: float) -> tuple[int, int]:
         _, *found = max(each for each in held if each[0] <= hour * HOUR + 1e-3)
@@ -188,11 +188,13 @@ def test_over_two_days_gpus_go_to_whose_time_it_is() -> None:
 def test_where_dates_are_known_times_of_day_are_those_of_the_dates() -> None:
     """The same, but the clock's Monday begins in twelve hours."""
     trace = replace(two_days(), monday_s=12 * HOUR)
-    found = run_gangs(trace, "default", Cost(), queues=DAY_NIGHT)
+    found = run_gangs(trace, "default", RestartCost(), queues=DAY_NIGHT)
     assert found.quota_broken == 0
     held: list[tuple[float, int]] = []
     order = Tenants(DAY_NIGHT, trace.monday_s)
-    replay(trace, order, Cost(), watch=lambda pool: held.append((pool.now_s, pool.held["day"])))
+    replay(
+        trace, order, RestartCost(), watch=lambda pool: held.append((pool.now_s, pool.held["day"]))
+    )
     assert max(each for each in held if each[0] <= 1 * HOUR)[1] == 8  # 13:00 on Sunday
     assert max(each for each in held if each[0] <= 9 * HOUR)[1] == 0  # 21:00
 

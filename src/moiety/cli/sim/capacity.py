@@ -33,7 +33,7 @@ class Tried(Protocol):
 def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) -> None:
     """Show each size that is tried, and the smallest that will do."""
     from moiety.sim.capacity_nodes import needed_nodes
-    from moiety.sim.replay import Setting
+    from moiety.sim.replay import ReplaySettings
     from moiety.sim.tables import open_trace
 
     trace = open_trace(Path(folder) if folder else None, None, 0, lenient=lenient)
@@ -44,7 +44,7 @@ def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) 
         if sys.stderr is not None and sys.stderr.isatty():
             click.echo(f"{count(result.nodes, 'node')} ...", err=True)
 
-    found = needed_nodes(trace, wait_minutes * 60, Setting(), note)
+    found = needed_nodes(trace, wait_minutes * 60, ReplaySettings(), note)
     tried.sort(key=lambda result: result.nodes)
     if output == "json":
         emit_sizes(found, tried)

@@ -16,7 +16,7 @@ from moiety.cli.sim.why import explain, what_if
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
-    from moiety.sim.replay import Setting
+    from moiety.sim.replay import ReplaySettings
     from moiety.sim.results import Result
     from moiety.sim.trace import Trace
 
@@ -158,7 +158,7 @@ def compare(
 def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[Result]:
     from moiety.policy.model.cluster import Choosing, Placing
     from moiety.sim import plot as plots
-    from moiety.sim.replay import Setting
+    from moiety.sim.replay import ReplaySettings
     from moiety.sim.tables import open_trace
 
     folder, name, seed = options["folder"], options["name"], options["seed"]
@@ -176,7 +176,7 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     run = _runner(trace, options)
     results = []
     for placing in placings:
-        setting = Setting(
+        setting = ReplaySettings(
             Placing(placing),
             Choosing(options["choosing"]),
             seed,
@@ -192,7 +192,7 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     return results
 
 
-def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[Setting], Result]:
+def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[ReplaySettings], Result]:
     """How a trace is replayed."""
     from moiety.sim import replay
 
@@ -202,13 +202,13 @@ def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[Setting], Result
 
         pools, always = read_pools(Path(options["pools"]), trace.nodes, trace.complaints)
 
-        def on_pools(setting: Setting) -> Result:
+        def on_pools(setting: ReplaySettings) -> Result:
             with bar(len(trace.jobs), setting.placing) as progress:
                 return live_on_pools(trace, pools, always, setting, progress)
 
         return on_pools
 
-    def one(setting: Setting) -> Result:
+    def one(setting: ReplaySettings) -> Result:
         if options["live"]:
             with bar(len(trace.jobs), setting.placing) as progress:
                 return replay.live(trace, setting, progress)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moiety.sim.capacity import QueuesOf
     from moiety.sim.gangs import GangTrace
     from moiety.sim.outcome import GangOutcome
-    from moiety.sim.runs import Change, Cost
+    from moiety.sim.runs import ClusterChange, RestartCost
 
 ORDERS: Final = (
     "default",
@@ -194,16 +194,16 @@ def open_file(options: dict[str, Any]) -> GangTrace:
     )
 
 
-def _cost(options: dict[str, Any]) -> Cost:
-    from moiety.sim.runs import Cost
+def _cost(options: dict[str, Any]) -> RestartCost:
+    from moiety.sim.runs import RestartCost
 
-    return Cost(options["restart_s"])
+    return RestartCost(options["restart_s"])
 
 
-def _changes(trace: GangTrace, options: dict[str, Any]) -> list[Change]:
+def _changes(trace: GangTrace, options: dict[str, Any]) -> list[ClusterChange]:
     from moiety.sim.changes import failures, read_changes
 
-    found: list[Change] = []
+    found: list[ClusterChange] = []
     if options["changes"]:
         found += read_changes(Path(options["changes"]), len(trace.nodes), trace.complaints)
     if options["fail_hours"]:

@@ -139,9 +139,9 @@ def _shape(options: dict[str, Any]) -> Any:
 def _read(file: Path, name: str | None, history: Path | None) -> tuple[Scenario, Snapshot, Terms]:
     """The case, its cluster with host memory in MiB, and what is known of run times."""
     from moiety.policy.cycle import Terms
-    from moiety.policy.estimate.runtime_history import Past, runtimes, still_running
+    from moiety.policy.estimate.runtime_history import RuntimeHistory, runtimes, still_running
     from moiety.sim.gangs import ran_before
-    from moiety.sim.scenario_file import Refused, read_scenarios
+    from moiety.sim.scenario_file import RefusedCase, read_scenarios
 
     cases = read_scenarios(file)
     names = [case.name for case in cases]
@@ -150,12 +150,12 @@ def _read(file: Path, name: str | None, history: Path | None) -> tuple[Scenario,
         problem = f"it has {len(names)} cases" if name is None else f"no one case is named {name!r}"
         raise BadArgument(f"{file}: {problem}", f"--case with one of: {_some(names)}")
     [case] = chosen
-    if isinstance(case, Refused):
+    if isinstance(case, RefusedCase):
         raise case.error
     ran = [*case.ran, *still_running(case.snapshot)]
     if history is not None:
         ran += ran_before(history)
-    expects = runtimes(Past(ran), lambda job: case.run_times.get(job.name))
+    expects = runtimes(RuntimeHistory(ran), lambda job: case.run_times.get(job.name))
     return case, _in_mib(case.snapshot), Terms(runtimes=expects)
 
 

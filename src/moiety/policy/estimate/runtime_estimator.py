@@ -72,7 +72,7 @@ class _Like:
     reached: Floats = field(default_factory=lambda: np.zeros(SPANS))
 
 
-class History:
+class RuntimeEstimator:
     """Work as it came, ran and ended."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class History:
         odds = self.typical(likeness)
         return None if odds is None else odds.left_s(0.0, quantile)
 
-    def typical(self, likeness: Hashable) -> Chances | None:
+    def typical(self, likeness: Hashable) -> EndChances | None:
         """The chances of new work of a likeness; None: there was none that ended."""
         like = self._like.get(likeness)
         if like is None or not like.ended.any():
@@ -192,11 +192,11 @@ class History:
         ended = weights @ (columns == ends[:, None])
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
         whole = (like.ended + ALL_WEIGHT * every) / (like.reached + ALL_WEIGHT)
-        return Chances(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
+        return EndChances(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chances:
+class EndChances:
     """To end in each span, for who reaches it: `runtimes.Odds` from a history."""
 
     of: Floats

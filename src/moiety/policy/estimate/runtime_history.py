@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moiety.policy.estimate.remaining_time import Odds, Runtimes
-from moiety.policy.estimate.runtime_estimator import Chances, History
+from moiety.policy.estimate.runtime_estimator import EndChances, RuntimeEstimator
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 
@@ -23,7 +23,7 @@ SERIAL: Final = "0123456789-_.:/# "
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class PastRun:
     """Work that has run, or still does."""
 
     name: str
@@ -39,15 +39,15 @@ class Ran:
     """in all, of what asked for GPUs by memory alone"""
 
 
-class Past:
+class RuntimeHistory:
     """A history that can be asked about workloads. The order in which it is told does not matter.
 
     Work that still runs makes its like longer: see `durations`.
     """
 
-    def __init__(self, ran: Iterable[Ran]) -> None:
-        self._histories = tuple(History() for _ in range(TIERS))
-        self._known: dict[tuple[Hashable, ...], Chances | None] = {}
+    def __init__(self, ran: Iterable[PastRun]) -> None:
+        self._histories = tuple(RuntimeEstimator() for _ in range(TIERS))
+        self._known: dict[tuple[Hashable, ...], EndChances | None] = {}
         for each in sorted(ran, key=lambda one: (one.submitted_s, one.name, one.run_s)):
             size = each.gpu_milli, each.gpu_memory_mib
             likes = _likes(each.queue, each.user, each.name, size)
@@ -58,7 +58,7 @@ class Past:
                 else:
                     history.ran(row, each.run_s)
 
-    def odds(self, workload: Workload) -> Chances | None:
+    def odds(self, workload: Workload) -> EndChances | None:
         """Of a workload that begins; None: nothing like it has ended."""
         likes = _likes(workload.queue, workload.user, workload.name, size_of(workload))
         if likes not in self._known:
@@ -68,7 +68,7 @@ class Past:
         return self._known[likes]
 
 
-def runtimes(past: Past, declared: Runtimes) -> Runtimes:
+def runtimes(past: RuntimeHistory, declared: Runtimes) -> Runtimes:
     """What was declared of a workload; where nothing was, what the past tells."""
 
     def ask(workload: Workload) -> float | Odds | None:
@@ -78,7 +78,7 @@ def runtimes(past: Past, declared: Runtimes) -> Runtimes:
     return ask
 
 
-def still_running(snapshot: Snapshot) -> list[Ran]:
+def still_running(snapshot: Snapshot) -> list[PastRun]:
     """What runs in a snapshot, by how long it has."""
     since: dict[str, float] = {}
     for each in snapshot.running:
@@ -90,7 +90,7 @@ def still_running(snapshot: Snapshot) -> list[Ran]:
             milli, memory = size_of(workload)
             run_s = max(snapshot.now_s - since[workload.name], 0.0)
             found.append(
-                Ran(
+                PastRun(
                     workload.name,
                     workload.user,
                     workload.queue,

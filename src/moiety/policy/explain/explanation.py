@@ -10,17 +10,17 @@ from typing import Final
 from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import USUAL, Cycle, Terms
 from moiety.policy.estimate.remaining_time import Remaining, remaining, takes_at_most
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, Refusal
+from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Workload
-from moiety.policy.place.workload_mix import Typical
+from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.preempt import reclaim
-from moiety.policy.preempt.preemption_trial import Ended
-from moiety.policy.preempt.upper_bound import Bound
-from moiety.policy.preempt.victims import Leavers
-from moiety.policy.state.cluster_state import State
+from moiety.policy.preempt.preemption_trial import EndedUnit
+from moiety.policy.preempt.upper_bound import UpperBound
+from moiety.policy.preempt.victims import Victims
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import Line, Piece, next_piece
+from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece
 
 AHEAD_MAX: Final = 200
 """of those ahead, so many are placed in thought"""
@@ -66,7 +66,7 @@ Say = Callable[[Task], str]
 def explain(
     snapshot: Snapshot,
     name: str,
-    known: Typical | None = None,
+    known: WorkloadMix | None = None,
     terms: Terms = USUAL,
     say: Say = str,
 ) -> Explanation:
@@ -90,7 +90,9 @@ def explain(
     if own_end:
         text = f"{name} ends: {own_end[0].reason}"
         return Explanation(name, "waits", text, end=tuple(each.task for each in own_end))
-    refusal = next((r for r in decisions if isinstance(r, Refusal) and r.task[0] == name), None)
+    refusal = next(
+        (r for r in decisions if isinstance(r, PlacementRefusal) and r.task[0] == name), None
+    )
     if ran and (refusal is None or cycle.state.tasks_of.get(name)):
         wanted = f"{len(ran)} of {workload.tasks} tasks"
         text = f"{name} runs with {wanted}"
@@ -104,7 +106,7 @@ def explain(
 def what_if(
     snapshot: Snapshot,
     workload: Workload,
-    known: Typical | None = None,
+    known: WorkloadMix | None = None,
     terms: Terms = USUAL,
     say: Say = str,
 ) -> Explanation:
@@ -148,7 +150,7 @@ def _begins(
     )
 
 
-def _waits(cycle: Cycle, workload: Workload, refusal: Refusal, say: Say) -> Explanation:
+def _waits(cycle: Cycle, workload: Workload, refusal: PlacementRefusal, say: Say) -> Explanation:
     state, name = cycle.state, workload.name
     piece = next_piece(state, workload)
     assert piece
@@ -156,7 +158,7 @@ def _waits(cycle: Cycle, workload: Workload, refusal: Refusal, say: Say) -> Expl
     if refusal.is_final:
         return Explanation(name, "never", f"{name} cannot run here: {refusal.text}", numbers)
     ahead = _ahead(cycle, piece)
-    leavers = Leavers(state)
+    leavers = Victims(state)
     move = _would_move(state, piece, leavers)
     end = () if move else _would_end(state, piece, leavers)
     start = _start(cycle, piece, ahead)
@@ -186,16 +188,16 @@ def _expected(start: Start) -> str:
     )
 
 
-def _ahead(cycle: Cycle, piece: Piece) -> tuple[str, ...]:
+def _ahead(cycle: Cycle, piece: GangPart) -> tuple[str, ...]:
     found: list[str] = []
-    for served in Line(cycle.state, cycle.ended).serve(lambda _: None):
+    for served in QueueOrder(cycle.state, cycle.ended).serve(lambda _: None):
         if served.workload.name == piece.workload.name:
             break
         found.append(served.workload.name)
     return tuple(found)
 
 
-def _would_move(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]:
+def _would_move(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple[Task, ...]:
     mark = state.mark()
     if not state.may_start(piece.workload, piece.amounts):
         return ()
@@ -203,7 +205,7 @@ def _would_move(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...
     return _kept_out(state, plan, mark)
 
 
-def _would_end(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]:
+def _would_end(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple[Task, ...]:
     """By the order of harm alone, without regard to who has a right to what."""
     mark = state.mark()
     if not state.may_start(piece.workload, piece.amounts):
@@ -212,7 +214,7 @@ def _would_end(state: State, piece: Piece, leavers: Leavers) -> tuple[Task, ...]
     return _kept_out(state, plan, mark)
 
 
-def _kept_out(state: State, plan: list[Ended] | None, mark: int) -> tuple[Task, ...]:
+def _kept_out(state: ClusterState, plan: list[EndedUnit] | None, mark: int) -> tuple[Task, ...]:
     """The tasks that have no place any more, or another; the plan is undone."""
     tasks = [
         task
@@ -224,7 +226,7 @@ def _kept_out(state: State, plan: list[Ended] | None, mark: int) -> tuple[Task, 
     return tuple(tasks)
 
 
-def _start(cycle: Cycle, piece: Piece, ahead: tuple[str, ...]) -> Start:
+def _start(cycle: Cycle, piece: GangPart, ahead: tuple[str, ...]) -> Start:
     found = [
         _when(cycle, piece, ahead, lambda left: left.expected_s),
         _when(cycle, piece, ahead, lambda left: left.least_s),
@@ -238,7 +240,7 @@ def _start(cycle: Cycle, piece: Piece, ahead: tuple[str, ...]) -> Start:
 
 
 def _when(
-    cycle: Cycle, piece: Piece, ahead: tuple[str, ...], which: Callable[[Remaining], float]
+    cycle: Cycle, piece: GangPart, ahead: tuple[str, ...], which: Callable[[Remaining], float]
 ) -> float | None:
     """Seconds until it has room, if what runs ends so, and those ahead begin before it."""
     state, terms = cycle.state, cycle.terms
@@ -254,7 +256,7 @@ def _when(
     first = [
         found for name in ahead[:AHEAD_MAX] if (found := next_piece(state, state.workloads[name]))
     ]
-    bound = Bound(state, piece)
+    bound = UpperBound(state, piece)
     answer: float | None = None
     for _ in range(ENDS_MAX):
         if not ends:

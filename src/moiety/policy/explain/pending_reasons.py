@@ -8,28 +8,28 @@ from typing import Final
 
 from moiety.policy.backfill import Reservation
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.model.decisions import PlacementRefusal, Reason
 from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
-from moiety.policy.state.cluster_state import State
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import candidates, required, start_piece
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.queue_order import GangPart
 
 NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
 
-class Reasons:
+class PendingReasons:
     """Finds them on the state as a cycle leaves it; what is alike is looked at once."""
 
-    def __init__(self, state: State, reserved: Sequence[Reservation]) -> None:
+    def __init__(self, state: ClusterState, reserved: Sequence[Reservation]) -> None:
         self._state = state
         self._reserved = reserved
-        self._known: dict[tuple[object, ...], Refusal] = {}
+        self._known: dict[tuple[object, ...], PlacementRefusal] = {}
 
-    def of(self, piece: Piece) -> Refusal:
+    def of(self, piece: GangPart) -> PlacementRefusal:
         """Why it has no place."""
         task, _ = piece.tasks[0]
         if self._state.budget.is_past():
-            return Refusal(task, Reason.NOT_YET, NO_TIME)
+            return PlacementRefusal(task, Reason.NOT_YET, NO_TIME)
         if not piece.workload.is_opportunistic:
             refusal = self._by_queue(piece)
             if refusal:
@@ -37,7 +37,7 @@ class Reasons:
         refusal = self._known.get(piece.likeness)
         if refusal is None:
             if self._state.budget.is_used_up():
-                return Refusal(task, Reason.NOT_YET, NO_TIME)
+                return PlacementRefusal(task, Reason.NOT_YET, NO_TIME)
             refusal = self._by_size(piece) or self._by_room(piece)
             self._known[piece.likeness] = refusal
         text = refusal.text
@@ -45,7 +45,7 @@ class Reasons:
             text = f"{text}; {stands(self._state, piece.workload.queue)}"
         return replace(refusal, task=task, text=text)
 
-    def _by_queue(self, piece: Piece) -> Refusal | None:
+    def _by_queue(self, piece: GangPart) -> PlacementRefusal | None:
         standing, workload = self._state.standing, piece.workload
         excess = standing.over_limit(workload.queue, piece.amounts)
         if excess is not None:
@@ -56,7 +56,7 @@ class Reasons:
                 return _refusal(piece, excess, Reason.QUEUE_QUOTA, "quota")
         return None
 
-    def _by_size(self, piece: Piece) -> Refusal | None:
+    def _by_size(self, piece: GangPart) -> PlacementRefusal | None:
         """Whether it is too large for all nodes together, or for each domain, even if empty."""
         state = self._state
         if len(piece.tasks) == 1 or piece.workload.name in state.tasks_of:
@@ -75,7 +75,7 @@ class Reasons:
                     f"all nodes together have {slots}, even when empty"
                 )
                 numbers = {"tasks": count, "places_when_empty": slots}
-                return Refusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
+                return PlacementRefusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
             if domain is None or not slots:
                 continue
             areas = state.domains.areas(domain.level)
@@ -88,10 +88,10 @@ class Reasons:
                     f"the largest of {len(areas)} has {most}, even when empty"
                 )
                 numbers = {"tasks": count, "places_when_empty": most}
-                return Refusal(piece.tasks[0][0], Reason.TOPOLOGY, text, True, numbers)
+                return PlacementRefusal(piece.tasks[0][0], Reason.TOPOLOGY, text, True, numbers)
         return None
 
-    def _by_room(self, piece: Piece) -> Refusal:
+    def _by_room(self, piece: GangPart) -> PlacementRefusal:
         """Place what can be placed, and ask about the first task that cannot."""
         state = self._state
         mark = state.mark()
@@ -111,7 +111,7 @@ class Reasons:
         state.left_to = left_to
         return refusal or self._kept(piece)
 
-    def _by_area(self, piece: Piece) -> Refusal | None:
+    def _by_area(self, piece: GangPart) -> PlacementRefusal | None:
         domain = required(piece)
         if domain is None:
             return None
@@ -132,9 +132,9 @@ class Reasons:
         if lacking <= 0:
             text += ", but not for all of its tasks together"
         numbers = {"tasks": len(piece.tasks), "most_places": most, "domains": len(areas)}
-        return Refusal(piece.tasks[0][0], Reason.TOPOLOGY, text, False, numbers)
+        return PlacementRefusal(piece.tasks[0][0], Reason.TOPOLOGY, text, False, numbers)
 
-    def _kept(self, piece: Piece) -> Refusal:
+    def _kept(self, piece: GangPart) -> PlacementRefusal:
         task, _ = piece.tasks[0]
         if self._reserved:
             kept = self._reserved[0]
@@ -143,11 +143,13 @@ class Reasons:
                 f"the room that there is is kept for {kept.workload}, which is expected to "
                 f"begin in {wait_s:.0f} s, and this may run for longer"
             )
-            return Refusal(task, Reason.RESERVED, text, numbers={"expected_s": round(wait_s)})
-        return Refusal(task, Reason.NOT_YET, "there is room, and it is next")
+            return PlacementRefusal(
+                task, Reason.RESERVED, text, numbers={"expected_s": round(wait_s)}
+            )
+        return PlacementRefusal(task, Reason.NOT_YET, "there is room, and it is next")
 
 
-def stands(state: State, queue: str) -> str:
+def stands(state: ClusterState, queue: str) -> str:
     """What a queue has, and should have."""
     standing = state.standing
     has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
@@ -160,7 +162,7 @@ def stands(state: State, queue: str) -> str:
     return f"queue {queue} has {_gpus(has)} of a fair share of {_gpus(fair)} GPUs{own}"
 
 
-def _refusal(piece: Piece, excess: Excess, reason: Reason, bound: str) -> Refusal:
+def _refusal(piece: GangPart, excess: Excess, reason: Reason, bound: str) -> PlacementRefusal:
     task, _ = piece.tasks[0]
     of = excess.resource
     wanted, most = f"{excess.wanted} {of}", f"{excess.bound}"
@@ -169,7 +171,7 @@ def _refusal(piece: Piece, excess: Excess, reason: Reason, bound: str) -> Refusa
     own = " that must not be taken away" if reason is Reason.QUEUE_QUOTA else ""
     text = f"queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
     numbers = {f"wanted_{of}": excess.wanted, f"{bound}_{of}": excess.bound}
-    return Refusal(task, reason, text, numbers=numbers)
+    return PlacementRefusal(task, reason, text, numbers=numbers)
 
 
 def _gpus(milli: int) -> str:

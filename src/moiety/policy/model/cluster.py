@@ -62,7 +62,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuDevice:
     """One device of a node."""
 
     index: int
@@ -84,7 +84,7 @@ class Node:
     name: str
     cpu_milli: int
     memory_mib: int
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuDevice, ...] = ()
     model: str = ""
     """of its GPUs; empty if it has none"""
     gpu_memory_mib: int = 0
@@ -143,6 +143,6 @@ class Pool:
             )
 
 
-def gpus(count: int) -> tuple[Gpu, ...]:
+def gpus(count: int) -> tuple[GpuDevice, ...]:
     """So many GPUs of which nothing more is known."""
-    return tuple(Gpu(index) for index in range(count))
+    return tuple(GpuDevice(index) for index in range(count))

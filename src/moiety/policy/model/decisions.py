@@ -71,7 +71,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PlacementRefusal:
     """A task has to wait, or can never run here: the reason, in words and numbers."""
 
     task: Task
@@ -112,4 +112,4 @@ class Release:
 
 Scaling = Growth | Release
 """of pools, not of tasks"""
-Decision = Placement | Eviction | Move | Refusal | Scaling
+Decision = Placement | Eviction | Move | PlacementRefusal | Scaling

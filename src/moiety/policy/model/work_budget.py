@@ -11,7 +11,7 @@ WORK_PART: Final = 0.8
 
 
 @dataclass(slots=True)
-class Budget:
+class WorkBudget:
     """For one cycle after another: pass the same one again, and what was tried is remembered.
 
     A step is a task placed, or one that ended in a trial. When the budget is used up, the cycle

@@ -108,7 +108,7 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class Affinity:
     """With whom a task shares a node or a GPU, or does not."""
 
     affinity: str | None = None
@@ -130,7 +130,7 @@ class Subgroup:
     tasks_min: int = 1
     """with fewer it does not run at all"""
     domain: Domain | None = None
-    company: Company = Company()
+    company: Affinity = Affinity()
 
     def __post_init__(self) -> None:
         if not 0 <= self.tasks_min <= self.tasks:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from moiety.policy.model.workloads import Company, Workload
+from moiety.policy.model.workloads import Affinity, Workload
 from moiety.policy.place.arrays import Bools, Mask
 from moiety.policy.place.pools import Masks, Place, Pools
 
-NOBODY = Company()
+NOBODY = Affinity()
 
 
-class Companies:
+class AffinityIndex:
     """Which labels are on which GPU; only GPUs with labels are in it.
 
     Costs nothing where nobody has any (`are_asked_for`). A task that has no label of its own stays
@@ -32,7 +32,7 @@ class Companies:
             subgroup.company != NOBODY for workload in workloads for subgroup in workload.subgroups
         )
 
-    def change(self, company: Company, place: Place, sign: int) -> None:
+    def change(self, company: Affinity, place: Place, sign: int) -> None:
         """A task with these labels begins (sign 1) or ends (-1) there."""
         for kind, label in _labels(company):
             for gpu in place.seat.gpus:
@@ -44,7 +44,7 @@ class Companies:
                 if not on:
                     del self._on[key]
 
-    def masks(self, company: Company) -> Masks:
+    def masks(self, company: Affinity) -> Masks:
         """Where a task with these labels may run now."""
         found = {}
         for pool, placer in self._pools.placers.items():
@@ -74,14 +74,14 @@ class Companies:
             together[pool][node, gpu] = True
         return {pool: mask.both(Mask(mask.nodes, together[pool])) for pool, mask in found.items()}
 
-    def allow(self, company: Company, place: Place) -> bool:
+    def allow(self, company: Affinity, place: Place) -> bool:
         """Whether a task with these labels may run exactly there."""
         gpus = self.masks(company)[place.pool].gpus
         assert gpus is not None
         return all(bool(gpus[place.seat.node, gpu]) for gpu in place.seat.gpus)
 
 
-def _labels(company: Company) -> Iterator[tuple[str, str]]:
+def _labels(company: Affinity) -> Iterator[tuple[str, str]]:
     if company.affinity is not None:
         yield "affinity", company.affinity
     if company.anti_affinity is not None:

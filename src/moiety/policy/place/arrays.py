@@ -34,7 +34,7 @@ class Seat(NamedTuple):
     """of each GPU"""
 
 
-class Free(NamedTuple):
+class FreeAmounts(NamedTuple):
     """What is free on one node, as numbers of Python."""
 
     cpu_milli: int
@@ -61,7 +61,7 @@ class Mask(NamedTuple):
         return Mask(self.nodes & other.nodes, gpus)
 
 
-class Cluster:
+class NodeArrays:
     """What is free on N nodes with at most G GPUs each.
 
     free_cpu, free_memory, left_total: [N]; left, ordered: [N, G] in thousandths, 0 where a node has
@@ -92,7 +92,7 @@ class Cluster:
         self.left_total: Ints = self.left.sum(axis=1)
         self.gpu_milli_total = int(self.left_total.sum())
         self.used_milli = 0
-        self._free: list[Free | None] = [None] * count
+        self._free: list[FreeAmounts | None] = [None] * count
         """kept for nodes that are asked for one by one"""
         self.counts_memory = False
         """whether memory of GPUs is in use apart from their thousandths"""
@@ -157,11 +157,11 @@ class Cluster:
                 fits &= models[self.model[nodes]]
         return fits
 
-    def free_on(self, node: int) -> Free:
+    def free_on(self, node: int) -> FreeAmounts:
         """What is free on one node."""
         found = self._free[node]
         if found is None:
-            found = Free(
+            found = FreeAmounts(
                 self.free_cpu.item(node),
                 self.free_memory.item(node),
                 tuple(self.ordered[node].tolist()),
@@ -309,7 +309,7 @@ class Cluster:
         before = self._free[node]
         if before is not None:
             left = tuple(row) if used else before.left
-            self._free[node] = Free(cpu, memory, left, before.left_total - used)
+            self._free[node] = FreeAmounts(cpu, memory, left, before.left_total - used)
 
     def _change_memory(self, shape: Shape, seat: Seat, sign: int) -> None:
         if self._over is None:

@@ -22,9 +22,9 @@ import numpy as np
 
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Ints
+from moiety.policy.place.arrays import Ints, NodeArrays
 from moiety.policy.place.placement_rules import PREFERENCE_BITS
-from moiety.policy.place.workload_mix import Typical
+from moiety.policy.place.workload_mix import WorkloadMix
 
 LACKS: Final = 6
 """CPU and GPU, GPU, CPU, neither (CPU-only), CPU (CPU-only), the model: one sum for each"""
@@ -38,7 +38,7 @@ class PublishedFgd:
 
     chooses_gpus = True
 
-    def __init__(self, cluster: Cluster, typical: Typical) -> None:
+    def __init__(self, cluster: NodeArrays, typical: WorkloadMix) -> None:
         self._cluster = cluster
         self._typical = typical.weighted
         self._steps = sorted({shape.cpu_milli for shape, _ in self._typical})
@@ -47,15 +47,15 @@ class PublishedFgd:
     def changed(self, node: int) -> None:
         """Only states are remembered, not nodes."""
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
         """See Rule."""
         return np.array(self.codes_of_few(cluster, shape, nodes.tolist()), np.int64)
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
         """See Rule."""
         return [self._code(cluster, shape, node) for node in nodes]
 
-    def _code(self, cluster: Cluster, shape: Shape, node: int) -> int:
+    def _code(self, cluster: NodeArrays, shape: Shape, node: int) -> int:
         model, memory = int(cluster.model[node]), int(cluster.gpu_memory[node])
         cpu = int(cluster.free_cpu[node])
         left: list[int] = cluster.left[node].tolist()

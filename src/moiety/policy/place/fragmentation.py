@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Bools, Cluster, Ints
+from moiety.policy.place.arrays import Bools, Ints, NodeArrays
 from moiety.policy.place.placement_rules import PREFERENCE_BITS
 from moiety.policy.place.usefulness import ENDLESS, Left, Usefulness
-from moiety.policy.place.workload_mix import Typical
+from moiety.policy.place.workload_mix import WorkloadMix
 
 STEP_MILLI: Final = 40
 """differences below a 25th of a GPU are noise, and equal is better: nodes then fill in one order"""
@@ -58,7 +58,7 @@ class LeastFragmentation:
 
     chooses_gpus = True
 
-    def __init__(self, cluster: Cluster, typical: Typical) -> None:
+    def __init__(self, cluster: NodeArrays, typical: WorkloadMix) -> None:
         self._cluster = cluster
         memories = _memory_by_model(cluster)
         weights: dict[tuple[int, int, int], Ints] = {}
@@ -108,7 +108,7 @@ class LeastFragmentation:
         self._stale.add(node)
         self._unmeasured.add(node)
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
         """See Rule."""
         milli = cluster.milli(shape, nodes)
         used: Ints | int = shape.gpus * milli
@@ -129,7 +129,7 @@ class LeastFragmentation:
         best -= self._extra(cluster, shape, nodes, used) << PREFERENCE_BITS
         return best
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
         """See Rule. The same sums, node by node; only usefulness for all of them at once."""
         if len(nodes) > FEW:
             found: list[int] = self.codes(cluster, shape, np.array(nodes)).tolist()
@@ -169,7 +169,7 @@ class LeastFragmentation:
             codes.append(best - (extra << PREFERENCE_BITS))
         return codes
 
-    def _extra(self, cluster: Cluster, shape: Shape, nodes: Ints, used: Ints | int) -> Ints:
+    def _extra(self, cluster: NodeArrays, shape: Shape, nodes: Ints, used: Ints | int) -> Ints:
         """Points for the model's scarcity and for memory that is missing."""
         extra = self._scarce[cluster.model[nodes]] * used // WHOLE_GPU
         if self._memory_per_gpu:
@@ -290,7 +290,7 @@ def _points(falls: Floats) -> Ints:
     return points
 
 
-def _memory_by_model(cluster: Cluster) -> list[int]:
+def _memory_by_model(cluster: NodeArrays) -> list[int]:
     memories = [0] * len(cluster.models)
     for node, model in enumerate(cluster.model.tolist()):
         memories[model] = max(memories[model], int(cluster.gpu_memory[node]))
@@ -304,7 +304,7 @@ def _tallies(millis: list[int]) -> Floats:
     return np.concatenate([enough.astype(float), np.where(enough, left, 0.0)], axis=1)
 
 
-def _scarce_points(cluster: Cluster, typical: Typical) -> Ints:
+def _scarce_points(cluster: NodeArrays, typical: WorkloadMix) -> Ints:
     """For each model, what one GPU of it costs in points.
 
     Scarcity is the part of all demand that asks for the model by name, over the part of all GPUs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.model.decisions import PlacementRefusal, Reason
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Bools, Cluster, Mask
+from moiety.policy.place.arrays import Bools, Mask, NodeArrays
 
 WORDS = {
     Reason.MODEL: "{count} have GPUs of other models or none",
@@ -21,14 +21,16 @@ WORDS = {
 }
 
 
-def refuse(cluster: Cluster, shape: Shape, task: Task, mask: Mask | None = None) -> Refusal:
+def refuse(
+    cluster: NodeArrays, shape: Shape, task: Task, mask: Mask | None = None
+) -> PlacementRefusal:
     """Say why no node takes this task; only for a task for which `Placer.find` had none.
 
     Each node counts for the first thing that rules it out, in the order of `Reason`: so whoever
     removes what is named, on one of the nodes that it names, makes room there, or meets the next.
     """
     if not len(cluster):
-        return Refusal(task, Reason.NO_NODES, "the pool has no nodes", is_final=True)
+        return PlacementRefusal(task, Reason.NO_NODES, "the pool has no nodes", is_final=True)
     ruled_out = _ruled_out(cluster, shape, mask)
     counts = {reason: int(nodes.sum()) for reason, nodes in ruled_out.items() if nodes.any()}
     waits = [reason for reason in counts if reason not in _FINAL]
@@ -41,13 +43,13 @@ def refuse(cluster: Cluster, shape: Shape, task: Task, mask: Mask | None = None)
     never = ", and would not if nothing ran there" if is_final else ""
     numbers = {str(each): count for each, count in counts.items()} | _best(cluster, shape)
     text = f"none of {len(cluster)} nodes can take {shape} now{never}: {', '.join(parts)}"
-    return Refusal(task, reason, text, is_final, numbers)
+    return PlacementRefusal(task, reason, text, is_final, numbers)
 
 
 _FINAL = frozenset({Reason.MODEL, Reason.GPU_SIZE, Reason.NODE_SIZE})
 
 
-def _ruled_out(cluster: Cluster, shape: Shape, mask: Mask | None) -> dict[Reason, Bools]:
+def _ruled_out(cluster: NodeArrays, shape: Shape, mask: Mask | None) -> dict[Reason, Bools]:
     """For each reason, the nodes that it is the first to rule out."""
     open_: Bools = np.ones(len(cluster), np.bool_)
     found: dict[Reason, Bools] = {}
@@ -74,12 +76,12 @@ def _ruled_out(cluster: Cluster, shape: Shape, mask: Mask | None) -> dict[Reason
     return found
 
 
-def _gpus_fit(cluster: Cluster, shape: Shape) -> Bools:
+def _gpus_fit(cluster: NodeArrays, shape: Shape) -> Bools:
     fits: Bools = cluster.enough(shape).sum(axis=1) >= shape.gpus
     return fits
 
 
-def _best(cluster: Cluster, shape: Shape) -> dict[str, int]:
+def _best(cluster: NodeArrays, shape: Shape) -> dict[str, int]:
     """What the nodes have left that would do by model and size."""
     models = cluster.acceptable(shape)
     suitable = cluster.could_ever(shape)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Ints
+from moiety.policy.place.arrays import Ints, NodeArrays
 
 PREFERENCE_BITS: Final = 6
 NO_PREFERENCE: Final = 0
@@ -22,20 +22,20 @@ MOST_GPU_MILLI: Final = 8000
 """of one node, in the cluster for which best-fit was published: the unit of what is left"""
 
 
-class Rule(Protocol):
+class PlacementRule(Protocol):
     """What a rule has to say."""
 
     chooses_gpus: bool
     """whether codes say on which GPU a part of one is best"""
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
         """For each of these nodes, all of which have room: points << 6 | preference.
 
         The preference says which GPU gets a part of one: 63 - its position in `cluster.ordered`.
         """
         ...
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
         """The same for so few nodes that arrays may cost more than they save."""
         ...
 
@@ -49,15 +49,15 @@ class BestFit:
 
     chooses_gpus = False
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
-        """See Rule. Computed in the published order, because the result is truncated."""
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
+        """See PlacementRule. Computed in the published order, because the result is truncated."""
         left = (cluster.free_cpu[nodes] - shape.cpu_milli) / MOST_CPU_MILLI * 0.5
         gpus = cluster.left_total[nodes] - shape.gpus * cluster.milli(shape, nodes)
         left += gpus / MOST_GPU_MILLI * 0.5
         return ((1.0 - left) * 100.0).astype(np.int64) << PREFERENCE_BITS
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
-        """See Rule. Computed in the same order."""
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
+        """See PlacementRule. Computed in the same order."""
         found = []
         for node in nodes:
             milli = shape.gpu_milli
@@ -79,14 +79,14 @@ class WorstFit:
 
     chooses_gpus = False
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
-        """See Rule."""
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
+        """See PlacementRule."""
         gpus = cluster.left_total[nodes] - shape.gpus * cluster.milli(shape, nodes)
         left = (cluster.free_cpu[nodes] - shape.cpu_milli) * MOST_GPU_MILLI + gpus * MOST_CPU_MILLI
         return left // 10**6 << PREFERENCE_BITS
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
-        """See Rule."""
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
+        """See PlacementRule."""
         found: list[int] = self.codes(cluster, shape, np.array(nodes)).tolist()
         return found
 
@@ -103,7 +103,7 @@ class Fullness:
 
     chooses_gpus = False
 
-    def __init__(self, cluster: Cluster, *, fullest_first: bool) -> None:
+    def __init__(self, cluster: NodeArrays, *, fullest_first: bool) -> None:
         self._sign = 1 if fullest_first else -1
         self._whole = cluster.capacity.sum(axis=1)
         self._busy = np.zeros(len(cluster), np.int64)
@@ -113,8 +113,8 @@ class Fullness:
                 if measured:
                     self._busy[at] = round(10 * sum(measured) / len(measured))
 
-    def codes(self, cluster: Cluster, shape: Shape, nodes: Ints) -> Ints:
-        """See Rule."""
+    def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
+        """See PlacementRule."""
         if shape.gpus:
             whole = self._whole[nodes]
             used = whole - cluster.left_total[nodes]
@@ -125,8 +125,8 @@ class Fullness:
         points: Ints = self._sign * part
         return points << PREFERENCE_BITS
 
-    def codes_of_few(self, cluster: Cluster, shape: Shape, nodes: Sequence[int]) -> list[int]:
-        """See Rule."""
+    def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
+        """See PlacementRule."""
         found: list[int] = self.codes(cluster, shape, np.array(nodes)).tolist()
         return found
 

@@ -16,12 +16,18 @@ import numpy as np
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, Placing
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster, Ints, Mask, Seat
+from moiety.policy.place.arrays import Ints, Mask, NodeArrays, Seat
 from moiety.policy.place.fgd_reference import PublishedFgd
 from moiety.policy.place.fragmentation import LeastFragmentation
 from moiety.policy.place.gpu_assignment import choose
-from moiety.policy.place.placement_rules import PREFERENCE_BITS, BestFit, Fullness, Rule, WorstFit
-from moiety.policy.place.workload_mix import Typical
+from moiety.policy.place.placement_rules import (
+    PREFERENCE_BITS,
+    BestFit,
+    Fullness,
+    PlacementRule,
+    WorstFit,
+)
+from moiety.policy.place.workload_mix import WorkloadMix
 
 ORDER_BITS: Final = 20
 NODES_MAX: Final = 1 << ORDER_BITS
@@ -46,10 +52,10 @@ class Placer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: NodeArrays,
         placing: Placing = Placing.DEFAULT,
         choosing: Choosing = Choosing.RULE,
-        typical: Typical | None = None,
+        typical: WorkloadMix | None = None,
         order: Sequence[int] | None = None,
         seed: int = 0,
     ) -> None:
@@ -61,7 +67,7 @@ class Placer:
         if placing is Placing.SPREAD and choosing is Choosing.RULE and _is_measured(cluster):
             self.choosing = Choosing.LEAST_BUSY
         self._random = np.random.Generator(np.random.PCG64(seed))
-        self._rule = _rule(placing, cluster, typical or Typical(()))
+        self._rule = _rule(placing, cluster, typical or WorkloadMix(()))
         self._order = _standing(cluster, order)
         self._rows: dict[Shape, int] = {}
         self._rows_max = max(ROWS_MIN, KEPT_SCORES // max(len(cluster), 1))
@@ -192,11 +198,11 @@ class Placer:
         return choose(on, left, shape.gpus, milli, self.choosing, self._random)
 
 
-def _is_measured(cluster: Cluster) -> bool:
+def _is_measured(cluster: NodeArrays) -> bool:
     return any(gpu.utilisation is not None for node in cluster.nodes for gpu in node.gpus)
 
 
-def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:
+def _standing(cluster: NodeArrays, order: Sequence[int] | None) -> Ints:
     """For each node, a number at the right bits: the larger, the earlier among equals."""
     if order is None:
         by_name = sorted(range(len(cluster)), key=lambda at: cluster.nodes[at].name)
@@ -209,7 +215,7 @@ def _standing(cluster: Cluster, order: Sequence[int] | None) -> Ints:
     return standing << PREFERENCE_BITS
 
 
-def _rule(placing: Placing, cluster: Cluster, typical: Typical) -> Rule:
+def _rule(placing: Placing, cluster: NodeArrays, typical: WorkloadMix) -> PlacementRule:
     if placing is Placing.DEFAULT:
         return LeastFragmentation(cluster, typical)
     if placing is Placing.FGD:

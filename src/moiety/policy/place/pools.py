@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.model.decisions import Reason, Refusal
+from moiety.policy.model.decisions import PlacementRefusal, Reason
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Workload
-from moiety.policy.place.arrays import Cluster, Mask, Seat
+from moiety.policy.place.arrays import Mask, NodeArrays, Seat
 from moiety.policy.place.placement_refusals import refuse
 from moiety.policy.place.placer import Placer
-from moiety.policy.place.workload_mix import Typical
+from moiety.policy.place.workload_mix import WorkloadMix
 
 Masks = Mapping[str, Mask]
 """by pool; each pool has one"""
@@ -42,13 +42,13 @@ class Pools:
     runs somewhere than there is room for.
     """
 
-    def __init__(self, snapshot: Snapshot, known: Typical) -> None:
+    def __init__(self, snapshot: Snapshot, known: WorkloadMix) -> None:
         self.pools = {pool.name: pool for pool in snapshot.pools}
         for node in snapshot.nodes:
             if node.pool not in self.pools:
                 raise InvalidValue(f"node {node.name} is of pool {node.pool}, which is not there")
         clusters = {
-            name: Cluster([node for node in snapshot.nodes if node.pool == name])
+            name: NodeArrays([node for node in snapshot.nodes if node.pool == name])
             for name in self.pools
         }
         self._at = {
@@ -124,7 +124,7 @@ class Pools:
 
     def refuse(
         self, shape: Shape, task: Task, workload: Workload, masks: Masks | None = None
-    ) -> Refusal:
+    ) -> PlacementRefusal:
         """Why no pool takes it: that of a pool in which it could run some day, if there is one."""
         refusals = [
             refuse(self.placers[pool].cluster, shape, task, None if masks is None else masks[pool])
@@ -132,5 +132,7 @@ class Pools:
         ]
         if not refusals:
             wanted = " or ".join(sorted(workload.pools))
-            return Refusal(task, Reason.NO_NODES, f"there is no pool {wanted}", is_final=True)
+            return PlacementRefusal(
+                task, Reason.NO_NODES, f"there is no pool {wanted}", is_final=True
+            )
         return min(refusals, key=lambda refusal: refusal.is_final)

@@ -15,7 +15,7 @@ COVERED_PERCENT: Final = 95
 
 
 @dataclass(frozen=True, slots=True)
-class Typical:
+class WorkloadMix:
     """Shapes by how often they come, the most frequent first; host memory is left out of them."""
 
     shapes: tuple[tuple[Shape, int], ...]
@@ -40,7 +40,7 @@ def typical(
     tasks: Iterable[Shape],
     covered_percent: int = COVERED_PERCENT,
     spelled: Iterable[str] | None = None,
-) -> Typical:
+) -> WorkloadMix:
     """Of past or expected tasks, as many shapes as make up `covered_percent` of them.
 
     `spelled` has each task's models as its trace writes them: what is written differently then
@@ -51,13 +51,13 @@ def typical(
     return _typical(Counter(zip(tasks, spelled, strict=True)), covered_percent)
 
 
-def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCENT) -> Typical:
+def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCENT) -> WorkloadMix:
     """The same of so many tasks of each shape."""
     found = {(shape, "|".join(sorted(shape.models))): count for shape, count in tasks.items()}
     return _typical(found, covered_percent)
 
 
-def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Typical:
+def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> WorkloadMix:
     counts: Counter[tuple[Shape, str]] = Counter()
     demand: Counter[frozenset[str]] = Counter()
     memory = 0
@@ -76,7 +76,7 @@ def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Ty
             break
         kept.append((shape, count))
         covered += count
-    return Typical(
+    return WorkloadMix(
         tuple(kept),
         total,
         tuple(demand.items()),

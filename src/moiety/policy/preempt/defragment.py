@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from moiety.policy.place.arrays import Cluster, Mask
+from moiety.policy.place.arrays import Mask, NodeArrays
 from moiety.policy.place.pools import Masks, both
-from moiety.policy.place.workload_mix import Typical
-from moiety.policy.preempt.preemption_trial import Ended
-from moiety.policy.preempt.victims import Leavers, Unit
-from moiety.policy.state.cluster_state import State
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.preempt.preemption_trial import EndedUnit
+from moiety.policy.preempt.victims import Victims, VictimUnit
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import stay
 
 GAIN_MILLI: Final = 250
@@ -20,9 +20,11 @@ fro, because with each move there is less that is useless"""
 NODES_TRIED_MAX: Final = 32
 
 
-def defragment(state: State, leavers: Leavers, known: Typical, moves_max: int) -> list[Ended]:
+def defragment(
+    state: ClusterState, leavers: Victims, known: WorkloadMix, moves_max: int
+) -> list[EndedUnit]:
     """Empty nodes on which little runs, if that is worth the moves. Nobody ends."""
-    done: list[Ended] = []
+    done: list[EndedUnit] = []
     for pool in state.pools.placers:
         while moved := _empty_one(state, leavers, known, pool, moves_max - len(done)):
             done += moved
@@ -30,8 +32,8 @@ def defragment(state: State, leavers: Leavers, known: Typical, moves_max: int) -
 
 
 def _empty_one(
-    state: State, leavers: Leavers, known: Typical, pool: str, moves_max: int
-) -> list[Ended] | None:
+    state: ClusterState, leavers: Victims, known: WorkloadMix, pool: str, moves_max: int
+) -> list[EndedUnit] | None:
     cluster = state.pools.placers[pool].cluster
     before = _fragments(cluster, known)
     for node, units in _emptiest(state, leavers, pool):
@@ -45,14 +47,16 @@ def _empty_one(
     return None
 
 
-def _fragments(cluster: Cluster, known: Typical) -> int:
+def _fragments(cluster: NodeArrays, known: WorkloadMix) -> int:
     """Whole thousandths: the last bits of a sum depend on the order of the nodes."""
     return round(cluster.fragments_of(known.weighted))
 
 
-def _emptiest(state: State, leavers: Leavers, pool: str) -> list[tuple[int, list[Unit]]]:
+def _emptiest(
+    state: ClusterState, leavers: Victims, pool: str
+) -> list[tuple[int, list[VictimUnit]]]:
     """Nodes on which GPUs are in use only by what can be moved, those with the least first."""
-    on: dict[int, list[Unit]] = {}
+    on: dict[int, list[VictimUnit]] = {}
     used: dict[int, int] = {}
     for queue in leavers.queues:
         for unit in leavers.of(queue):
@@ -62,7 +66,7 @@ def _emptiest(state: State, leavers: Leavers, pool: str) -> list[tuple[int, list
                     continue
                 node, gpus, milli = seated.place.seat
                 on.setdefault(node, []).append(
-                    Unit(unit.order, unit.workload, (task,), unit.is_extra)
+                    VictimUnit(unit.order, unit.workload, (task,), unit.is_extra)
                 )
                 used[node] = used.get(node, 0) + len(gpus) * milli
     for units in on.values():
@@ -74,21 +78,23 @@ def _emptiest(state: State, leavers: Leavers, pool: str) -> list[tuple[int, list
     return [(node, on[node]) for _, node in found[:NODES_TRIED_MAX]]
 
 
-def _move(state: State, pool: str, node: int, units: list[Unit]) -> list[Ended] | None:
+def _move(
+    state: ClusterState, pool: str, node: int, units: list[VictimUnit]
+) -> list[EndedUnit] | None:
     elsewhere = _but(state, pool, node)
-    moved: list[Ended] = []
+    moved: list[EndedUnit] = []
     for unit in units:
         [task] = unit.tasks
         seated = state.seated[task]
         masks = both(elsewhere, stay(state, task, seated.place))
         state.stop(task)
-        moved.append(Ended(unit, (seated,)))
+        moved.append(EndedUnit(unit, (seated,)))
         if not state.try_start(task, seated.shape, unit.workload, masks):
             return None
     return moved
 
 
-def _but(state: State, pool: str, node: int) -> Masks:
+def _but(state: ClusterState, pool: str, node: int) -> Masks:
     masks = {
         name: Mask(np.ones(len(placer.cluster), np.bool_))
         for name, placer in state.pools.placers.items()

@@ -13,47 +13,47 @@ from typing import Final
 
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
-from moiety.policy.preempt.upper_bound import Bound
-from moiety.policy.preempt.victims import Unit
-from moiety.policy.state.cluster_state import Seated, State
+from moiety.policy.preempt.upper_bound import UpperBound
+from moiety.policy.preempt.victims import VictimUnit
+from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_start import start_piece, stay
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.queue_order import GangPart
 
 TRIES_MAX: Final = 64
 """how often one plan is tried out before it is given up"""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedUnit:
     """A unit that ended in a trial, and where its tasks were."""
 
-    unit: Unit
-    seated: tuple[Seated, ...]
+    unit: VictimUnit
+    seated: tuple[PlacedTask, ...]
 
 
 def clear(
-    state: State,
-    piece: Piece,
-    picked: Iterator[Unit],
+    state: ClusterState,
+    piece: GangPart,
+    picked: Iterator[VictimUnit],
     holds: Callable[[], bool],
     moves_max: int,
     *,
     all_return: bool,
-) -> list[Ended] | None:
+) -> list[EndedUnit] | None:
     """End what is picked until the piece has room; what stayed ended or moved, or None.
 
     No more than `moves_max` tasks move: what would have to move beyond that stays ended.
     """
     mark = state.mark()
-    bound = Bound(state, piece)
-    ended: list[Ended] = []
+    bound = UpperBound(state, piece)
+    ended: list[EndedUnit] = []
     tries = 0
     for unit in picked:
         if state.budget.stops_plan():
             break
         state.budget.spend(len(unit.tasks))
         seated = tuple(state.stop(task) for task in unit.tasks)
-        ended.append(Ended(unit, seated))
+        ended.append(EndedUnit(unit, seated))
         bound.freed({(each.place.pool, each.place.seat.node) for each in seated})
         if not bound.has_chance():
             continue
@@ -70,7 +70,7 @@ def clear(
     return None
 
 
-def _come_back(state: State, ended: list[Ended], moves_max: int) -> bool:
+def _come_back(state: ClusterState, ended: list[EndedUnit], moves_max: int) -> bool:
     """Let everything come back that can, where it was or elsewhere; whether all of it did."""
     ends: set[str] = set()
     full: set[tuple[Shape, frozenset[str]]] = set()
@@ -88,7 +88,7 @@ def _come_back(state: State, ended: list[Ended], moves_max: int) -> bool:
 
 
 def _return(
-    state: State, ended: Ended, full: set[tuple[Shape, frozenset[str]]], moves_max: int
+    state: ClusterState, ended: EndedUnit, full: set[tuple[Shape, frozenset[str]]], moves_max: int
 ) -> int | None:
     """How many of its tasks had to move; None: they have no place, or that is too many.
 
@@ -97,7 +97,7 @@ def _return(
     mark = state.mark()
     workload = ended.unit.workload
     is_tied = bool(workload.domain) or any(each.domain for each in workload.subgroups)
-    elsewhere: list[tuple[Task, Seated]] = []
+    elsewhere: list[tuple[Task, PlacedTask]] = []
     for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
         if not state.try_return(task, seated):
             elsewhere.append((task, seated))

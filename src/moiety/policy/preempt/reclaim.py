@@ -13,12 +13,12 @@ from typing import Final
 
 from moiety.policy.model.snapshot import Task
 from moiety.policy.place.pools import Masks
-from moiety.policy.preempt.preemption_trial import Ended, clear
+from moiety.policy.preempt.preemption_trial import EndedUnit, clear
 from moiety.policy.preempt.reclaim_nodes import by_node, is_free_in_sum, openings, touches
 from moiety.policy.preempt.upper_bound import enough_alone
-from moiety.policy.preempt.victims import OPPORTUNISTS, Leavers, Right, Unit, by_right
-from moiety.policy.state.cluster_state import State
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.preempt.victims import OPPORTUNISTS, ReclaimCheck, Victims, VictimUnit, by_right
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.queue_order import GangPart
 
 NODES_TRIED_MAX: Final = 32
 GANG_NODES_MAX: Final = 8
@@ -30,12 +30,14 @@ IN_ORDER_MAX: Final = 64
 """units that end in their order before it is tried node by node"""
 
 
-def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+def consolidate(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
     """Make room by moving others, none of whom ends."""
     if moves_max <= 0 or not is_free_in_sum(state, piece):
         return None
     single = [
-        Unit(unit.order, unit.workload, (task,), unit.is_extra)
+        VictimUnit(unit.order, unit.workload, (task,), unit.is_extra)
         for queue in leavers.queues
         for unit in leavers.of(queue)
         for task in unit.tasks
@@ -53,12 +55,16 @@ def consolidate(state: State, piece: Piece, leavers: Leavers, moves_max: int) ->
     return None
 
 
-def displace(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+def displace(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
     """Make room by ending what is there only as long as nobody else wants the room."""
     return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS), moves_max)
 
 
-def preempt(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+def preempt(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
     """Make room by ending what has a lower priority in the same queue, and who counts for none."""
     workload = piece.workload
     lower = [
@@ -71,7 +77,9 @@ def preempt(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> lis
     return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower], moves_max)
 
 
-def whoever(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+def whoever(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
     """Make room by ending anybody, in the order of harm, without regard to rights."""
     units = [
         unit
@@ -84,8 +92,12 @@ def whoever(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> lis
 
 
 def _by_end(
-    state: State, piece: Piece, leavers: Leavers, units: Sequence[Unit], moves_max: int
-) -> list[Ended] | None:
+    state: ClusterState,
+    piece: GangPart,
+    leavers: Victims,
+    units: Sequence[VictimUnit],
+    moves_max: int,
+) -> list[EndedUnit] | None:
     if not units:
         return None
     for masks in openings(state, piece, leavers):
@@ -100,9 +112,11 @@ def _by_end(
     return None
 
 
-def reclaim(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> list[Ended] | None:
+def reclaim(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
     """Make room by taking back from other queues what they have too much of."""
-    right = Right(state, piece)
+    right = ReclaimCheck(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
     if not any(right.could(queue) for queue in others):
         return None
@@ -124,38 +138,40 @@ def reclaim(state: State, piece: Piece, leavers: Leavers, moves_max: int) -> lis
 class _Taking:
     """Taking back for one piece: which units of other queues yield, in which order."""
 
-    state: State
-    piece: Piece
-    leavers: Leavers
+    state: ClusterState
+    piece: GangPart
+    leavers: Victims
     moves_max: int
     others: Sequence[str]
     """the queues that may be taken from, if there is a right to"""
 
     def in_order(
-        self, masks: Masks | None, among: Container[Unit] | None = None
-    ) -> list[Ended] | None:
+        self, masks: Masks | None, among: Container[VictimUnit] | None = None
+    ) -> list[EndedUnit] | None:
         """Who yields first ends first, wherever it is. `among` restricts who."""
 
-        def of(queue: str) -> Sequence[Unit]:
+        def of(queue: str) -> Sequence[VictimUnit]:
             found = self.leavers.of(queue)
             if among is not None:
                 return [unit for unit in found if unit in among]
             return found if masks is None else [u for u in found if touches(self.state, u, masks)]
 
-        right = Right(self.state, self.piece)
+        right = ReclaimCheck(self.state, self.piece)
         without = self.piece.workload.name
-        picked: Iterator[Unit] = chain(of(OPPORTUNISTS), by_right(right, self.others, of, without))
+        picked: Iterator[VictimUnit] = chain(
+            of(OPPORTUNISTS), by_right(right, self.others, of, without)
+        )
         if len(self.piece.tasks) == 1 or self.piece.tasks[0][1].gpus > 1:
             picked = islice(picked, IN_ORDER_MAX)
         return self._clear(picked, right)
 
-    def with_few(self, masks: Masks | None) -> list[Ended] | None:
+    def with_few(self, masks: Masks | None) -> list[EndedUnit] | None:
         """Only units of which each alone makes room for a task, first all of them, then fewer.
 
         So the right to take from a queue is not used up by small ones that are of no use, nor by
         large ones of which too much would have to be taken.
         """
-        right = Right(self.state, self.piece)
+        right = ReclaimCheck(self.state, self.piece)
         here = [
             unit
             for queue in self.others
@@ -171,7 +187,7 @@ class _Taking:
                 return plan
         return None
 
-    def in_nodes(self, masks: Masks | None) -> list[Ended] | None:
+    def in_nodes(self, masks: Masks | None) -> list[EndedUnit] | None:
         """The same node by node: for a gang on one after the other, then on each alone."""
         everyone = [unit for queue in self.others for unit in self.leavers.of(queue)]
         everyone += self.leavers.of(OPPORTUNISTS)
@@ -183,22 +199,24 @@ class _Taking:
         if len(self.piece.tasks) > 1:
             tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
         for some in tries:
-            right = Right(self.state, self.piece)
+            right = ReclaimCheck(self.state, self.piece)
             picked = _node_after_node(right, some, self.piece.workload.name)
             plan = self._clear(picked, right)
             if plan is not None:
                 return plan
         return None
 
-    def _clear(self, picked: Iterator[Unit], right: Right) -> list[Ended] | None:
+    def _clear(self, picked: Iterator[VictimUnit], right: ReclaimCheck) -> list[EndedUnit] | None:
         return clear(self.state, self.piece, picked, right.holds, self.moves_max, all_return=False)
 
 
-def _node_after_node(right: Right, nodes: list[list[Unit]], without: str) -> Iterator[Unit]:
+def _node_after_node(
+    right: ReclaimCheck, nodes: list[list[VictimUnit]], without: str
+) -> Iterator[VictimUnit]:
     """What there is a right to on the first node, then on the next."""
     gone: set[tuple[Task, ...]] = set()
     for units in nodes:
-        by_queue: dict[str, list[Unit]] = {}
+        by_queue: dict[str, list[VictimUnit]] = {}
         for unit in units:
             if unit.tasks in gone:
                 continue
@@ -217,5 +235,5 @@ def _always() -> bool:
     return True
 
 
-def _bytes(state: State, unit: Unit) -> int:
+def _bytes(state: ClusterState, unit: VictimUnit) -> int:
     return sum(state.began[task].state_bytes for task in unit.tasks if task in state.began)

@@ -6,19 +6,19 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Cluster
+from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.upper_bound import Node
-from moiety.policy.preempt.victims import Leavers, Unit
-from moiety.policy.state.cluster_state import Seated, State
+from moiety.policy.preempt.victims import Victims, VictimUnit
+from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_start import candidates, required
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.queue_order import GangPart
 
 AREAS_MAX: Final = 8
 """domains of the topology in which room is made"""
 
 
-def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]:
+def openings(state: ClusterState, piece: GangPart, leavers: Victims) -> list[Masks | None]:
     """Where it could have room if all ended that may: one for each domain that would do.
 
     None in the list: anywhere. None at all: it could not, for certain.
@@ -48,7 +48,7 @@ def openings(state: State, piece: Piece, leavers: Leavers) -> list[Masks | None]
     return found[:AREAS_MAX]
 
 
-def touches(state: State, unit: Unit, masks: Masks | None) -> bool:
+def touches(state: ClusterState, unit: VictimUnit, masks: Masks | None) -> bool:
     """Whether any of it is there."""
     if masks is None:
         return True
@@ -56,7 +56,7 @@ def touches(state: State, unit: Unit, masks: Masks | None) -> bool:
     return any(masks[place.pool].nodes[place.seat.node] for place in places)
 
 
-def is_free_in_sum(state: State, piece: Piece) -> bool:
+def is_free_in_sum(state: ClusterState, piece: GangPart) -> bool:
     """Whether the pools have as much free as it asks for, wherever that is."""
     gpu = cpu = memory = 0
     for pool in state.pools.open_to(piece.workload):
@@ -79,8 +79,8 @@ class _Need(NamedTuple):
 
 
 def by_node(
-    state: State, piece: Piece, units: list[Unit], leavers: Leavers
-) -> list[tuple[Node, list[Unit]]]:
+    state: ClusterState, piece: GangPart, units: list[VictimUnit], leavers: Victims
+) -> list[tuple[Node, list[VictimUnit]]]:
     """The nodes that could take a task of the largest shape if all these ended: those on each.
 
     The nodes first on which the least of GPUs has to be freed, then those of who yields first.
@@ -90,7 +90,7 @@ def by_node(
     for pool in state.pools.open_to(piece.workload):
         cluster = state.pools.placers[pool].cluster
         could[pool] = cluster.slots(shape, *leavers.emptied(pool)).tolist()
-    on: dict[Node, list[tuple[int, Unit, Seated]]] = {}
+    on: dict[Node, list[tuple[int, VictimUnit, PlacedTask]]] = {}
     for rank, unit in enumerate(units):
         for task in unit.tasks:
             seated = state.seated.get(task)
@@ -111,7 +111,7 @@ def by_node(
 
 
 def _need(
-    cluster: Cluster, shape: Shape, place: Node, here: list[tuple[int, Unit, Seated]]
+    cluster: NodeArrays, shape: Shape, place: Node, here: list[tuple[int, VictimUnit, PlacedTask]]
 ) -> _Need | None:
     """None: it would not be enough in sum."""
     node = place[1]

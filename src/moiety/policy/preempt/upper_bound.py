@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Ints
-from moiety.policy.preempt.victims import Unit
-from moiety.policy.state.cluster_state import State
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.preempt.victims import VictimUnit
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.queue_order import GangPart
 
 Node = tuple[str, int]
 """a pool and the position of one of its nodes"""
 
 
-class Bound:
+class UpperBound:
     """How many tasks of each shape of a piece could have room: never fewer than there have.
 
     Kept up to date node by node, so that a trial is made only when it has a chance.
     """
 
-    def __init__(self, state: State, piece: Piece) -> None:
+    def __init__(self, state: ClusterState, piece: GangPart) -> None:
         self._state = state
         self._wanted = piece.shapes
         self._slots: dict[tuple[str, Shape], Ints] = {}
@@ -51,7 +51,9 @@ class Bound:
         return all(self._sums[shape] >= count for shape, count in self._wanted)
 
 
-def enough_alone(state: State, piece: Piece, units: Sequence[Unit]) -> list[Unit]:
+def enough_alone(
+    state: ClusterState, piece: GangPart, units: Sequence[VictimUnit]
+) -> list[VictimUnit]:
     """Those of which each alone, if it ended, would make room for one more task of the piece."""
     pools = set(state.pools.open_to(piece.workload))
     shapes = [shape for shape, _ in piece.shapes]

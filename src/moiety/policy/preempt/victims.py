@@ -15,8 +15,8 @@ from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.arrays import Ints
 from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI
-from moiety.policy.state.cluster_state import State
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.queue_order import GangPart
 
 OPPORTUNISTS: Final = "\0"
 """instead of a queue: those who count for none"""
@@ -34,7 +34,7 @@ class Backwards(str):
         return str.__lt__(self, other)
 
 
-class Unit(NamedTuple):
+class VictimUnit(NamedTuple):
     """Tasks that end together: one that its workload can do without, or all that it cannot."""
 
     order: tuple[int, bool, float, float, Backwards, int]
@@ -44,13 +44,13 @@ class Unit(NamedTuple):
     is_extra: bool
 
 
-class Leavers:
+class Victims:
     """All that could be ended, by queue, first who yields first. Nothing that is guaranteed.
 
     Found when it is asked for, and kept: `changed` says what is not right any more.
     """
 
-    def __init__(self, state: State, min_run_s: float = 0.0) -> None:
+    def __init__(self, state: ClusterState, min_run_s: float = 0.0) -> None:
         self._state = state
         self._min_run_s = min_run_s
         self._names: dict[str, set[str]] = {}
@@ -59,7 +59,7 @@ class Leavers:
             workload = state.workloads[name]
             if tasks and workload.is_preemptible:
                 self._names.setdefault(_queue(workload), set()).add(name)
-        self._units: dict[str, list[Unit]] = {}
+        self._units: dict[str, list[VictimUnit]] = {}
         self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
 
     @property
@@ -67,7 +67,7 @@ class Leavers:
         """Those in which there is anything to end."""
         return [queue for queue in self._names if queue != OPPORTUNISTS]
 
-    def of(self, queue: str) -> Sequence[Unit]:
+    def of(self, queue: str) -> Sequence[VictimUnit]:
         """All of a queue's."""
         found = self._units.get(queue)
         if found is None:
@@ -76,7 +76,7 @@ class Leavers:
             self._units[queue] = found
         return found
 
-    def _of(self, name: str) -> list[Unit]:
+    def _of(self, name: str) -> list[VictimUnit]:
         state = self._state
         workload, tasks = state.workloads[name], state.tasks_of[name]
         if len(tasks) == 1:
@@ -166,13 +166,13 @@ def _unit(
     since_s: float,
     *,
     is_extra: bool,
-) -> Unit:
+) -> VictimUnit:
     priority, age, name = rank
     order = (priority, not is_extra, -since_s, age, name, -tasks[0].index)
-    return Unit(order, workload, tasks, is_extra)
+    return VictimUnit(order, workload, tasks, is_extra)
 
 
-class By(IntEnum):
+class EvictionRight(IntEnum):
     """A right to take, the strongest first."""
 
     QUOTA = 0
@@ -180,7 +180,7 @@ class By(IntEnum):
     CREDIT = 2
 
 
-class Right:
+class ReclaimCheck:
     """By what right a piece takes from other queues; asked before each unit, and in the end.
 
     Queues are compared where their paths part: there, and below on the side of the piece. It may
@@ -191,45 +191,45 @@ class Right:
     that lasts, its turn is not taken from it by fair share.
     """
 
-    def __init__(self, state: State, piece: Piece) -> None:
+    def __init__(self, state: ClusterState, piece: GangPart) -> None:
         self._state = state
         self._standing = state.standing
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
-        self._may: dict[tuple[int, By], bool] = {}
+        self._may: dict[tuple[int, EvictionRight], bool] = {}
         """whether the piece's side may ask by that right, from a level down"""
         self._may_of = -1
-        self._taken: dict[str, By] = {}
+        self._taken: dict[str, EvictionRight] = {}
         """of whom something was taken, and by what right at the least"""
 
     def _side(self, other: str) -> tuple[int, str, str]:
         level = self._standing.fork(self._queue, other)
         return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
 
-    def _by(self, other: str) -> By | None:
+    def _by(self, other: str) -> EvictionRight | None:
         """The strongest right to anything of that queue's."""
         standing = self._standing
         level, _, theirs = self._side(other)
         is_over_quota = standing.is_over_quota(theirs)
         credit = standing.credit.get(theirs, 0.0)
-        if is_over_quota and self._may_ask(level, By.QUOTA):
-            return By.QUOTA
-        if self._may_ask(level, By.SHARE) and standing.is_over_fair_share(theirs):
-            return By.SHARE
-        if credit < 0 and is_over_quota and self._may_ask(level, By.CREDIT):
-            return By.CREDIT
+        if is_over_quota and self._may_ask(level, EvictionRight.QUOTA):
+            return EvictionRight.QUOTA
+        if self._may_ask(level, EvictionRight.SHARE) and standing.is_over_fair_share(theirs):
+            return EvictionRight.SHARE
+        if credit < 0 and is_over_quota and self._may_ask(level, EvictionRight.CREDIT):
+            return EvictionRight.CREDIT
         return None
 
-    def _may_ask(self, level: int, by: By) -> bool:
+    def _may_ask(self, level: int, by: EvictionRight) -> bool:
         if self._may_of != self._standing.version:
             self._may_of = self._standing.version
             self._may.clear()
         found = self._may.get((level, by))
         if found is None:
-            if by is By.CREDIT:
+            if by is EvictionRight.CREDIT:
                 found = self._standing.has_turn(self._queue, level, self._amounts)
             else:
-                is_quota = by is By.QUOTA
+                is_quota = by is EvictionRight.QUOTA
                 found = self._standing.within(self._queue, level, self._amounts, quota=is_quota)
             self._may[level, by] = found
         return found
@@ -238,7 +238,7 @@ class Right:
         """Whether anything may be taken from that queue now, before the piece has its place."""
         return other != self._queue and self._by(other) is not None
 
-    def reaches(self, unit: Unit) -> bool:
+    def reaches(self, unit: VictimUnit) -> bool:
         """Whether the right to take from a queue goes for that unit of it.
 
         By fair share it goes for what has some of that of which there is too much: who has too many
@@ -246,12 +246,12 @@ class Right:
         """
         other = unit.workload.queue
         by = self._by(other)
-        if by is By.QUOTA:
+        if by is EvictionRight.QUOTA:
             return True
         standing, seated = self._standing, self._state.seated
         _, _, theirs = self._side(other)
         here = [seated[task].amounts for task in unit.tasks if task in seated]
-        if by is By.CREDIT:
+        if by is EvictionRight.CREDIT:
             return any(amounts[GPU_MILLI] for amounts in here)
         gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
         if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
@@ -263,19 +263,19 @@ class Right:
         """Something is about to be taken from it, because it could be."""
         by = self._by(other)
         assert by is not None
-        self._taken[other] = max(by, self._taken.get(other, By.QUOTA))
+        self._taken[other] = max(by, self._taken.get(other, EvictionRight.QUOTA))
 
     def holds(self) -> bool:
         """Whether it was right in the end, when the piece has its place."""
         standing = self._standing
         for other, by in self._taken.items():
             level, mine, theirs = self._side(other)
-            if by is By.CREDIT:
+            if by is EvictionRight.CREDIT:
                 has_turn = standing.has_turn(self._queue, level, self._amounts, is_in=True)
                 if not has_turn or standing.is_below_quota(theirs):
                     return False
                 continue
-            is_quota = by is By.QUOTA
+            is_quota = by is EvictionRight.QUOTA
             if not standing.is_within(self._queue, level, self._amounts, quota=is_quota):
                 return False
             if is_quota or not standing.is_below_fair_share(theirs):
@@ -299,16 +299,19 @@ class Right:
 
 
 def by_right(
-    right: Right, queues: Iterable[str], of: Callable[[str], Sequence[Unit]], without: str
-) -> Iterator[Unit]:
+    right: ReclaimCheck,
+    queues: Iterable[str],
+    of: Callable[[str], Sequence[VictimUnit]],
+    without: str,
+) -> Iterator[VictimUnit]:
     """Units of other queues, one after the other, as long as the right to them lasts.
 
     Who yields next depends on what those before have left, so each has to end before the next is
     asked for. `of` has each queue's; nobody yields to itself (`without`, a workload).
     """
-    left: dict[str, deque[Unit]] = {}
+    left: dict[str, deque[VictimUnit]] = {}
 
-    def first(queue: str) -> Unit | None:
+    def first(queue: str) -> VictimUnit | None:
         if queue not in left:
             left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
         units = left[queue]

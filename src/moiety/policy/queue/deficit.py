@@ -18,7 +18,7 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import QueueTree
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.fairness import fading
-from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, Standing
+from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
 
 HALF_LIFE_S: Final = 7 * 86400.0
 """like that of use: what somebody did without last week still counts, last month's hardly"""
@@ -33,7 +33,7 @@ def credit_after(
     have what nobody wants: they do not count.
     """
     tree = QueueTree(snapshot.queues)
-    standing = Standing(snapshot.queues, snapshot.now_s, snapshot.monday_s)
+    standing = QueueUsage(snapshot.queues, snapshot.now_s, snapshot.monday_s)
     has = dict.fromkeys(tree.queues, 0.0)
     begun: dict[str, int] = {}
     work = {workload.name: workload for workload in snapshot.workloads}
@@ -55,7 +55,7 @@ def credit_after(
     return passed(snapshot.credit, parts, has, elapsed_s, half_life_s)
 
 
-def parts_of(standing: Standing, gpus: int) -> dict[str, float]:
+def parts_of(standing: QueueUsage, gpus: int) -> dict[str, float]:
     """GPUs of each queue if all of them asked for everything: quotas, and surplus by weight.
 
     Quotas that add up to more than there is are scaled down to it.

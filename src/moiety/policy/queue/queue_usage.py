@@ -37,7 +37,7 @@ class Excess:
     bound: int
 
 
-class Standing:
+class QueueUsage:
     """All queues of a snapshot. Fair shares are what they were at the last `share_out`."""
 
     def __init__(self, queues: Iterable[Queue], now_s: float = 0.0, monday_s: float = 0.0) -> None:

@@ -14,16 +14,16 @@ from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Task
-from moiety.policy.model.work_budget import Budget
-from moiety.policy.model.workloads import Company, Shape, Workload
-from moiety.policy.place.affinity import Companies
+from moiety.policy.model.work_budget import WorkBudget
+from moiety.policy.model.workloads import Affinity, Shape, Workload
+from moiety.policy.place.affinity import AffinityIndex
 from moiety.policy.place.pools import Masks, Place, Pools, both
 from moiety.policy.place.topology import Domains
-from moiety.policy.place.workload_mix import Typical
-from moiety.policy.queue.queue_usage import Standing, Vector
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.queue.queue_usage import QueueUsage, Vector
 
 
-class Seated(NamedTuple):
+class PlacedTask(NamedTuple):
     """A task in its place."""
 
     shape: Shape
@@ -32,19 +32,21 @@ class Seated(NamedTuple):
     """what it takes of its queue"""
 
 
-class State:
+class ClusterState:
     """What runs, and how every queue stands with it.
 
     Raises InvalidValue if the snapshot does not make sense: an unknown queue or workload, a task
     that runs twice, a loop of queues.
     """
 
-    def __init__(self, snapshot: Snapshot, known: Typical, budget: Budget | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, known: WorkloadMix, budget: WorkBudget | None = None
+    ) -> None:
         self.snapshot = snapshot
-        self.budget = budget or Budget()
+        self.budget = budget or WorkBudget()
         self.workloads = {workload.name: workload for workload in snapshot.workloads}
         queues = snapshot.queues or _one_for_each(snapshot.workloads)
-        self.standing = Standing(queues, snapshot.now_s, snapshot.monday_s)
+        self.standing = QueueUsage(queues, snapshot.now_s, snapshot.monday_s)
         self.standing.credit = snapshot.credit
         for workload in snapshot.workloads:
             self.standing.check(workload.queue, workload.name)
@@ -60,18 +62,18 @@ class State:
         self.pools = Pools(snapshot, known)
         self.domains = Domains(self.pools)
         self.companies = (
-            Companies(self.pools) if Companies.are_asked_for(snapshot.workloads) else None
+            AffinityIndex(self.pools) if AffinityIndex.are_asked_for(snapshot.workloads) else None
         )
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
         self._sums: dict[tuple[tuple[Shape, int], ...], Vector] = {}
         self._taken: dict[tuple[Shape, int, int], Vector] = {}
-        self.seated: dict[Task, Seated] = {}
+        self.seated: dict[Task, PlacedTask] = {}
         self.tasks_of: dict[str, list[Task]] = {}
         """of each workload, those that run"""
         self.running: Counter[tuple[str, str]] = Counter()
         """how many tasks of a workload's subgroup run"""
-        self._log: list[tuple[Task, Seated, int]] = []
+        self._log: list[tuple[Task, PlacedTask, int]] = []
         self._seat_all()
         self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
         """workloads of which not all tasks run"""
@@ -95,7 +97,7 @@ class State:
             task = running.task
             name = task[0]
             amounts = self._amounts(running.shape, place)
-            self.seated[task] = Seated(running.shape, place, amounts)
+            self.seated[task] = PlacedTask(running.shape, place, amounts)
             own = self.tasks_of.get(name)
             if own is None:
                 self.tasks_of[name] = [task]
@@ -111,7 +113,7 @@ class State:
             total = [count * amount for amount in amounts]
             self.standing.add(queue, total, 1, guaranteed=not is_preemptible)
 
-    def _company(self, task: Task) -> Company:
+    def _company(self, task: Task) -> Affinity:
         workload = self.workloads[task.workload]
         return next(each.company for each in workload.subgroups if each.name == task.subgroup)
 
@@ -165,11 +167,11 @@ class State:
     def start(self, task: Task, shape: Shape, place: Place) -> None:
         """It begins there; there is room."""
         self.pools.take(shape, place)
-        seated = Seated(shape, place, self._amounts(shape, place))
+        seated = PlacedTask(shape, place, self._amounts(shape, place))
         self._account(task, seated, 1)
         self._log.append((task, seated, 1))
 
-    def stop(self, task: Task) -> Seated:
+    def stop(self, task: Task) -> PlacedTask:
         """It ends."""
         seated = self.seated[task]
         self.pools.give_back(seated.shape, seated.place)
@@ -177,7 +179,7 @@ class State:
         self._log.append((task, seated, -1))
         return seated
 
-    def _account(self, task: Task, seated: Seated, sign: int) -> None:
+    def _account(self, task: Task, seated: PlacedTask, sign: int) -> None:
         name, subgroup, _ = task
         workload = self.workloads[name]
         self.kept.pop(name, None)
@@ -212,9 +214,9 @@ class State:
                 self.pools.take(seated.shape, seated.place)
             self._account(task, seated, -sign)
 
-    def changed(self) -> list[tuple[Task, Seated | None]]:
+    def changed(self) -> list[tuple[Task, PlacedTask | None]]:
         """The tasks that something was done about, in that order, and where each was before."""
-        before: dict[Task, Seated | None] = {}
+        before: dict[Task, PlacedTask | None] = {}
         for task, seated, sign in self._log:
             before.setdefault(task, None if sign > 0 else seated)
         return list(before.items())
@@ -255,7 +257,7 @@ class State:
         self.start(task, shape, place)
         return True
 
-    def try_return(self, task: Task, seated: Seated) -> bool:
+    def try_return(self, task: Task, seated: PlacedTask) -> bool:
         """Let it go back to where it was, if that is still free."""
         if not self.pools.is_free(seated.shape, seated.place):
             return False

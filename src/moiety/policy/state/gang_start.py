@@ -9,8 +9,8 @@ from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Domain, Must, Shape, Subgroup
 from moiety.policy.place.pools import Masks, Place, both
 from moiety.policy.place.topology import Area
-from moiety.policy.state.cluster_state import State
-from moiety.policy.state.queue_order import Piece
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.queue_order import GangPart
 
 AREAS_TRIED_MAX: Final = 64
 """domains in which a piece is tried, those first in which it is tightest"""
@@ -18,7 +18,7 @@ AREAS_TRIED_MAX: Final = 64
 Tasks = list[tuple[Task, Shape]]
 
 
-def start_piece(state: State, piece: Piece, masks: Masks | None = None) -> bool:
+def start_piece(state: ClusterState, piece: GangPart, masks: Masks | None = None) -> bool:
     """All of its tasks begin, or none. `masks` restricts where."""
     mark = state.mark()
     if not piece.is_tied:
@@ -31,12 +31,12 @@ def start_piece(state: State, piece: Piece, masks: Masks | None = None) -> bool:
 
 
 def _start(
-    state: State, piece: Piece, tasks: Iterable[tuple[Task, Shape]], masks: Masks | None
+    state: ClusterState, piece: GangPart, tasks: Iterable[tuple[Task, Shape]], masks: Masks | None
 ) -> bool:
     return all(state.try_start(task, shape, piece.workload, masks) for task, shape in tasks)
 
 
-def _start_tied(state: State, piece: Piece, masks: Masks | None) -> bool:
+def _start_tied(state: ClusterState, piece: GangPart, masks: Masks | None) -> bool:
     domain = piece.workload.domain
     if domain is None:
         return _start_subgroups(state, piece, masks)
@@ -48,14 +48,14 @@ def _start_tied(state: State, piece: Piece, masks: Masks | None) -> bool:
     return domain.must is Must.PREFERRED and _start_subgroups(state, piece, masks)
 
 
-def _start_subgroups(state: State, piece: Piece, masks: Masks | None) -> bool:
+def _start_subgroups(state: ClusterState, piece: GangPart, masks: Masks | None) -> bool:
     return all(
         _start_subgroup(state, piece, subgroup, tasks, masks)
         for subgroup, tasks in subgroups(piece)
     )
 
 
-def subgroups(piece: Piece) -> Iterator[tuple[Subgroup, Tasks]]:
+def subgroups(piece: GangPart) -> Iterator[tuple[Subgroup, Tasks]]:
     """Its tasks, by subgroup, those with the largest first."""
     parts: dict[str, Tasks] = {}
     for task, shape in piece.tasks:
@@ -66,7 +66,7 @@ def subgroups(piece: Piece) -> Iterator[tuple[Subgroup, Tasks]]:
 
 
 def _start_subgroup(
-    state: State, piece: Piece, subgroup: Subgroup, tasks: Tasks, masks: Masks | None
+    state: ClusterState, piece: GangPart, subgroup: Subgroup, tasks: Tasks, masks: Masks | None
 ) -> bool:
     domain = subgroup.domain
     if domain is None:
@@ -82,7 +82,9 @@ def _start_subgroup(
     return _spread(state, piece, domain, tasks, masks)
 
 
-def _spread(state: State, piece: Piece, domain: Domain, tasks: Tasks, masks: Masks | None) -> bool:
+def _spread(
+    state: ClusterState, piece: GangPart, domain: Domain, tasks: Tasks, masks: Masks | None
+) -> bool:
     """Over as few domains as that takes: where most of them have room first."""
     shape = tasks[0][1]
     pools = list(state.pools.open_to(piece.workload))
@@ -102,7 +104,7 @@ def _spread(state: State, piece: Piece, domain: Domain, tasks: Tasks, masks: Mas
 
 
 def areas(
-    state: State, piece: Piece, domain: Domain, tasks: Iterable[tuple[Task, Shape]]
+    state: ClusterState, piece: GangPart, domain: Domain, tasks: Iterable[tuple[Task, Shape]]
 ) -> list[Area]:
     """The domains that could take all of these tasks, the tightest first.
 
@@ -122,7 +124,7 @@ def areas(
     return enough[:AREAS_TRIED_MAX]
 
 
-def _theirs(state: State, piece: Piece, domain: Domain) -> list[Area]:
+def _theirs(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
     """The domain in which the rest of it runs."""
     workload = piece.workload
     whose = {
@@ -138,7 +140,7 @@ def _theirs(state: State, piece: Piece, domain: Domain) -> list[Area]:
     return []
 
 
-def stay(state: State, task: Task, place: Place) -> Masks | None:
+def stay(state: ClusterState, task: Task, place: Place) -> Masks | None:
     """Where a task that runs may go: it stays in the domains in which it is; None: anywhere."""
     workload = state.workloads[task.workload]
     own = next(each.domain for each in workload.subgroups if each.name == task.subgroup)
@@ -151,7 +153,7 @@ def stay(state: State, task: Task, place: Place) -> Masks | None:
     return masks
 
 
-def required(piece: Piece) -> Domain | None:
+def required(piece: GangPart) -> Domain | None:
     """The domain into which all of the piece must go, if there is one."""
     domains = [piece.workload.domain]
     names = {task.subgroup for task, _ in piece.tasks}
@@ -161,6 +163,6 @@ def required(piece: Piece) -> Domain | None:
     return must[0] if must else None
 
 
-def candidates(state: State, piece: Piece, domain: Domain) -> list[Area]:
+def candidates(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
     """All domains that it could go to, whether they have room or not."""
     return _theirs(state, piece, domain) or state.domains.areas(domain.level)

@@ -14,12 +14,12 @@ from itertools import islice
 
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
-from moiety.policy.queue.queue_usage import Standing, Vector
-from moiety.policy.state.cluster_state import State
+from moiety.policy.queue.queue_usage import QueueUsage, Vector
+from moiety.policy.state.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class GangPart:
     """Tasks of a workload that begin together or not at all."""
 
     workload: Workload
@@ -47,20 +47,20 @@ class Piece:
         return -workload.priority, self.is_extra, workload.submitted_s, workload.name
 
 
-def next_piece(state: State, workload: Workload) -> Piece | None:
+def next_piece(state: ClusterState, workload: Workload) -> GangPart | None:
     """What it waits for next; None: everything runs."""
     name = workload.name
     if name not in state.unmet:
         return None
     kept = state.kept.get(name)
-    if isinstance(kept, Piece):
+    if isinstance(kept, GangPart):
         return kept
     piece = _next_piece(state, workload)
     state.kept[name] = piece
     return piece
 
 
-def _next_piece(state: State, workload: Workload) -> Piece:
+def _next_piece(state: ClusterState, workload: Workload) -> GangPart:
     name = workload.name
     if len(workload.subgroups) == 1 and not state.tasks_of.get(name):  # the usual case, and quick
         [only] = workload.subgroups
@@ -91,8 +91,8 @@ def _next_piece(state: State, workload: Workload) -> Piece:
 
 
 def _piece(
-    state: State, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
-) -> Piece:
+    state: ClusterState, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
+) -> GangPart:
     if len(workload.subgroups) == 1:
         shapes: tuple[tuple[Shape, int], ...] = ((tasks[0][1], len(tasks)),)
         own = list(workload.subgroups)
@@ -111,10 +111,10 @@ def _piece(
         if is_tied and state.tasks_of.get(workload.name):
             ties = *ties, workload.name  # it has to go where the rest of it is
     amounts = state.amounts_of(shapes)
-    return Piece(workload, tuple(tasks), shapes, amounts, is_extra, is_tied, ties)
+    return GangPart(workload, tuple(tasks), shapes, amounts, is_extra, is_tied, ties)
 
 
-def waiting(state: State) -> dict[str, Vector]:
+def waiting(state: ClusterState) -> dict[str, Vector]:
     """What each queue waits for in all."""
     total: dict[str, list[int]] = {}
     for name in state.unmet:
@@ -131,7 +131,7 @@ def waiting(state: State) -> dict[str, Vector]:
     return {queue: tuple(sums) for queue, sums in total.items()}
 
 
-class Line:
+class QueueOrder:
     """Everything that waits, served queue by queue: whoever is furthest below what it should have.
 
     Between the children of a queue: who stays within quota comes before who stays within its fair
@@ -140,13 +140,13 @@ class Line:
     """
 
     def __init__(
-        self, state: State, without: Container[str] = (), *, opportunistic: bool = False
+        self, state: ClusterState, without: Container[str] = (), *, opportunistic: bool = False
     ) -> None:
-        self._standing: Standing = state.standing
+        self._standing: QueueUsage = state.standing
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
         """by queue and what its next piece takes; they hold until somebody has more or less"""
         self._keys_of = state.standing.version
-        self._pieces: dict[str, list[tuple[tuple[object, ...], Piece]]] = {}
+        self._pieces: dict[str, list[tuple[tuple[object, ...], GangPart]]] = {}
         for name in state.unmet:
             if name in without:
                 continue
@@ -172,7 +172,7 @@ class Line:
         heapq.heapify(heap)
         self._heaps[parent] = heap
 
-    def _head(self, name: str) -> Piece | None:
+    def _head(self, name: str) -> GangPart | None:
         pieces = self._pieces.get(name)
         if pieces:
             return pieces[0][1]
@@ -194,7 +194,7 @@ class Line:
             self._keys[name, piece.amounts] = key
         return key
 
-    def _key_of(self, name: str, piece: Piece) -> tuple[object, ...]:
+    def _key_of(self, name: str, piece: GangPart) -> tuple[object, ...]:
         standing = self._standing
         fits_quota = self._fits(name, piece, quota=True)
         fits_share = fits_quota or self._fits(name, piece, quota=False)
@@ -209,7 +209,7 @@ class Line:
             name,
         )
 
-    def _fits(self, name: str, piece: Piece, *, quota: bool) -> bool:
+    def _fits(self, name: str, piece: GangPart, *, quota: bool) -> bool:
         bounds = self._standing.quota[name] if quota else self._standing.fair[name]
         has = self._standing.has[name]
         return all(
@@ -217,11 +217,11 @@ class Line:
             for at, (amount, bound) in enumerate(zip(piece.amounts, bounds, strict=True))
         )
 
-    def _has_turn(self, name: str, piece: Piece) -> bool:
+    def _has_turn(self, name: str, piece: GangPart) -> bool:
         level = len(self._standing.paths[name]) - 1
         return self._standing.has_turn(name, level, piece.amounts)
 
-    def serve(self, attempt: Callable[[Piece], Piece | None]) -> Iterator[Piece]:
+    def serve(self, attempt: Callable[[GangPart], GangPart | None]) -> Iterator[GangPart]:
         """Try each piece in turn, by the standing that the tries before have left.
 
         `attempt` says what the workload waits for next, if it got its piece; None: nothing. Gives
