@@ -8,8 +8,8 @@
 
 #include "wire/wire.h"
 
-/* An agent decides about this process from now on; it reads `counters`. */
-void client_report_begin(struct mw_counters *counters);
+/* An agent decides about this process from now on. */
+void client_report_begin(struct mw_counters *read_by_agent);
 /* True while an agent decides about this process. */
 bool client_is_active(void);
 /* True if nothing of this process can leave the GPU. */

@@ -8,6 +8,7 @@
 #include "check.h"
 
 #define MIB (1ull << 20)
+#define UNIT ((uint64_t)HEAP_UNIT)
 #define SPAN (8 * MIB)
 #define LIVE_MAX 64
 
@@ -63,12 +64,12 @@ static void test_pieces_are_found_by_address(void)
 static void test_the_smallest_that_fits_is_taken(void)
 {
     struct segment *segment = one_segment();
-    struct piece *small = take(2 * HEAP_UNIT, NULL);
+    struct piece *small = take(2 * UNIT, NULL);
     struct piece *between = take(HEAP_UNIT, NULL);
     CHECK(small && between);
     CUdeviceptr base = small->base;
     heap_free(&heap, small, NULL);
-    struct piece *again = take(2 * HEAP_UNIT, NULL);
+    struct piece *again = take(2 * UNIT, NULL);
     CHECK(again && again->base == base);
     heap_drop_segment(segment);
 }
@@ -126,7 +127,7 @@ static void test_any_order(void)
             heap_free(&heap, *slot, check_random(2) ? &fence : NULL);
             *slot = NULL;
         } else {
-            *slot = take((1 + check_random(400)) * HEAP_UNIT, &fence);
+            *slot = take((1 + check_random(400)) * UNIT, &fence);
             used += *slot ? (*slot)->size : 0;
         }
         if (round % 16 == 0) {

@@ -130,36 +130,54 @@ static void test_the_largest_that_there_is_room_for_comes_back(void)
     reset();
 }
 
-/* The choice is the best of all by the rule as it is told, whatever there is. */
+/* Whether one of two resident chunks goes first, by the rule as it is told. */
+static bool goes_first(const struct chunk *one, uint64_t sequence, const struct chunk *other,
+                       uint64_t other_sequence, uint64_t want)
+{
+    bool fits = one->bytes <= want;
+    if (one->content != other->content) {
+        return one->content == CHUNK_ZERO;
+    }
+    if (fits != (other->bytes <= want)) {
+        return fits;
+    }
+    if (one->bytes == other->bytes) {
+        return sequence > other_sequence;
+    }
+    return (one->bytes > other->bytes) == fits;
+}
+
+/* The first of all resident chunks; NULL: there is none. */
+static const struct chunk *first_of_all(uint64_t want)
+{
+    const struct chunk *best = NULL;
+    uint64_t best_sequence = 0;
+    for (unsigned e = 0; e < extent_total; e++) {
+        for (unsigned i = 0; i < extents[e]->chunk_count; i++) {
+            const struct chunk *chunk = &extents[e]->chunks[i];
+            if (chunk->state == CHUNK_RESIDENT &&
+                (!best || goes_first(chunk, extents[e]->sequence, best, best_sequence, want))) {
+                best = chunk;
+                best_sequence = extents[e]->sequence;
+            }
+        }
+    }
+    return best;
+}
+
 static void test_any_extents(void)
 {
     for (unsigned round = 0; round < 500; round++) {
         uint64_t want = check_random(64) * MIB;
-        const struct chunk *best = NULL;
-        uint64_t best_sequence = 0;
         for (unsigned e = 0; e < 8; e++) {
-            struct extent *extent =
+            struct extent *made =
                 WITH(1 + check_random(8), 1 + check_random(40), 1 + check_random(8));
-            for (unsigned i = 0; i < extent->chunk_count; i++) {
-                struct chunk *chunk = &extent->chunks[i];
-                chunk->content = check_random(10) ? CHUNK_DATA : CHUNK_ZERO;
-                chunk->state = check_random(3) ? CHUNK_RESIDENT : CHUNK_EVICTED;
-                if (chunk->state != CHUNK_RESIDENT) {
-                    continue;
-                }
-                bool fits = chunk->bytes <= want;
-                bool best_fits = best && best->bytes <= want;
-                bool better = !best || chunk->content > best->content;
-                if (!better && chunk->content == best->content) {
-                    better = fits != best_fits ? fits
-                             : chunk->bytes != best->bytes
-                                 ? (fits ? chunk->bytes > best->bytes : chunk->bytes < best->bytes)
-                                 : extent->sequence > best_sequence;
-                }
-                best = better ? chunk : best;
-                best_sequence = better ? extent->sequence : best_sequence;
+            for (unsigned i = 0; i < made->chunk_count; i++) {
+                made->chunks[i].content = check_random(10) ? CHUNK_DATA : CHUNK_ZERO;
+                made->chunks[i].state = check_random(3) ? CHUNK_RESIDENT : CHUNK_EVICTED;
             }
         }
+        const struct chunk *best = first_of_all(want);
         struct victim victim = victim_choose(&device, want, true);
         CHECK(victim.extent ? &victim.extent->chunks[victim.index] == best : !best);
         reset();
