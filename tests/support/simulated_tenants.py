@@ -441,6 +441,7 @@ class SimulatedNode:
     def _step(self, event: ev.Event) -> list[do.Instruction]:
         """What the arbiter wants, in order."""
         told = handle(self.arbiter, self.now_s, event)
+        self.arbiter.check()
         if self._slower is not None:
             same = handle(self._slower, self.now_s, event)
             of = attrgetter("tenant")  # between processes there is no order

@@ -1,52 +1,20 @@
-"""What is known of a node: who has how many bytes where, who is in the queue, and the sums."""
+"""The books of one node: who has how many bytes where, who is in the queue, and the sums.
+
+The ledger is the only writer of bytes. Every change brings the sums of its GPU up to date, so that
+nothing adds them up again. `touch` follows a change of what may leave or of what is asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.schedule.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.state.tenant import Residency, Tenant
+from moiety.arbiter.state.balance import Balance, entry_of
+from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
 from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
-
-
-@dataclass(slots=True)
-class Balance:
-    """One GPU's sums."""
-
-    tenants: int = 0
-    """who has a context there"""
-    capacity_bytes: int = 0
-    """what tenants' data may take"""
-    allocated_bytes: int = 0
-    """what all tenants have together, wherever it is"""
-    charged_bytes: int = 0
-    """resident, or given as room"""
-    leaving_bytes: int = 0
-    """ordered out and still there"""
-    staying_bytes: int = 0
-    """all of those who hold or come, and what cannot leave of the others"""
-    pending_bytes: int = 0
-    """part of `staying_bytes`: asked for and not answered"""
-    firm_bytes: int = 0
-    """what would stay if nobody held"""
-    residue_bytes: int = 0
-    expected_bytes: int = 0
-    """the residue that was let in; what was measured since may be more"""
-    needed_bytes: int = 0
-    """kept free for what drivers are about to take"""
-
-    @property
-    def free_bytes(self) -> int:
-        """Neither resident nor given as room; negative while room is made for a context."""
-        return self.capacity_bytes - self.charged_bytes
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether not all who are there could hold together."""
-        return self.allocated_bytes > self.capacity_bytes
 
 
 class Ledger:
@@ -54,6 +22,7 @@ class Ledger:
 
     def __init__(self, gpus: Iterable[GpuSpec], arena_bytes: int) -> None:
         self.specs = {spec.gpu: spec for spec in gpus}
+        self._balances = {gpu: Balance() for gpu in self.specs}
         self.arena_bytes = arena_bytes
         self.arena_reason = ""
         """why that is less than was wanted, if it is"""
@@ -125,6 +94,7 @@ class Ledger:
         if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
             tenant.silent_since_s = None
         tenant.blocked_by = ""
+        self.touch(tenant)
 
     def end_stay(
         self, tenant: Tenant, gpus: tuple[int, ...], before: State, after: State | None = None
@@ -139,47 +109,279 @@ class Ledger:
         taken, self._changes = self._changes, []
         return [StateChanged(*change) for change in taken]
 
+    # Who is there
+
+    def add(self, tenant: Tenant) -> None:
+        """Enter a tenant, with what it has already."""
+        self.tenants[tenant.number] = tenant
+        for gpu, on in tenant.gpus.items():
+            self._balances[gpu].tenants += 1
+            self._post(tenant, gpu, on)
+
+    def remove(self, tenant: Tenant) -> None:
+        """Forget a tenant: what it had is free."""
+        for gpu in list(tenant.gpus):
+            self.detach(tenant, gpu)
+        del self.tenants[tenant.number]
+        if tenant.number in self.queue:
+            self.queue.remove(tenant.number)
+
+    def attach(self, tenant: Tenant, gpu: int, on: Residency) -> None:
+        """Enter what a tenant has on a GPU, instead of what was known of it."""
+        if gpu in tenant.gpus:
+            self._unpost(gpu, tenant.gpus[gpu])
+        tenant.gpus[gpu] = on
+        self._balances[gpu].tenants += 1
+        self._post(tenant, gpu, on)
+
+    def detach(self, tenant: Tenant, gpu: int) -> Residency:
+        """Forget what a tenant had on a GPU."""
+        on = tenant.gpus.pop(gpu)
+        self._unpost(gpu, on)
+        return on
+
+    def touch(self, tenant: Tenant) -> None:
+        """Bring the sums up to date after a change of what may leave, or of what is asked for."""
+        for gpu, on in tenant.gpus.items():
+            self._post(tenant, gpu, on)
+
+    # Bytes
+
+    def admit(self, tenant: Tenant, request: Request) -> None:
+        """Count the bytes of a request as allocated; they are charged once it is answered."""
+        on = tenant.gpus[request.gpu]
+        on.allocated_bytes += request.bytes
+        if request.pinned:
+            on.pinned_bytes += request.bytes
+        if request.managed:
+            on.managed_bytes += request.bytes
+        tenant.requests.append(request)
+        self._post(tenant, request.gpu, on)
+
+    def withdraw(self, tenant: Tenant, request: Request) -> None:
+        """Undo `admit` for a request that is refused after all."""
+        on = tenant.gpus[request.gpu]
+        on.allocated_bytes -= request.bytes
+        if request.pinned:
+            on.pinned_bytes -= request.bytes
+        if request.managed:
+            on.managed_bytes -= request.bytes
+        tenant.requests.remove(request)
+        self._post(tenant, request.gpu, on)
+
+    def charge(self, tenant: Tenant, request: Request) -> None:
+        """Charge a tenant with the bytes of a request that is answered."""
+        on = tenant.gpus[request.gpu]
+        on.charged_bytes += request.bytes
+        tenant.requests.remove(request)
+        self._post(tenant, request.gpu, on)
+
+    def release(
+        self,
+        tenant: Tenant,
+        gpu: int,
+        freed: int,
+        resident: int,
+        *,
+        pinned: bool = False,
+        managed: bool = False,
+    ) -> None:
+        """Count bytes as freed, of which `resident` were on the GPU."""
+        on = tenant.gpus[gpu]
+        on.allocated_bytes = max(tenant.pending_bytes(gpu), on.allocated_bytes - freed)
+        if pinned:
+            on.pinned_bytes = max(0, on.pinned_bytes - freed)
+        if managed:
+            on.managed_bytes = max(0, on.managed_bytes - freed)
+        on.charged_bytes = max(0, on.charged_bytes - resident)
+        if gpu in tenant.counted:
+            tenant.counted[gpu] -= resident
+        self._trim(tenant, gpu, on)
+
+    def pin(self, tenant: Tenant, gpu: int, more: int) -> None:
+        """Pin bytes of a tenant, up to all that the driver does not page."""
+        on = tenant.gpus[gpu]
+        on.pinned_bytes = min(on.allocated_bytes - on.managed_bytes, on.pinned_bytes + more)
+        self._post(tenant, gpu, on)
+
+    def inherit(self, tenant: Tenant, gpu: int, more: int) -> None:
+        """Charge a tenant with bytes that another one allocated, which cannot leave."""
+        on = tenant.gpus[gpu]
+        on.allocated_bytes += more
+        on.pinned_bytes += more
+        on.inherited_bytes += more
+        on.charged_bytes += more
+        self._post(tenant, gpu, on)
+
+    def disown(self, tenant: Tenant, gpu: int, less: int) -> None:
+        """End the charge for bytes that another one allocated."""
+        on = tenant.gpus[gpu]
+        gone = min(less, on.inherited_bytes)
+        on.inherited_bytes -= gone
+        on.allocated_bytes -= gone
+        on.pinned_bytes = max(0, on.pinned_bytes - gone)
+        on.charged_bytes = max(0, on.charged_bytes - gone)
+        self._post(tenant, gpu, on)
+
+    def measure(self, tenant: Tenant, gpu: int, residue: int) -> None:
+        """Replace the size of a context by the measured one, which includes what was reserved."""
+        on = tenant.gpus[gpu]
+        on.residue_bytes = residue
+        on.needed_bytes = 0
+        self._post(tenant, gpu, on)
+
+    def reserve(self, tenant: Tenant, gpu: int, least: int) -> None:
+        """Keep at least so many bytes free for what a driver takes by itself."""
+        on = tenant.gpus[gpu]
+        on.needed_bytes = max(on.needed_bytes, least)
+        self._post(tenant, gpu, on)
+
+    def end_reserve(self, tenant: Tenant) -> None:
+        """Keep nothing free for a tenant's driver any more."""
+        for gpu, on in tenant.gpus.items():
+            on.needed_bytes = 0
+            self._post(tenant, gpu, on)
+
+    def limit(self, tenant: Tenant, gpu: int, most: int) -> None:
+        """Set the most bytes that a tenant may allocate on a GPU."""
+        tenant.gpus[gpu].limit_bytes = most
+
+    def restore(self, tenant: Tenant, gpu: int, more: int) -> None:
+        """Charge a tenant with room that it may restore bytes into."""
+        on = tenant.gpus[gpu]
+        on.charged_bytes += more
+        tenant.coming_bytes += more
+        self._post(tenant, gpu, on)
+
+    def begin_turn(self, tenant: Tenant) -> None:
+        """Forget what the coming of a tenant moved, and that moving it out failed once."""
+        tenant.coming_bytes = 0
+        tenant.stuck_until_s = 0.0
+        self.touch(tenant)
+
+    def order(self, tenant: Tenant, gpu: int, amount: int) -> None:
+        """Note that a tenant was told to evict bytes."""
+        on = tenant.gpus[gpu]
+        on.orders.append(amount)
+        self._post(tenant, gpu, on)
+
+    def evict(self, tenant: Tenant, gpu: int, moved: int, resident: int, *, last: bool) -> None:
+        """Count bytes that left the GPU; the last ones end the oldest order.
+
+        Then what was left of the tenant's room is void: it gets no new one before the last order
+        ends.
+        """
+        on = tenant.gpus[gpu]
+        tenant.evicted_bytes += moved
+        on.charged_bytes = max(0, on.charged_bytes - moved)
+        on.orders[0] = max(0, on.orders[0] - moved)
+        if last:
+            on.orders.pop(0)
+            self._recharge(tenant, gpu, on, resident)
+        else:
+            self._post(tenant, gpu, on)
+
+    def count(self, tenant: Tenant) -> None:
+        """Charge a tenant that has drained with what it said is resident."""
+        for gpu, resident in tenant.counted.items():
+            self._recharge(tenant, gpu, tenant.gpus[gpu], resident)
+        tenant.counted.clear()
+
+    def _recharge(self, tenant: Tenant, gpu: int, on: Residency, resident: int) -> None:
+        on.charged_bytes = max(0, resident) + on.inherited_bytes
+        self._trim(tenant, gpu, on)
+
+    def _trim(self, tenant: Tenant, gpu: int, on: Residency) -> None:
+        """Forget charges beyond what a tenant has: room for bytes that it freed meanwhile."""
+        on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - tenant.pending_bytes(gpu))
+        self._post(tenant, gpu, on)
+
+    # Bytes that a process may take without asking
+
+    def grant_credit(self, tenant: Tenant, gpu: int, more: int) -> None:
+        """Count bytes as allocated and resident that a process may take from now on."""
+        on = tenant.gpus[gpu]
+        on.allowed_bytes += more
+        on.allocated_bytes += more
+        on.charged_bytes += more
+        self._post(tenant, gpu, on)
+
+    def use_credit(self, tenant: Tenant, gpu: int, taken: int, spare: int) -> None:
+        """Count bytes that a process took, `spare` of them from what it had kept.
+
+        More than it had counts as well, up to what it could have asked for: a process does not
+        become larger than its limit by saying so.
+        """
+        on = tenant.gpus[gpu]
+        known = min(taken, on.allowed_bytes)
+        unknown = min(taken - known, max(0, on.limit_bytes - on.allocated_bytes))
+        on.allowed_bytes -= known
+        on.spare_bytes = max(0, on.spare_bytes - spare)
+        on.allocated_bytes += unknown
+        on.charged_bytes += unknown
+        self._post(tenant, gpu, on)
+
+    def refill_credit(self, tenant: Tenant, gpu: int, freed: int, spare: int) -> None:
+        """Return freed bytes to the credit of a process; `spare` of them stay on the GPU."""
+        on = tenant.gpus[gpu]
+        on.allowed_bytes += min(freed, on.allocated_bytes - on.allowed_bytes)
+        on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + spare)
+
+    def return_credit(self, tenant: Tenant, gpu: int, left: int) -> None:
+        """Release what a process had left of its credit."""
+        on = tenant.gpus[gpu]
+        gone = min(left, on.allowed_bytes)
+        on.allowed_bytes -= gone
+        on.allocated_bytes -= gone
+        on.charged_bytes = max(0, on.charged_bytes - gone)
+        on.spare_bytes = 0
+        self._trim(tenant, gpu, on)
+
+    # Sums
+
+    def set_arena(self, arena_bytes: int, reason: str) -> None:
+        """Set the host memory for evicted bytes, and why it is less than was wanted."""
+        self.arena_bytes, self.arena_reason = arena_bytes, reason
+
     def balances(self) -> dict[int, Balance]:
-        """The sums of every GPU, in one pass."""
-        balances = {gpu: Balance() for gpu in self.specs}
-        for tenant in self.tenants.values():
-            state = tenant.state
-            stays = state is State.RESTORING or state in WITH_LEASE
-            is_firm = tenant.pinned or tenant.silent or tenant.detained or tenant.stuck_until_s > 0
-            for gpu, on in tenant.gpus.items():
-                balance = balances[gpu]
-                charged = on.charged_bytes
-                balance.tenants += 1
-                balance.residue_bytes += on.residue_bytes
-                balance.expected_bytes += on.expected_bytes
-                balance.needed_bytes += on.needed_bytes
-                balance.allocated_bytes += on.allocated_bytes
-                balance.charged_bytes += charged
-                firm = charged if is_firm else on.pinned_bytes
-                if tenant.share.memory_bytes and not is_firm:
-                    firm = tenant.kept_bytes(on)
-                if firm:
-                    firm = min(firm, charged)
-                    balance.firm_bytes += firm
-                if stays:
-                    balance.staying_bytes += on.allocated_bytes
-                    if tenant.requests:
-                        balance.pending_bytes += tenant.pending_bytes(gpu)
-                elif firm:
-                    balance.staying_bytes += firm
-                if on.orders and not tenant.silent and not stays:
-                    balance.leaving_bytes += sum(on.orders)
-        for gpu, balance in balances.items():
-            spec = self.specs[gpu]
-            capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - balance.residue_bytes))
-            if balance.expected_bytes < balance.residue_bytes and capacity < spec.capacity_bytes:
-                capacity = self._stretched_bytes(gpu, capacity, balance.expected_bytes)
-            balance.capacity_bytes = max(0, capacity - balance.needed_bytes)
-        return balances
+        """The sums of every GPU, which follow every change; their capacities as of now."""
+        for gpu, balance in self._balances.items():
+            balance.capacity_bytes = self._capacity_bytes(gpu, balance)
+        return self._balances
 
     def balance(self, gpu: int) -> Balance:
-        """The sums of one GPU."""
-        return self.balances()[gpu]
+        """A copy of the sums of one GPU."""
+        balance = self._balances[gpu]
+        return replace(balance, capacity_bytes=self._capacity_bytes(gpu, balance))
+
+    def recount(self) -> None:
+        """Compare the sums with a full recount; raises AssertionError where they differ."""
+        counted = {gpu: Balance() for gpu in self.specs}
+        for tenant in self.tenants.values():
+            for gpu, on in tenant.gpus.items():
+                counted[gpu].tenants += 1
+                counted[gpu].add(entry_of(tenant, gpu, on), NOT_POSTED)
+        for gpu, balance in counted.items():
+            balance.capacity_bytes = self._balances[gpu].capacity_bytes
+            assert balance == self._balances[gpu], (gpu, self._balances[gpu], balance)
+
+    def _post(self, tenant: Tenant, gpu: int, on: Residency) -> None:
+        entry = entry_of(tenant, gpu, on)
+        if entry != on.posted:
+            self._balances[gpu].add(entry, on.posted)
+            on.posted = entry
+
+    def _unpost(self, gpu: int, on: Residency) -> None:
+        self._balances[gpu].tenants -= 1
+        self._balances[gpu].add(NOT_POSTED, on.posted)
+        on.posted = NOT_POSTED
+
+    def _capacity_bytes(self, gpu: int, balance: Balance) -> int:
+        spec = self.specs[gpu]
+        capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - balance.residue_bytes))
+        if balance.expected_bytes < balance.residue_bytes and capacity < spec.capacity_bytes:
+            capacity = self._stretched_bytes(gpu, capacity, balance.expected_bytes)
+        return max(0, capacity - balance.needed_bytes)
 
     def _stretched_bytes(self, gpu: int, capacity: int, expected: int) -> int:
         """The capacity where contexts turned out larger than expected.

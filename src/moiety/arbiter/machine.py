@@ -172,6 +172,10 @@ class Arbiter:
             yield instruction
         context.out.clear()
 
+    def check(self) -> None:
+        """Compare the sums with a full recount; raises AssertionError where they differ."""
+        self._context.ledger.recount()
+
     def tenants(self) -> list[TenantView]:
         """A picture of every tenant, for `ps`."""
         ledger, now_s = self._context.ledger, self._context.now_s

@@ -38,3 +38,29 @@ def _writers(
 def test_only_transition_writes_a_state() -> None:
     found = list(writers(lambda name: name == "state"))
     assert found == [("ledger.py", "transition", "state")]
+
+
+def test_only_the_ledger_writes_bytes() -> None:
+    found = {(file, function) for file, function, _ in writers(lambda n: n.endswith("_bytes"))}
+    assert {file for file, _ in found} == {"ledger.py", "state/balance.py"}
+    assert {function for file, function in found if file != "ledger.py"} == {"add"}
+
+
+def test_only_the_ledger_changes_the_sums() -> None:
+    callers = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        if "balance.add(" in path.read_text() or "_balances[gpu].add(" in path.read_text()
+    }
+    assert callers == {"ledger.py"}
+
+
+def test_only_the_ledger_writes_what_is_ordered_out() -> None:
+    changes = {"append", "pop", "clear", "extend", "insert", "remove"}
+    found = set()
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in changes:
+                if ast.unparse(node.value).endswith(".orders"):
+                    found.add(path.relative_to(ROOT).as_posix())
+    assert found == {"ledger.py"}

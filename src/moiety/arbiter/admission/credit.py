@@ -73,12 +73,7 @@ class Credit:
         if more <= 0 or round_.balances[gpu].free_bytes < more:
             return
         self._count(on, given=True)
-        on.allowed_bytes += more
-        on.allocated_bytes += more
-        on.charged_bytes += more
-        round_.balances[gpu].charged_bytes += more
-        round_.balances[gpu].allocated_bytes += more
-        round_.balances[gpu].staying_bytes += more
+        self._ledger.grant_credit(asked, gpu, more)
         round_.out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _may_give(self, round_: Round, asked: Tenant, gpu: int) -> bool:
@@ -100,26 +95,16 @@ class Credit:
     # What processes do with them
 
     def took(self, event: ev.CreditUsed) -> None:
-        """Some of it is used: it is allocated and resident as it was.
-
-        What is more than it had counts as well, up to what it could have asked for: nobody becomes
-        larger than its limit by saying so.
-        """
-        if on := self._ledger.entry(event.tenant, event.gpu):
-            known = min(event.bytes, on.allowed_bytes)
-            room = max(0, on.limit_bytes - on.allocated_bytes)
-            unknown = min(event.bytes - known, room)
-            on.allowed_bytes -= known
-            on.spare_bytes = max(0, on.spare_bytes - event.spare_bytes)
-            on.allocated_bytes += unknown
-            on.charged_bytes += unknown
+        """Count what a process took of it."""
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is not None and event.gpu in tenant.gpus:
+            self._ledger.use_credit(tenant, event.gpu, event.bytes, event.spare_bytes)
 
     def freed(self, event: ev.Free) -> None:
         """Some of it is there again, as if it had been given now."""
-        if on := self._ledger.entry(event.tenant, event.gpu):
-            most = on.allocated_bytes - on.allowed_bytes
-            on.allowed_bytes += min(event.bytes, most)
-            on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + event.resident_bytes)
+        tenant = self._ledger.tenants.get(event.tenant)
+        if tenant is not None and (on := tenant.gpus.get(event.gpu)):
+            self._ledger.refill_credit(tenant, event.gpu, event.bytes, event.resident_bytes)
             self._count(on, given=True)
 
     def returned(self, event: ev.CreditReturned) -> None:
@@ -127,14 +112,9 @@ class Credit:
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
             return
-        gone = min(event.bytes, on.allowed_bytes)
-        on.allowed_bytes -= gone
-        on.allocated_bytes -= gone
-        on.charged_bytes = max(0, on.charged_bytes - gone)
-        on.spare_bytes = 0
+        self._ledger.return_credit(tenant, event.gpu, event.bytes)
         on.is_recalled = False
         self._count(on, given=on.allowed_bytes > 0)  # more of it may be on the way to it
-        tenant.trim(event.gpu)
 
     def forget(self, entries: Iterable[Residency]) -> None:
         """These are gone, with the processes or contexts they were of."""

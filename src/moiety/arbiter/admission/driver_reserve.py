@@ -22,7 +22,6 @@ def reserve(
     The driver has run out, whatever the sums here say: what they call free is not there.
     """
     balance = ledger.balance(gpu)
-    on = tenant.gpus[gpu]
     missing = wanted - (free or 0)
     if missing <= 0:
         return None
@@ -50,12 +49,11 @@ def reserve(
             )
         possible = min(possible, left)
     possible -= possible % least  # a piece more would leave whole, and be taken without asking
-    on.needed_bytes = max(on.needed_bytes, max(0, balance.free_bytes) + possible)
+    ledger.reserve(tenant, gpu, max(0, balance.free_bytes) + possible)
     return None
 
 
-def forget(tenant: Tenant) -> None:
+def forget(ledger: Ledger, tenant: Tenant) -> None:
     """Keep room for it no longer."""
     tenant.needs_until_s = 0.0
-    for on in tenant.gpus.values():
-        on.needed_bytes = 0
+    ledger.end_reserve(tenant)

@@ -23,9 +23,9 @@ def on_share_set(context: Context, event: ev.ShareSet) -> None:
     context.fair_share.promise(tenant, event.share)
     context.credit.recall_from(tenant, context.out)
     limit = event.share.memory_limit_bytes
-    for gpu, on in tenant.gpus.items():
+    for gpu in tenant.gpus:
         capacity = context.ledger.specs[gpu].capacity_bytes
-        on.limit_bytes = capacity if limit is None else min(limit, capacity)
+        context.ledger.limit(tenant, gpu, capacity if limit is None else min(limit, capacity))
     _set_turn(context, tenant)
 
 
@@ -50,8 +50,7 @@ def on_settings_set(context: Context, event: ev.SettingsSet) -> None:
 
 def on_arena_set(context: Context, event: ev.ArenaSet) -> None:
     """Note that there is more, or less, host memory for evicted bytes."""
-    context.ledger.arena_bytes = event.arena_bytes
-    context.ledger.arena_reason = event.reason
+    context.ledger.set_arena(event.arena_bytes, event.reason)
 
 
 def on_gpu_lost(context: Context, event: ev.GpuLost) -> None:

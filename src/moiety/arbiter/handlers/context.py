@@ -41,6 +41,7 @@ class Context:
         """Note that a tenant did what it was told, or a part of it: it is not late any more."""
         tenant.silent = tenant.stopped = False
         tenant.due_s = 0.0
+        self.ledger.touch(tenant)
 
     def take_postponed(self) -> list[Postponed]:
         """The requests that need not wait any more."""

@@ -46,7 +46,7 @@ def on_drained(context: Context, event: ev.Drained) -> None:
             context.ledger.transition(tenant, Cause.CONTINUED, context.now_s)
         tenant.answered = True  # what it has leaves, and counts, once all of its gang have
         return
-    tenant.count()
+    context.ledger.count(tenant)
     tenant.reopens = tenant.gave_up = 0
     again = tenant.stands_at_gate
     context.ledger.transition(

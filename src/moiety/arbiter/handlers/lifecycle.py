@@ -10,7 +10,7 @@ from moiety.arbiter.admission.guarantees import refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
-from moiety.arbiter.state.tenant import Request, Residency, Tenant
+from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 
 
@@ -35,7 +35,7 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         tenant.busy_periods.go_on(context.now_s)
     if before := context.ledger.tenants.get(event.replaces):
         _succeed(context, tenant, before)
-    context.ledger.tenants[event.tenant] = tenant
+    context.ledger.add(tenant)
     context.fair_share.promise(tenant, event.share)
 
 
@@ -65,6 +65,7 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             is_allowed=False,
             is_recalled=False,
             orders=[],
+            posted=NOT_POSTED,
             is_hearsay=True,
         )
     tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
@@ -91,9 +92,7 @@ def _leave(context: Context, number: int) -> None:
         context.credit.forget(tenant.gpus.values())
         gangs.leave(context.ledger, tenant)
         context.ledger.end_stay(tenant, tuple(tenant.gpus), tenant.state)
-        del context.ledger.tenants[number]
-        if number in context.ledger.queue:
-            context.ledger.queue.remove(number)
+        context.ledger.remove(tenant)
 
 
 def on_attach(context: Context, event: ev.Attach) -> None:
@@ -107,7 +106,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     known = tenant.gpus.get(event.gpu)
     exists = event.exists or event.allocated_bytes > 0
     if known and not (known.is_hearsay and exists):
-        known.limit_bytes = event.limit_bytes
+        context.ledger.limit(tenant, event.gpu, event.limit_bytes)
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
         return
     if not context.is_settled and not exists:
@@ -125,7 +124,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         return
     context.ledger.parts_changed = True
     has_work = tenant.holds or tenant.state in REVOKED
-    tenant.gpus[event.gpu] = Residency(
+    residency = Residency(
         residue_bytes=known.residue_bytes if known else event.residue_bytes,
         limit_bytes=event.limit_bytes,
         expected_bytes=known.expected_bytes if known else event.residue_bytes,
@@ -137,6 +136,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         orders=known.orders if known else [],
         lag_s=known.lag_s if known else 0.0,
     )
+    context.ledger.attach(tenant, event.gpu, residency)
     if exists:
         if tenant.gang is not None and event.allocated_bytes:
             tenant.gang.is_begun = True  # nobody gets memory before
@@ -156,7 +156,7 @@ def on_detach(context: Context, event: ev.Detach) -> None:
         tenant.counted.pop(event.gpu, None)
         if event.gpu in tenant.gpus:
             context.ledger.end_stay(tenant, (event.gpu,), tenant.state)
-            context.credit.forget([tenant.gpus.pop(event.gpu)])
+            context.credit.forget([context.ledger.detach(tenant, event.gpu)])
         tenant.requests = [r for r in tenant.requests if r.gpu != event.gpu]
         if had_orders and not tenant.has_orders:
             context.answered(tenant)

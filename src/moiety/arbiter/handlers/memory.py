@@ -27,14 +27,8 @@ def on_alloc_request(context: Context, event: ev.AllocRequest) -> None:
     if no := refuse_bytes(context.ledger, tenant, event.gpu, event.bytes, pinned=pinned):
         context.refuse(event, *no)
         return
-    entry.allocated_bytes += event.bytes
-    if pinned:
-        entry.pinned_bytes += event.bytes
-    if event.managed:
-        entry.managed_bytes += event.bytes
-    tenant.requests.append(
-        Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
-    )
+    request = Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
+    context.ledger.admit(tenant, request)
     want(context, tenant)
 
 
@@ -49,7 +43,7 @@ def on_driver_oom(context: Context, event: ev.DriverOom) -> None:
     if event.gpu not in tenant.gpus:
         context.refuse(event, "gpu", f"GPU {event.gpu} was not attached")
         return
-    forget(tenant)  # what it was given before was not enough
+    forget(context.ledger, tenant)  # what it was given before was not enough
     no = reserve(context.ledger, tenant, event.gpu, event.bytes, event.free_bytes)
     if no:
         context.refuse(event, *no)
@@ -68,16 +62,14 @@ def on_free(context: Context, event: ev.Free) -> None:
     if event.allowed:
         context.credit.freed(event)
         return
-    pending = tenant.pending_bytes(event.gpu)
-    entry.allocated_bytes = max(pending, entry.allocated_bytes - event.bytes)
-    if event.pinned:
-        entry.pinned_bytes = max(0, entry.pinned_bytes - event.bytes)
-    if event.managed:
-        entry.managed_bytes = max(0, entry.managed_bytes - event.bytes)
-    entry.charged_bytes = max(0, entry.charged_bytes - event.resident_bytes)
-    if event.gpu in tenant.counted:
-        tenant.counted[event.gpu] -= event.resident_bytes
-    tenant.trim(event.gpu)
+    context.ledger.release(
+        tenant,
+        event.gpu,
+        event.bytes,
+        event.resident_bytes,
+        pinned=event.pinned,
+        managed=event.managed,
+    )
 
 
 def on_credit_used(context: Context, event: ev.CreditUsed) -> None:
@@ -92,28 +84,23 @@ def on_credit_returned(context: Context, event: ev.CreditReturned) -> None:
 
 def on_pin_bytes(context: Context, event: ev.PinBytes) -> None:
     """Pin bytes that others can see."""
-    if entry := context.ledger.entry(event.tenant, event.gpu):
-        most = entry.allocated_bytes - entry.managed_bytes
-        entry.pinned_bytes = min(most, entry.pinned_bytes + event.bytes)
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is not None and event.gpu in tenant.gpus:
+        context.ledger.pin(tenant, event.gpu, event.bytes)
 
 
 def on_charge_transferred(context: Context, event: ev.ChargeTransferred) -> None:
     """Charge a process with bytes of another that is gone."""
-    if entry := context.ledger.entry(event.tenant, event.gpu):
-        entry.allocated_bytes += event.bytes
-        entry.pinned_bytes += event.bytes
-        entry.inherited_bytes += event.bytes
-        entry.charged_bytes += event.bytes
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is not None and event.gpu in tenant.gpus:
+        context.ledger.inherit(tenant, event.gpu, event.bytes)
 
 
 def on_charge_released(context: Context, event: ev.ChargeReleased) -> None:
     """End the charge for bytes of another, or a part of it."""
-    if entry := context.ledger.entry(event.tenant, event.gpu):
-        gone = min(event.bytes, entry.inherited_bytes)
-        entry.inherited_bytes -= gone
-        entry.allocated_bytes -= gone
-        entry.pinned_bytes = max(0, entry.pinned_bytes - gone)
-        entry.charged_bytes = max(0, entry.charged_bytes - gone)
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is not None and event.gpu in tenant.gpus:
+        context.ledger.disown(tenant, event.gpu, event.bytes)
 
 
 def on_pinned(context: Context, event: ev.Pinned) -> None:
@@ -121,14 +108,15 @@ def on_pinned(context: Context, event: ev.Pinned) -> None:
     if tenant := context.ledger.tenants.get(event.tenant):
         tenant.pinned = True
         tenant.pinned_by = event.reason
+        context.ledger.touch(tenant)
         context.credit.recall_from(tenant, context.out)
 
 
 def on_measured(context: Context, event: ev.Measured) -> None:
     """Replace the expected size of a context by the measured one."""
-    if entry := context.ledger.entry(event.tenant, event.gpu):
-        entry.residue_bytes = event.residue_bytes
-        entry.needed_bytes = 0  # what was taken of it is counted now
+    tenant = context.ledger.tenants.get(event.tenant)
+    if tenant is not None and event.gpu in tenant.gpus:
+        context.ledger.measure(tenant, event.gpu, event.residue_bytes)
 
 
 def on_resident(context: Context, event: ev.Resident) -> None:
@@ -147,16 +135,11 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
         return
     if tenant.restored:  # said before it read the order: what leaves now needs new room
         tenant.room_given = tenant.restored = False
-    tenant.evicted_bytes += event.bytes
-    entry.charged_bytes = max(0, entry.charged_bytes - event.bytes)
-    entry.orders[0] = max(0, entry.orders[0] - event.bytes)
-    if event.last:
-        entry.orders.pop(0)
-        # What was left of its room is void, and it gets no new one before the last order ends.
-        tenant.charge(event.gpu, event.resident_bytes)
+    context.ledger.evict(tenant, event.gpu, event.bytes, event.resident_bytes, last=event.last)
     context.answered(tenant)
     if event.failed:
         tenant.stuck_until_s = context.now_s + context.settings.revoke_deadline_s
+        context.ledger.touch(tenant)
     if tenant.has_orders:
         tenant.told_s = context.now_s
         tenant.due_s = context.now_s + context.settings.revoke_deadline_s

@@ -150,6 +150,7 @@ class FairShare:
         else:
             tenant.budget_s, tenant.paused = 0.0, False
         self._ledger.parts_changed = True
+        self._ledger.touch(tenant)
 
     def burst_s(self, tenant: Tenant) -> float:
         """The GPU time with which a tenant with a limit can run for its part of a window."""

@@ -169,7 +169,10 @@ def detain(round_: Round) -> None:
     for gang in round_.ledger.gangs.values():
         stuck = any(m.silent and is_late(m) for m in gang.members)
         for member in gang.members:
-            member.detained = stuck and member.answered
+            detained = stuck and member.answered
+            if member.detained != detained:
+                member.detained = detained
+                round_.ledger.touch(member)
 
 
 def why_apart(gang: Gang) -> str:
@@ -198,7 +201,7 @@ def _want_together(round_: Round, gang: Gang) -> None:
 def _end_drain(round_: Round, draining: list[Tenant]) -> None:
     wants = any(member.stands_at_gate for member in draining)
     for member in draining:
-        member.count()
+        round_.ledger.count(member)
         member.reopens = member.gave_up = 0
         cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
         round_.ledger.transition(member, cause, round_.now_s)

@@ -111,6 +111,7 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
         tenant.due_s = 0.0
         tenant.silent = False
         tenant.counted.clear()
+        round_.ledger.touch(tenant)
         tenant.kept_until_s = tenant.turn_ends_s = tenant.window_ends_s = until_s
         round_.out.append(do.Grant(tenant.number, tenant.epoch))
         if cause is Cause.REOPENED:
@@ -118,6 +119,7 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
             continue
         tenant.gave_up += 1
         tenant.stuck_until_s = until_s
+        round_.ledger.touch(tenant)
         if is_late:
             round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value))
     return True
@@ -132,4 +134,5 @@ def _report(round_: Round, tenant: Tenant) -> None:
     kill = policy is Overdue.KILL
     round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
     tenant.silent = tenant.stopped or tenant.state in REVOKED or tenant.has_orders
+    round_.ledger.touch(tenant)
     tenant.due_s = round_.now_s + round_.settings.revoke_deadline_s

@@ -95,6 +95,7 @@ class Round:
             if tenant.stuck_until_s:
                 if self.now_s >= tenant.stuck_until_s:
                     tenant.stuck_until_s = 0.0
+                    self.ledger.touch(tenant)
                 else:
                     self.wake_at(tenant.stuck_until_s)
         if len(self.coming) > 1:
@@ -111,7 +112,8 @@ class Round:
             self.out.append(
                 do.Refused(tenant.number, request.gpu, request.serial, "capacity", text)
             )
-        forget(tenant)
+        self.ledger.touch(tenant)
+        forget(self.ledger, tenant)
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
         """It was told to do something just now: note when that becomes late."""
@@ -387,18 +389,8 @@ class Round:
                 self.out.append(do.SetIdleTimeout(tenant.number, 0.0))
 
     def transition(self, tenant: Tenant, cause: Cause) -> None:
-        """Change the state, and the sums with it."""
-        stayed = tenant.stays
+        """Change the state of a tenant, and the sums with it."""
         self.ledger.transition(tenant, cause, self.now_s)
-        if tenant.stays == stayed:
-            return
-        sign = -1 if stayed else 1
-        for gpu, on in tenant.gpus.items():
-            balance = self.balances[gpu]
-            balance.staying_bytes += sign * movable_bytes(tenant, on)
-            balance.pending_bytes += sign * tenant.pending_bytes(gpu)
-            if on.orders and not tenant.silent:
-                balance.leaving_bytes -= sign * sum(on.orders)
 
 
 def counts_lag(holder: Tenant, waiting: Tenant) -> bool:

@@ -30,16 +30,7 @@ def refuse_outgrown(round_: Round) -> None:
             refusal = outgrown(round_.ledger, tenant, request.gpu, balance.capacity_bytes)
             if refusal is None:
                 continue
-            on = tenant.gpus[request.gpu]
-            on.allocated_bytes -= request.bytes
-            if request.pinned:
-                on.pinned_bytes -= request.bytes
-            if request.managed:
-                on.managed_bytes -= request.bytes
-            tenant.requests.remove(request)
-            if tenant.stays:
-                balance.staying_bytes -= request.bytes
-                balance.pending_bytes -= request.bytes
+            round_.ledger.withdraw(tenant, request)
             code, text = refusal
             round_.out.append(do.Refused(tenant.number, request.gpu, request.serial, code, text))
 

@@ -53,8 +53,7 @@ def _evict(round_: Round, gpu: int, short: int) -> None:
 def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
     if not victim.has_orders:
         round_.expect(victim, round_.settings.revoke_deadline_s)
-    victim.gpus[gpu].orders.append(amount)
-    round_.balances[gpu].leaving_bytes += amount
+    round_.ledger.order(victim, gpu, amount)
     round_.out.append(do.Evict(victim.number, gpu, amount))
 
 
@@ -69,9 +68,7 @@ def give_room(round_: Round) -> None:
             amount = min(balance.free_bytes, tenant.missing_bytes(gpu))
             if amount > 0:
                 given = True
-                tenant.gpus[gpu].charged_bytes += amount
-                balance.charged_bytes += amount
-                tenant.coming_bytes += amount
+                round_.ledger.restore(tenant, gpu, amount)
                 round_.out.append(do.RestoreBudget(tenant.number, gpu, amount))
         if given:
             tenant.room_given = True
@@ -131,9 +128,9 @@ def _let_in(round_: Round, tenant: Tenant) -> None:
 
 def _begin_turn(round_: Round, tenant: Tenant) -> None:
     tenant.turns += 1
-    tenant.coming_bytes = 0
+    round_.ledger.begin_turn(tenant)
     tenant.room_given = tenant.restored = False
-    tenant.stuck_until_s = tenant.due_s = tenant.kept_until_s = 0.0
+    tenant.due_s = tenant.kept_until_s = 0.0
     tenant.round_s = round_.fair_share.round_s(tenant)
     turn_s = 0.0 if tenant.is_guest else round_.quantum.turn_s(tenant)
     tenant.turn_ends_s = round_.now_s + turn_s
@@ -163,9 +160,8 @@ def answer_requests(round_: Round) -> None:
 
 
 def _answer(round_: Round, tenant: Tenant) -> None:
-    waiting = []
     grown: set[int] = set()
-    for request in tenant.requests:
+    for request in list(tenant.requests):
         balance = round_.balances[request.gpu]
         if request.is_context:
             ready = balance.free_bytes >= 0
@@ -179,15 +175,10 @@ def _answer(round_: Round, tenant: Tenant) -> None:
             left = balance.capacity_bytes - max(settled, balance.charged_bytes)
             ready = tenant.holds and left >= request.bytes
         if not ready:
-            waiting.append(request)
             continue
-        tenant.gpus[request.gpu].charged_bytes += request.bytes
-        balance.charged_bytes += request.bytes
-        if tenant.stays:
-            balance.pending_bytes -= request.bytes
+        round_.ledger.charge(tenant, request)
         round_.out.append(do.Admitted(tenant.number, request.gpu, request.serial))
         if not (request.is_context or request.pinned or request.managed):
             grown.add(request.gpu)
-    tenant.requests = waiting
     for gpu in grown:
         round_.credit.give(round_, tenant, gpu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from moiety.arbiter.schedule.busy_period import BusyPeriods
 from moiety.arbiter.schedule.idle_timeout import IdlePeriods
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from moiety.arbiter.schedule.gangs import Gang
 
 _COSTS = 5
+NOT_POSTED: Final = (0,) * 9
 
 
 @dataclass(slots=True)
@@ -67,6 +68,8 @@ class Residency:
     """when it asked for memory last"""
     orders: list[int] = field(default_factory=list)
     """what is left of each eviction under way, oldest first"""
+    posted: tuple[int, ...] = NOT_POSTED
+    """What the sums of the GPU hold for this entry; see `Balance`."""
     rate: float = 0.0
     """the part of the GPU's time that it was charged last"""
     lag_s: float = 0.0
@@ -268,20 +271,3 @@ class Tenant:
         if self.is_firm:
             return 0
         return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
-
-    def count(self) -> None:
-        """It has drained: what it said is resident is what it has."""
-        for gpu, resident in self.counted.items():
-            self.charge(gpu, resident)
-        self.counted.clear()
-
-    def charge(self, gpu: int, resident: int) -> None:
-        """Charge it with what it said is resident."""
-        on = self.gpus[gpu]
-        on.charged_bytes = max(0, resident) + on.inherited_bytes
-        self.trim(gpu)
-
-    def trim(self, gpu: int) -> None:
-        """Forget charges beyond what it has: room for bytes that it freed meanwhile."""
-        on = self.gpus[gpu]
-        on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - self.pending_bytes(gpu))

@@ -1,0 +1,86 @@
+"""The sums of one GPU over all tenants, and what one tenant adds to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moiety.arbiter.state.tenant import Residency, Tenant
+from moiety.arbiter.states import WITH_LEASE, State
+
+
+@dataclass(slots=True)
+class Balance:
+    """One GPU's sums."""
+
+    tenants: int = 0
+    """who has a context there"""
+    capacity_bytes: int = 0
+    """what tenants' data may take"""
+    allocated_bytes: int = 0
+    """what all tenants have together, wherever it is"""
+    charged_bytes: int = 0
+    """resident, or given as room"""
+    leaving_bytes: int = 0
+    """ordered out and still there"""
+    staying_bytes: int = 0
+    """all of those who hold or come, and what cannot leave of the others"""
+    pending_bytes: int = 0
+    """part of `staying_bytes`: asked for and not answered"""
+    firm_bytes: int = 0
+    """what would stay if nobody held"""
+    residue_bytes: int = 0
+    expected_bytes: int = 0
+    """the residue that was let in; what was measured since may be more"""
+    needed_bytes: int = 0
+    """kept free for what drivers are about to take"""
+
+    def add(self, more: tuple[int, ...], less: tuple[int, ...]) -> None:
+        """Replace what one tenant adds to the sums."""
+        self.residue_bytes += more[0] - less[0]
+        self.expected_bytes += more[1] - less[1]
+        self.needed_bytes += more[2] - less[2]
+        self.allocated_bytes += more[3] - less[3]
+        self.charged_bytes += more[4] - less[4]
+        self.leaving_bytes += more[5] - less[5]
+        self.staying_bytes += more[6] - less[6]
+        self.pending_bytes += more[7] - less[7]
+        self.firm_bytes += more[8] - less[8]
+
+    @property
+    def free_bytes(self) -> int:
+        """Neither resident nor given as room; negative while room is made for a context."""
+        return self.capacity_bytes - self.charged_bytes
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether not all who are there could hold together."""
+        return self.allocated_bytes > self.capacity_bytes
+
+
+def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
+    """What one tenant adds to the sums of a GPU, in the order of `Balance.add`."""
+    charged = on.charged_bytes
+    if tenant.pinned or tenant.silent or tenant.detained or tenant.stuck_until_s > 0:
+        firm = charged
+    else:
+        firm = min(tenant.kept_bytes(on), charged)
+    pending = leaving = 0
+    if tenant.state is State.RESTORING or tenant.state in WITH_LEASE:
+        staying = on.allocated_bytes
+        if tenant.requests:
+            pending = tenant.pending_bytes(gpu)
+    else:
+        staying = firm
+        if on.orders and not tenant.silent:
+            leaving = sum(on.orders)
+    return (
+        on.residue_bytes,
+        on.expected_bytes,
+        on.needed_bytes,
+        on.allocated_bytes,
+        charged,
+        leaving,
+        staying,
+        pending,
+        firm,
+    )
