@@ -14,7 +14,7 @@ from moiety.arbiter.schedule.gangs import Gang
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.balance import Balance, entry_of
 from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
-from moiety.arbiter.states import REVOKED, WITH_LEASE, Cause, State, after
+from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
 
 
 class Ledger:
@@ -88,13 +88,15 @@ class Ledger:
                 tenant.waits_since_s = now_s
         if tenant.state not in REVOKED:
             tenant.wants_again = False
+        was_detained = tenant.detained
         tenant.answered = tenant.detained = False
         tenant.since_s = now_s
         tenant.watched_s = 0.0
         if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
             tenant.silent_since_s = None
         tenant.blocked_by = ""
-        self.touch(tenant)
+        if was_detained or (before in STAYING) != (tenant.state in STAYING):
+            self.touch(tenant)
 
     def end_stay(
         self, tenant: Tenant, gpus: tuple[int, ...], before: State, after: State | None = None
@@ -256,8 +258,9 @@ class Ledger:
     def begin_turn(self, tenant: Tenant) -> None:
         """Forget what the coming of a tenant moved, and that moving it out failed once."""
         tenant.coming_bytes = 0
-        tenant.stuck_until_s = 0.0
-        self.touch(tenant)
+        if tenant.stuck_until_s:
+            tenant.stuck_until_s = 0.0
+            self.touch(tenant)
 
     def order(self, tenant: Tenant, gpu: int, amount: int) -> None:
         """Note that a tenant was told to evict bytes."""

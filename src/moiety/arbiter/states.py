@@ -95,6 +95,8 @@ TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
 
 WITH_LEASE: Final = frozenset({State.HOLDING, State.UNDRAINABLE})
 """its lease word is open"""
+STAYING: Final = frozenset({State.RESTORING, State.HOLDING, State.UNDRAINABLE})
+"""The tenant holds or is about to: its memory is on the GPU to stay."""
 REVOKED: Final = frozenset({State.DRAINING, State.STOPPED, State.FENCED})
 """its lease word was closed, and it has not answered"""
 

@@ -60,7 +60,8 @@ def test_only_the_ledger_writes_what_is_ordered_out() -> None:
     found = set()
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr in changes:
-                if ast.unparse(node.value).endswith(".orders"):
-                    found.add(path.relative_to(ROOT).as_posix())
+            if not isinstance(node, ast.Attribute) or node.attr not in changes:
+                continue
+            if ast.unparse(node.value).endswith(".orders"):
+                found.add(path.relative_to(ROOT).as_posix())
     assert found == {"ledger.py"}

@@ -39,9 +39,11 @@ class Context:
 
     def answered(self, tenant: Tenant) -> None:
         """Note that a tenant did what it was told, or a part of it: it is not late any more."""
-        tenant.silent = tenant.stopped = False
+        tenant.stopped = False
         tenant.due_s = 0.0
-        self.ledger.touch(tenant)
+        if tenant.silent:
+            tenant.silent = False
+            self.ledger.touch(tenant)
 
     def take_postponed(self) -> list[Postponed]:
         """The requests that need not wait any more."""

@@ -179,6 +179,7 @@ def on_stop_checked(context: Context, event: ev.StopChecked) -> None:
     if event.stopped and not tenant.due_s:
         return  # it has answered meanwhile
     tenant.stopped = tenant.silent = event.stopped
+    context.ledger.touch(tenant)
     if event.stopped and tenant.state is State.DRAINING:
         context.ledger.transition(tenant, Cause.STOPPED, context.now_s)
     elif not event.stopped and tenant.state is State.STOPPED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moiety.arbiter.state.tenant import Residency, Tenant
-from moiety.arbiter.states import WITH_LEASE, State
+from moiety.arbiter.states import STAYING
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
     else:
         firm = min(tenant.kept_bytes(on), charged)
     pending = leaving = 0
-    if tenant.state is State.RESTORING or tenant.state in WITH_LEASE:
+    if tenant.state in STAYING:
         staying = on.allocated_bytes
         if tenant.requests:
             pending = tenant.pending_bytes(gpu)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moiety.arbiter.schedule.busy_period import BusyPeriods
 from moiety.arbiter.schedule.idle_timeout import IdlePeriods
-from moiety.arbiter.states import WITH_LEASE, State
+from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Tenant:
     @property
     def stays(self) -> bool:
         """Whether its memory is on the GPU to stay: it holds, or is about to."""
-        return self.state is State.RESTORING or self.state in WITH_LEASE
+        return self.state in STAYING
 
     @property
     def is_beyond(self) -> bool:
