@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor as ThreadPool
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from moiety.agent.arena.arena import Arena, ArenaSize
 from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
+from moiety.agent.core.event_recorder import EventRecorder
 from moiety.agent.core.executor import Executor
 from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import ManagedGpu
@@ -30,6 +32,7 @@ from moiety.agent.shim.wait_messages import WaitMessages
 from moiety.agent.system import processes
 from moiety.agent.system.event_loop import EventLoop
 from moiety.agent.system.kernel import Kernel
+from moiety.arbiter.checkpoint import take
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GpuBudget
@@ -54,6 +57,7 @@ class Components:
     orphans: Orphans
     recovery: Recovery
     timeline: Timeline
+    recorder: EventRecorder
     journal: Journal
     gangs: GangDetection
     ipc: IpcBroker
@@ -199,7 +203,8 @@ def build(
         timeline=timeline,
         journal=journal,
     )
-    runtime.begin(arbiter, timeline, executor.carry_out)
+    recorder = EventRecorder(partial(take, arbiter))
+    runtime.begin(arbiter, timeline, recorder, executor.carry_out)
     gangs = GangDetection(runtime, by_number, arbiter=arbiter, timeline=timeline, journal=journal)
     ipc = IpcBroker(runtime, by_number, recovery)
     wait_messages = WaitMessages(
@@ -241,6 +246,7 @@ def build(
         orphans=orphans,
         recovery=recovery,
         timeline=timeline,
+        recorder=recorder,
         journal=journal,
         gangs=gangs,
         ipc=ipc,

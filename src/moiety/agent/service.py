@@ -196,6 +196,7 @@ class Service:
             settings=parts.settings,
             clients=parts.clients,
             journal=parts.journal,
+            recorder=parts.recorder,
             workloads=workloads,
             shares=shares,
             containers=ContainerShares(parts.runtime, clients, workloads, shares),

@@ -19,6 +19,7 @@ from moiety.agent.control.shares import Shares
 from moiety.agent.control.visibility import events_for, rows_for
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.clients import Clients
+from moiety.agent.core.event_recorder import EventRecorder
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import LiveSettings, Runtime
 from moiety.agent.options import Options
@@ -58,6 +59,7 @@ class ControlCommands:
     settings: LiveSettings
     clients: Clients
     journal: Journal
+    recorder: EventRecorder
     workloads: Workloads
     shares: Shares
     containers: ContainerShares
@@ -199,6 +201,14 @@ class ControlCommands:
         """Return a page of what happened."""
         return self.reports.timeline_page(asked, peer.uid, self._visible_to(peer))
 
+    async def on_event_recording(
+        self, asked: protocol.EventRecording, peer: processes.Peer
+    ) -> protocol.RecordingPage:
+        """Return a page of the events that the arbiter had, and of what it decided."""
+        must_be_admin(peer, "read what this agent decided about all programs")
+        found = self.recorder.page(asked.segment, asked.offset)
+        return protocol.RecordingPage(pid=os.getpid(), **dataclasses.asdict(found))
+
     async def on_events(self, asked: protocol.Events, peer: processes.Peer) -> protocol.Happened:
         """Return a page of the journal, or wait for its next event."""
         journal = self.journal
@@ -333,6 +343,7 @@ HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
     protocol.SetShare: ControlCommands.on_set_share,
     protocol.SetAgent: ControlCommands.on_set_agent,
     protocol.TimelineRequest: ControlCommands.on_timeline,
+    protocol.EventRecording: ControlCommands.on_event_recording,
     protocol.Events: ControlCommands.on_events,
     protocol.WatchRequest: ControlCommands.on_watch,
     protocol.NamePods: ControlCommands.on_pods,

@@ -159,6 +159,14 @@ class Events(ControlRequest, frozen=True, tag="events"):
     """Wait so long for an event if there is none."""
 
 
+class EventRecording(ControlRequest, frozen=True, tag="event_recording"):
+    """The arbiter's last events and instructions, a page at a time; answered by RecordingPage."""
+
+    segment: int = 0
+    """`RecordingPage.segment` of the page before; 0: from the oldest starting point"""
+    offset: int = 0
+
+
 class WatchRequest(ControlRequest, frozen=True, tag="watch"):
     """What goes past the agent, and what is done about it; answered by Watched."""
 
@@ -317,6 +325,20 @@ class Recorded(Answer, frozen=True, tag="recorded"):
     """True if there is another page."""
 
 
+class RecordingPage(Answer, frozen=True, tag="recording_page"):
+    """Some bytes of the arbiter's recording; they follow those of the page before."""
+
+    pid: int
+    data: bytes
+    """Records, each with its length in front; the first one of all is the starting point."""
+    segment: int
+    """What to ask for next; 0: there is no starting point now."""
+    offset: int
+    more: bool
+    is_lost: bool
+    """True if what was asked for is not kept any more."""
+
+
 class Happened(Answer, frozen=True, tag="happened"):
     """Events, oldest first; `more`: there are others after them."""
 
@@ -338,6 +360,7 @@ AnyRequest = (
     | SetShare
     | SetAgent
     | TimelineRequest
+    | EventRecording
     | Events
     | WatchRequest
     | Reload
@@ -355,6 +378,7 @@ AnyAnswer = (
     | NodeStatus
     | Processes
     | Recorded
+    | RecordingPage
     | Happened
     | Watched
     | Reloaded

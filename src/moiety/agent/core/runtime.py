@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from moiety.agent.core.event_recorder import EventRecorder
 from moiety.agent.core.timeline import Timeline
 from moiety.agent.system.event_loop import Timer, TimerLoop
 from moiety.arbiter import events as ev
@@ -37,12 +38,20 @@ class Runtime:
         self._timer_s = 0.0
         self._arbiter: Arbiter
         self._timeline: Timeline
+        self._recorder: EventRecorder
         self._carry_out: CarryOut
 
-    def begin(self, arbiter: Arbiter, timeline: Timeline, carry_out: CarryOut) -> None:
+    def begin(
+        self,
+        arbiter: Arbiter,
+        timeline: Timeline,
+        recorder: EventRecorder,
+        carry_out: CarryOut,
+    ) -> None:
         """Connect the arbiter, which decides, and `carry_out`, which does what it decided."""
         self._arbiter = arbiter
         self._timeline = timeline
+        self._recorder = recorder
         self._carry_out = carry_out
 
     def now(self) -> float:
@@ -70,19 +79,25 @@ class Runtime:
 
     def _handle(self, event: ev.Event) -> None:
         now_s = self._timeline.now_s = self.now()
+        self._recorder.begin(now_s, event)
         instructions = self._arbiter.handle(now_s, event)
         try:
             for instruction in instructions:
-                self._carry_out(instruction)
+                self._do(instruction)
         finally:
             for instruction in instructions:  # there is one only if another one failed
-                self._carry_out(instruction)
+                self._do(instruction)
         self._timeline.catch_up()
+        self._recorder.end()
         for call in self.on_fed:
             call(event)
         deadline_s = self._arbiter.deadline_s
         if deadline_s is not None and (self._timer is None or deadline_s < self._timer_s):
             self._arm(deadline_s)
+
+    def _do(self, instruction: do.Instruction) -> None:
+        self._carry_out(instruction)
+        self._recorder.told(instruction)
 
     def stop(self) -> None:
         """Cancel the timer."""
