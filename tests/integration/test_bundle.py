@@ -34,6 +34,7 @@ PARTS = {
     "limits.txt",
     "gpus.json",
     "trace.json",
+    "events.recording",
     "missing.txt",
 }
 IN_ENVIRONMENT = "s3cr3t-of-the-environment"

@@ -125,6 +125,8 @@ def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Us
         assert str(bob.pid) in told
         assert str(alice.pid) not in told
     assert str(ALICE) in recorded
+    with pytest.raises(Raised, match="only root may read what this agent decided"):
+        bob.do("call.ask(protocol.EventRecording(), protocol.RecordingPage)")
     with agent.call() as root:
         assert {row.program for row in root.ask(Ps(), Processes).rows} == {"secret.py"}
 

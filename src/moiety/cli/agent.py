@@ -22,6 +22,7 @@ from moiety.agent.options import FLAGS, parse
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed_as
 from moiety.cli.output import emit_json, fold, output_option
+from moiety.cli.recording import record, replay
 from moiety.cli.status import agent_line
 from moiety.model import errors
 
@@ -32,6 +33,10 @@ EXIT_NO_AGENT = 3
 @click.group()
 def agent() -> None:
     """Start, stop or look at the daemon that owns the GPUs."""
+
+
+agent.add_command(record)
+agent.add_command(replay)
 
 
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:

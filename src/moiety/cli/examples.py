@@ -70,6 +70,13 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "agent status": (
         ("moiety agent status -o json", "for a script; exit code 3 if there is none"),
     ),
+    "agent record": (
+        ("moiety agent record events.recording", "the last minutes of this agent"),
+        ("moiety agent record --follow 30s events.recording", "and the next 30 s"),
+    ),
+    "agent replay": (
+        ("moiety agent replay events.recording", "exit code 1 if it decides differently now"),
+    ),
     "agent": (
         ("moiety agent start --capacity 40GiB", "share out less than all"),
         ("moiety agent start --foreground --metrics 9402", "in this terminal, with /metrics"),

@@ -43,6 +43,7 @@ environment.txt   variables that matter, by a list of names; no others
 limits.txt        what processes may take here
 gpus.json         what NVML says
 trace.json        the last minute, for Perfetto
+events.recording  the agent's last minutes, for `moiety agent replay`; names are numbers in it
 missing.txt       what could not be collected, and why
 
 Taken out: home directories, names of people and of this machine, command lines but for the name
@@ -96,6 +97,7 @@ def parts(findings: list[Finding]) -> dict[str, Callable[[Redactor], str]]:
         "limits.txt": lambda r: r.text(limits()),
         "gpus.json": lambda r: document(r, gpus()),
         "trace.json": lambda r: document(r, trace()),
+        "events.recording": recording,
     }
 
 
@@ -218,6 +220,18 @@ def trace() -> Any:
         recording.fetch(line.ask, since_s)
         recording.close(since_s)
     return as_events(recording, time.time())
+
+
+def recording(redactor: Redactor) -> str:
+    """What the agent was told lately and what it decided; raises NotAllowed to other users."""
+    from moiety.cli.recording import recorded
+    from moiety.trace.event_recording import write as write_recording
+
+    with talk(find()) as call:
+        fetched = recorded(call)
+    sink = io.BytesIO()
+    write_recording(sink, fetched, redactor.text)
+    return sink.getvalue().decode()
 
 
 def _line(finding: Finding) -> str:

@@ -52,6 +52,7 @@
     ├── FileError
     │   ├── FileExists                           73
     │   ├── FileNotWritable                      73
+    │   ├── RecordingInvalid                     65   a recording of events cannot be replayed
     │   ├── TraceInvalid                         65   a line of a trace makes no sense
     │   ├── TraceMissing                         66
     │   └── ScenarioInvalid                      65   a case makes no sense
@@ -115,6 +116,7 @@ from moiety.model.errors.files import (
     FileError,
     FileExists,
     FileNotWritable,
+    RecordingInvalid,
     ScenarioInvalid,
     TraceInvalid,
     TraceMissing,
@@ -211,6 +213,7 @@ __all__ = [
     "ProgramNotExecutable",
     "ProgramNotFound",
     "ProtocolError",
+    "RecordingInvalid",
     "RequestAboveLimit",
     "ScenarioInvalid",
     "ScreenMissing",

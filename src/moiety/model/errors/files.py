@@ -30,6 +30,18 @@ class FileNotWritable(FileError):
         )
 
 
+class RecordingInvalid(FileError):
+    """A recording of an agent's events cannot be replayed, or there is none."""
+
+    exit_code = ExitCode.BAD_DATA
+
+    def __init__(self, path: str, problem: str, hint: str = "") -> None:
+        super().__init__(
+            f"{path}: {problem}",
+            hint or "a file that `moiety agent record` of the same version of moiety wrote",
+        )
+
+
 class TraceInvalid(FileError):
     """A line of a trace makes no sense."""
 

@@ -1,0 +1,84 @@
+"""Takes names out of a recording so that it still replays to the same instructions.
+
+A program's name and a gang's name become a number, wherever they stand: in events, in sentences of
+refusals and in the starting point. Other texts lose what the caller's `hide` takes out of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.checkpoint import Checkpoint, names, with_texts
+from moiety.arbiter.replay import Step
+
+PID: Final = re.compile(r" \(pid \d+\)\Z")
+TEXTS: Final[dict[type, tuple[str, ...]]] = {
+    ev.Hello: ("name",),
+    ev.GangJoined: ("gang",),
+    ev.Pinned: ("reason",),
+    ev.ArenaSet: ("reason",),
+    do.Refused: ("text",),
+}
+"""fields with texts that people made, by class; a test finds those that are missing"""
+OWN_WORDS: Final = frozenset({(do.Refused, "code"), (do.Overdue, "state")})
+"""fields with texts that only moiety makes"""
+
+
+class Disguise:
+    """The numbers that the names of one recording get."""
+
+    def __init__(
+        self, start: Checkpoint, steps: Iterable[Step], hide: Callable[[str], str]
+    ) -> None:
+        """Number every name in it, in the order in which they come."""
+        self._hide = hide
+        self._numbers: dict[str, str] = {}
+        self._counts = {"program": 0, "gang": 0}
+        for kind, name in names(start):
+            self._number(name, "gang" if kind == "Gang" else "program")
+        for step in steps:
+            if isinstance(step.event, ev.Hello):
+                self._number(step.event.name, "program")
+            elif isinstance(step.event, ev.GangJoined):
+                self._number(step.event.gang, "gang")
+        known = sorted(self._numbers, key=len, reverse=True)
+        self._names = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, known))})(?!\w)")
+
+    def _number(self, name: str, kind: str) -> None:
+        if name and name not in self._numbers:
+            self._counts[kind] += 1
+            pid = PID.search(name)
+            self._numbers[name] = f"{kind} {self._counts[kind]}{pid.group() if pid else ''}"
+
+    def text(self, text: str) -> str:
+        """A name's number, or a sentence with numbers for the names in it."""
+        if (number := self._numbers.get(text)) is not None:
+            return number
+        if self._numbers:
+            text = self._names.sub(lambda found: self._numbers[found.group()], text)
+        return self._hide(text)
+
+    def checkpoint(self, start: Checkpoint) -> Checkpoint:
+        """The starting point without names."""
+        return dataclasses.replace(start, tree=with_texts(start.tree, self.text))
+
+    def step(self, step: Step) -> Step:
+        """A step without names."""
+        told = tuple(map(self._plain, step.instructions))
+        return Step(step.now_s, self._plain(step.event), told)
+
+    def _plain(self, each: Any) -> Any:
+        if isinstance(each, ev.UserLimitsSet):
+            limits = {uid: (most, self.text(rule)) for uid, (most, rule) in each.limits.items()}
+            return ev.UserLimitsSet(limits)
+        fields = TEXTS.get(type(each))
+        if fields is None:
+            return each
+        return dataclasses.replace(
+            each, **{name: self.text(getattr(each, name)) for name in fields}
+        )
