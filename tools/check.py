@@ -40,6 +40,8 @@ def checks() -> dict[str, list[str]]:
         "layers": ["lint-imports", "--no-cache"],
         "native-layers": [python, "tools/layers.py"],
         "charters": [python, "tools/charters.py"],
+        "glossary": [python, "tools/glossary.py"],
+        "wire": [python, "tools/wire.py", "--check"],
         "mirror": [python, "tools/mirror.py"],
         "wording": [python, "tools/wording.py"],
         "quarantine": [python, "tools/quarantine.py"],

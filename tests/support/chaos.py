@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.wire.codec import PACKERS
@@ -366,7 +366,9 @@ def live(seed: int) -> Fate:
         turn_factor=dice.choice([0.0, 9.0]),
         revoke_deadline_s=DEADLINE_S,
     )
-    overdue = dice.choice([Overdue.REPORT, Overdue.REPORT, Overdue.FENCE, Overdue.KILL])
+    overdue = dice.choice(
+        [OverduePolicy.REPORT, OverduePolicy.REPORT, OverduePolicy.FENCE, OverduePolicy.KILL]
+    )
     settings = replace(settings, overdue=overdue)
     with World(dice, settings, gpus=2) as world:
         world.start_agent()

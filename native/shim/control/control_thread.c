@@ -88,7 +88,8 @@ static void answer(const union agent_message *message)
         }
         return;
     }
-    if (message->header.type == MW_ALLOC_REPLY && request->message.header.type == MW_ALLOC_REQUEST) {
+    if (message->header.type == MW_ALLOC_REPLY &&
+        request->message.header.type == MW_ALLOC_REQUEST) {
         const struct mw_alloc *asked = &request->message.alloc;
         accounting_admitted(asked->gpu, asked->bytes, asked->flags);
     }

@@ -29,9 +29,9 @@ static bool started;
 /* Not what is about memory that moves, nor what brings a descriptor. */
 static bool may_hear(int type)
 {
-    return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT || type == MW_LIMIT ||
-           type == MW_SET_QUEUE_DEPTH || type == MW_ATTACHED || type == MW_ALLOC_REPLY || type == MW_REFUSED ||
-           type == MW_EXPORT;
+    return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT ||
+           type == MW_LIMIT || type == MW_SET_QUEUE_DEPTH || type == MW_ATTACHED ||
+           type == MW_ALLOC_REPLY || type == MW_REFUSED || type == MW_EXPORT;
 }
 
 /* The next message, if it is one of those. False: pause before the next try. */

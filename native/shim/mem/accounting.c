@@ -139,7 +139,10 @@ void credit_grant(uint32_t gpu, uint64_t bytes, uint64_t most_bytes)
 }
 
 /* With extent_lock held. */
-static void end(struct device *device) { agent_amount(MW_CREDIT_RETURNED, device->gpu, drop(device)); }
+static void end(struct device *device)
+{
+    agent_amount(MW_CREDIT_RETURNED, device->gpu, drop(device));
+}
 
 void credit_revoke(uint32_t gpu)
 {

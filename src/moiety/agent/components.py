@@ -12,7 +12,7 @@ from typing import Any
 from moiety.agent.arena.arena import Arena, ArenaSize
 from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
-from moiety.agent.core.event_recorder import EventRecorder
+from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.executor import Executor
 from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import ManagedGpu
@@ -57,7 +57,7 @@ class Components:
     orphans: Orphans
     recovery: Recovery
     timeline: Timeline
-    recorder: EventRecorder
+    recorder: StepRecorder
     journal: Journal
     gangs: GangDetection
     ipc: IpcBroker
@@ -203,7 +203,7 @@ def build(
         timeline=timeline,
         journal=journal,
     )
-    recorder = EventRecorder(partial(take, arbiter))
+    recorder = StepRecorder(partial(take, arbiter))
     runtime.begin(arbiter, timeline, recorder, executor.carry_out)
     gangs = GangDetection(runtime, by_number, arbiter=arbiter, timeline=timeline, journal=journal)
     ipc = IpcBroker(runtime, by_number, recovery)

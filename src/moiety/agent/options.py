@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.core.rate_limits import MESSAGES
-from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.config.files import File, Kind, read_all
 from moiety.config.load import Config, Source, load
 from moiety.config.table import of_section
@@ -128,7 +128,7 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
             filed.add(flag.field)
     if system:  # it is there for whoever comes, and nobody's program may keep the others waiting
         own.setdefault("idle_exit_s", 0.0)
-        settings.setdefault("overdue", Overdue.FENCE)
+        settings.setdefault("overdue", OverduePolicy.FENCE)
     return Options(
         settings=settings,
         watch=Policy(**watch),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from moiety.arbiter.instructions import StateChanged
-from moiety.arbiter.schedule.gangs import Gang
+from moiety.arbiter.schedule.gangs import TenantGang
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.balance import Balance, entry_of
 from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
@@ -31,7 +31,7 @@ class Ledger:
         self.lost: set[int] = set()
         """GPUs that are gone: their specs say that there is always room"""
         self.tenants: dict[int, Tenant] = {}
-        self.gangs: dict[str, Gang] = {}
+        self.gangs: dict[str, TenantGang] = {}
         self.owner_limits: Mapping[int, tuple[int, str]] = {}
         """by user: what its tenants may allocate together on one GPU, and the rule in words"""
         self.queue: list[int] = []

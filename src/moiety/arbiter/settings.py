@@ -21,7 +21,7 @@ class GpuSpec:
     capacity_bytes: int
 
 
-class Overdue(StrEnum):
+class OverduePolicy(StrEnum):
     """What is done about a tenant that does not give a GPU back by the deadline."""
 
     REPORT = "report"
@@ -62,7 +62,7 @@ class Settings:
     """assumed until hand-offs were measured"""
     revoke_deadline_s: float = 10.0
     """a drain that takes longer is reported, and so is a move that makes no progress for so long"""
-    overdue: Overdue = Overdue.REPORT
+    overdue: OverduePolicy = OverduePolicy.REPORT
     """and what else is done then"""
     reopen_after_s: float = 0.25
     """a drain that takes longer while a thread stands at the gate gets its lease back for a

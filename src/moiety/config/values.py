@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from moiety.arbiter.settings import Overdue
+from moiety.arbiter.settings import OverduePolicy
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.enforcement.policy import Exemption, Ladder, parse_exemptions, parse_ladder
 from moiety.model.errors import InvalidDuration, InvalidSize
@@ -244,7 +244,7 @@ Exempt = Annotated[tuple[Exemption, ...], ValueKind(parse_exemptions, "LIST")]
 PriorityClass = Annotated[Priority, ValueKind(parse_priority, "CLASS", tuple(map(str, Priority)))]
 MemoryMode = Annotated[Mode, ValueKind(parse_mode, "MODE", tuple(Mode))]
 WhatIsSeen = Annotated[Visible, one_of(Visible, "WHAT")]
-WhenOverdue = Annotated[Overdue, one_of(Overdue, "WHAT")]
+WhenOverdue = Annotated[OverduePolicy, one_of(OverduePolicy, "WHAT")]
 Log = Annotated[LogFormat, one_of(LogFormat, "FORM")]
 When = Annotated[str, one_of(("auto", "always", "never"), "WHEN")]
 WhichAgent = Annotated[str, one_of(("auto", "own", "system"), "WHICH")]

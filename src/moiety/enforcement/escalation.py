@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from moiety.enforcement.policy import Offence, Policy, Step, Who
+from moiety.enforcement.policy import EscalationStep, Offence, Policy, Who
 from moiety.enforcement.usage import Use, offences
 from moiety.model.format import format_duration
 
@@ -58,8 +58,8 @@ class CaseView:
     use: Use
     text: str
     since_s: float
-    done: tuple[Step, ...]
-    next: Step | None
+    done: tuple[EscalationStep, ...]
+    next: EscalationStep | None
     due_s: float
 
 
@@ -173,14 +173,14 @@ class Escalation:
             if case.rung < len(rungs):
                 case.due_s = now_s + rungs[case.rung].after_s
             out += self._take(step, case, now_s)
-        ended = case.rung >= len(rungs) and rungs[-1].step is Step.KILL
+        ended = case.rung >= len(rungs) and rungs[-1].step is EscalationStep.KILL
         again = ended and not (out or case.spared or self.policy.dry_run)
         if again and now_s >= case.due_s + KILL_AGAIN_S:
-            out += self._take(Step.KILL, case, now_s)
+            out += self._take(EscalationStep.KILL, case, now_s)
         return out
 
-    def _take(self, step: Step, case: _Case, now_s: float) -> list[Action]:
-        if step is not Step.KILL:
+    def _take(self, step: EscalationStep, case: _Case, now_s: float) -> list[Action]:
+        if step is not EscalationStep.KILL:
             return [self._action(ActionKind(step), case, case.text, self._threat(case, now_s))]
         case.due_s = now_s
         if why := self.spares(case.use.who):
@@ -201,7 +201,7 @@ class Escalation:
     def _threat(self, case: _Case, now_s: float) -> str:
         """That it is going to be ended, if it is."""
         rungs = self.policy.ladder(case.offence).rungs
-        if not rungs or rungs[-1].step is not Step.KILL or self.spares(case.use.who):
+        if not rungs or rungs[-1].step is not EscalationStep.KILL or self.spares(case.use.who):
             return ""
         left_s = max(0.0, case.due_s - now_s) if case.rung < len(rungs) else 0.0
         left_s += sum(rung.after_s for rung in rungs[case.rung + 1 :])

@@ -23,7 +23,7 @@ class Offence(StrEnum):
     """The process shares a GPU and its work runs there while another has the lease."""
 
 
-class Step(StrEnum):
+class EscalationStep(StrEnum):
     """What is done, in this order."""
 
     WARN = "warn"
@@ -34,7 +34,7 @@ class Step(StrEnum):
     """The end of the process."""
 
 
-ORDER: Final = tuple(Step)
+ORDER: Final = tuple(EscalationStep)
 OFF: Final = "off"
 GRACE_S: Final = 60.0
 """Seconds before a kill, where no other time is given."""
@@ -44,7 +44,7 @@ GRACE_S: Final = 60.0
 class Rung:
     """One step, and how long after the one before it is taken."""
 
-    step: Step
+    step: EscalationStep
     after_s: float = 0.0
 
 
@@ -52,12 +52,12 @@ class Rung:
 class Ladder:
     """The steps of one kind of offence, mildest first; none: it is not looked for."""
 
-    rungs: tuple[Rung, ...] = (Rung(Step.WARN), Rung(Step.EVENT))
+    rungs: tuple[Rung, ...] = (Rung(EscalationStep.WARN), Rung(EscalationStep.EVENT))
 
     def __str__(self) -> str:
         words = []
         for rung in self.rungs:
-            if rung.after_s or rung.step is Step.KILL:
+            if rung.after_s or rung.step is EscalationStep.KILL:
                 words.append(format_duration(rung.after_s).replace(" ", "") or "0s")
             words.append(rung.step.value)
         return ",".join(words) or OFF
@@ -65,7 +65,7 @@ class Ladder:
     @property
     def kills(self) -> bool:
         """Whether somebody can be ended by it."""
-        return any(rung.step is Step.KILL for rung in self.rungs)
+        return any(rung.step is EscalationStep.KILL for rung in self.rungs)
 
 
 def parse_ladder(text: str) -> Ladder:
@@ -83,7 +83,7 @@ def parse_ladder(text: str) -> Ladder:
             after_s = (after_s or 0.0) + parse_duration(word)
             continue
         try:
-            step = Step(word)
+            step = EscalationStep(word)
         except ValueError:
             raise ValueError(
                 f"{word!r} is no step; write {', '.join(ORDER)}, with times between them, or {OFF}"
@@ -91,7 +91,7 @@ def parse_ladder(text: str) -> Ladder:
         if rungs and ORDER.index(step) <= ORDER.index(rungs[-1].step):
             raise ValueError(f"{text!r} is out of order; the steps are {', '.join(ORDER)}")
         if after_s is None:
-            after_s = GRACE_S if step is Step.KILL else 0.0
+            after_s = GRACE_S if step is EscalationStep.KILL else 0.0
         rungs.append(Rung(step, after_s))
         after_s = None
     if after_s is not None:

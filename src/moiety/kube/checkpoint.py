@@ -74,7 +74,7 @@ class CheckpointUnreadable(MoietyError):
         )
 
 
-class Checkpoint:
+class AssignmentStore:
     """The file, and what is in it by the shares' names."""
 
     def __init__(self, path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, Slot
+from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, AssignmentStore, Slot
 from moiety.kube.resource_slices import WHOLE, NodeGpu
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes
@@ -63,7 +63,7 @@ class Booked:
 class DeviceAccounting:
     """The book of one node; what is in it is in the checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, mode: ServiceMode) -> None:
+    def __init__(self, checkpoint: AssignmentStore, mode: ServiceMode) -> None:
         """Raises ModeTaken."""
         self.checkpoint = checkpoint
         self.mode = mode

@@ -24,7 +24,7 @@ from moiety.devices.native import is_simulated
 from moiety.kube import access, resource_slices, units
 from moiety.kube.agent_client import AgentClient
 from moiety.kube.cdi_specs import CdiSpecs, install
-from moiety.kube.checkpoint import CLAIM, UNITS, Checkpoint
+from moiety.kube.checkpoint import CLAIM, UNITS, AssignmentStore
 from moiety.kube.client import CLAIMS, ApiClient, ApiError
 from moiety.kube.device_accounting import DeviceAccounting, ServiceMode
 from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN, DevicePlugin
@@ -61,7 +61,7 @@ class NodeDriver:
         self.log = log
         self.line = AgentClient(find)
         self.inventory = Inventory(_cards(log), recovery_s=options.recovery_s)
-        self.checkpoint = Checkpoint(options.state_dir / "given.json")
+        self.checkpoint = AssignmentStore(options.state_dir / "given.json")
         ledger = DeviceAccounting(self.checkpoint, options.mode)
         driver = require_driver(os.environ)
         parts = install(require_shim(), driver, is_simulated(), options.native)

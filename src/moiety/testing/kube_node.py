@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from moiety.kube.checkpoint import Checkpoint
+from moiety.kube.checkpoint import AssignmentStore
 from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, Object
 from moiety.kube.model.share_config import DRIVER
 from moiety.testing.apiserver import ApiServer
@@ -171,7 +171,7 @@ class KubeNode:
 
     def written_down(self) -> set[str]:
         """The names in the book."""
-        return set(Checkpoint(self.state / "given.json").assignments)
+        return set(AssignmentStore(self.state / "given.json").assignments)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until this holds; an AssertionError that names `what` and shows the log if not."""

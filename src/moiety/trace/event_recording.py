@@ -48,7 +48,7 @@ class Heading(msgspec.Struct, frozen=True):
     """the version that decided"""
 
 
-class Line(msgspec.Struct, frozen=True):
+class RecordLine(msgspec.Struct, frozen=True):
     """One event in a file."""
 
     at_s: float
@@ -56,7 +56,7 @@ class Line(msgspec.Struct, frozen=True):
     instructions: list[dict[str, Any]] = []
 
 
-class Start(msgspec.Struct, frozen=True):
+class RecordStart(msgspec.Struct, frozen=True):
     """The starting point in a file."""
 
     classes: list[tuple[str, list[str]]]
@@ -146,13 +146,15 @@ def write(sink: IO[bytes], fetched: Fetched, hide: Callable[[str], str]) -> Writ
     disguise = Disguise(checkpoint, fetched.steps(), hide)
     sink.write(msgspec.json.encode(Heading(FORMAT, __version__)) + b"\n")
     hidden = disguise.checkpoint(checkpoint)
-    sink.write(msgspec.json.encode(Start(hidden.classes, portable(hidden.tree))) + b"\n")
+    sink.write(msgspec.json.encode(RecordStart(hidden.classes, portable(hidden.tree))) + b"\n")
     events = instructions = 0
     first_s: float | None = None
     last_s = 0.0
     for step in map(disguise.step, fetched.steps()):
         told = [as_document(each) for each in step.instructions]
-        sink.write(msgspec.json.encode(Line(step.now_s, as_document(step.event), told)) + b"\n")
+        sink.write(
+            msgspec.json.encode(RecordLine(step.now_s, as_document(step.event), told)) + b"\n"
+        )
         events += 1
         instructions += len(told)
         first_s = step.now_s if first_s is None else first_s
@@ -194,7 +196,7 @@ def parsed(name: str, lines: Iterable[bytes]) -> Iterator[Checkpoint | Step]:
 
 
 def _decoders() -> Iterator[Callable[[bytes], Heading | Checkpoint | Step]]:
-    start, line = msgspec.json.Decoder(Start), msgspec.json.Decoder(Line)
+    start, line = msgspec.json.Decoder(RecordStart), msgspec.json.Decoder(RecordLine)
 
     def as_checkpoint(text: bytes) -> Checkpoint:
         found = start.decode(text)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from moiety.agent.core import event_recorder
-from moiety.agent.core.event_recorder import EventRecorder
+from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.step_codec import (
     as_document,
     framed,
@@ -21,7 +21,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.checkpoint import Checkpoint, take
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.replay import Replayed, Step, replay
-from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import Mode, Priority, Share
 from tests.support import chaos, virtual_agent
 
@@ -34,7 +34,7 @@ class Recorded:
 
     def __init__(self, segment_bytes: int = SMALL) -> None:
         self.arbiter = Arbiter([GpuSpec(0, 1 << 40, 1 << 40)], Settings(1 << 30))
-        self.recorder = EventRecorder(lambda: take(self.arbiter), segment_bytes)
+        self.recorder = StepRecorder(lambda: take(self.arbiter), segment_bytes)
         self.steps: list[Step] = []
         self.now_s = 0.0
 
@@ -57,7 +57,7 @@ class Recorded:
                 self.feed(ev.Left(number - 3))
 
 
-def kept(recorder: EventRecorder) -> tuple[Checkpoint, list[Step]] | None:
+def kept(recorder: StepRecorder) -> tuple[Checkpoint, list[Step]] | None:
     """All that can be replayed, page by page."""
     page = recorder.page()
     if not page.segment:
@@ -145,7 +145,7 @@ def test_a_step_that_raised_is_kept_with_what_was_told_before() -> None:
 
 ODD = (
     ev.Hello(1, share=Share(gpu=0.5, priority=Priority.HIGH, mode=Mode.MANAGED), name="ä", epoch=7),
-    ev.SettingsSet(Settings(5, overdue=Overdue.KILL)),
+    ev.SettingsSet(Settings(5, overdue=OverduePolicy.KILL)),
     ev.UserLimitsSet({1000: (5, "a rule"), 0: (1 << 70, "another")}),
     ev.AllocRequest(1, 0, 1, 1 << 64, pinned=True),
     ev.DriverOom(1, 0, 1, -(1 << 65)),
@@ -166,9 +166,9 @@ def test_a_name_of_any_bytes_is_kept_as_a_likeness() -> None:
 
 
 @pytest.fixture
-def agents(monkeypatch: pytest.MonkeyPatch) -> list[EventRecorder]:
+def agents(monkeypatch: pytest.MonkeyPatch) -> list[StepRecorder]:
     """The recorders of all agents of some days, which keep less than agents do."""
-    found: list[EventRecorder] = []
+    found: list[StepRecorder] = []
     start = virtual_agent.World.start_agent
 
     def started(world: virtual_agent.World) -> object:
@@ -181,16 +181,16 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> list[EventRecorder]:
 
 
 def test_days_on_which_everything_goes_wrong_replay(
-    agents: list[EventRecorder], monkeypatch: pytest.MonkeyPatch
+    agents: list[StepRecorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments are so small that many recordings begin with a checkpoint that has tenants."""
     sizes = Random(0)
-    init = EventRecorder.__init__
+    init = StepRecorder.__init__
 
-    def small(self: EventRecorder, checkpoint: object) -> None:
+    def small(self: StepRecorder, checkpoint: object) -> None:
         init(self, checkpoint, sizes.choice([10 << 10, 12 << 10]))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(EventRecorder, "__init__", small)
+    monkeypatch.setattr(StepRecorder, "__init__", small)
     events = wrapped = 0
     for seed in DAYS:
         agents.clear()

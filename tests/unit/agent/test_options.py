@@ -11,7 +11,7 @@ from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.options import FLAGS, Options, parse
 from moiety.agent.system.paths import Directory
-from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.config.files import File, Kind
 from moiety.config.load import Config
 from moiety.enforcement.policy import Policy
@@ -67,7 +67,7 @@ def test_every_knob_reaches_its_place() -> None:
         idle_free_s=0.002,
         link_bytes_per_s=1e9,
         revoke_deadline_s=3,
-        overdue=Overdue.KILL,
+        overdue=OverduePolicy.KILL,
     )
 
 

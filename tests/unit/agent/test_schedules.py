@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from moiety.arbiter import events as ev
-from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.settings import OverduePolicy, Settings
 from tests.support.chaos import DAYS_IN_CI, live
 from tests.support.virtual_agent import CAPACITY, USER, World, no_descriptor_stays
 from tests.support.virtual_process import VirtualProcess
@@ -42,7 +42,7 @@ def test_a_seed_replays() -> None:
     assert (first.faults, first.messages) == (again.faults, again.messages)
 
 
-def world(overdue: Overdue = Overdue.REPORT) -> World:
+def world(overdue: OverduePolicy = OverduePolicy.REPORT) -> World:
     settings = Settings(1000, turn_factor=0.0, revoke_deadline_s=1.0, overdue=overdue)
     made = World(Random(0), settings)
     made.start_agent()
@@ -196,7 +196,7 @@ def test_who_is_dead_is_not_missing_any_more() -> None:
 
 @pytest.mark.parametrize("lost", ["agent", "connection"])
 def test_a_fence_outlives(lost: str) -> None:
-    with world(Overdue.FENCE) as here:
+    with world(OverduePolicy.FENCE) as here:
         holder = program(here, 3, 3)
         holder.depends = 1 << 40
         waiter = program(here, 3, 3)

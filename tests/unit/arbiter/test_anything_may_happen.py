@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import NOTHING_ASKED, Priority, Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
@@ -237,8 +237,8 @@ class Anything(RuleBasedStateMachine):
             tenant.depends = times
 
     @precondition(lambda self: self.known and self.unsettled is None)
-    @rule(policy=st.sampled_from([Overdue.REPORT, Overdue.FENCE]))
-    def decide_otherwise(self, policy: Overdue) -> None:
+    @rule(policy=st.sampled_from([OverduePolicy.REPORT, OverduePolicy.FENCE]))
+    def decide_otherwise(self, policy: OverduePolicy) -> None:
         """What is done about late ones is changed."""
         settings = replace(self.node.settings, overdue=policy)
         self.check(self.node.feed(ev.SettingsSet(settings)))
@@ -578,7 +578,7 @@ def happen(day: Anything, what: str, dice: Random) -> None:
     elif what == "depend" and tenants:
         day.depend(dice, dice.choice([0, 1, 1, 3, NEVER]))
     elif what == "decide_otherwise" and tenants and day.unsettled is None:
-        day.decide_otherwise(dice.choice([Overdue.REPORT, Overdue.FENCE]))
+        day.decide_otherwise(dice.choice([OverduePolicy.REPORT, OverduePolicy.FENCE]))
     elif what == "promise" and tenants and day.unsettled is None:
         day.promise(dice)
     elif what == "die" and tenants:

@@ -13,13 +13,13 @@ from moiety.arbiter import events as ev
 from moiety.arbiter.checkpoint import BadCheckpoint, Checkpoint, names, portable, restore, take
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.replay import Replay, Step, replay
-from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import Priority, Share
 
 
 def busy_arbiter() -> Arbiter:
     made = Arbiter(
-        [GpuSpec(0, 100, 90), GpuSpec(1, 100, 90)], Settings(1000, overdue=Overdue.FENCE)
+        [GpuSpec(0, 100, 90), GpuSpec(1, 100, 90)], Settings(1000, overdue=OverduePolicy.FENCE)
     )
     for number in (1, 2, 3):
         share = Share(gpu=0.2, priority=Priority.HIGH)
@@ -66,7 +66,7 @@ def test_taking_it_down_changes_nothing() -> None:
 
 def test_names_are_found_with_their_class() -> None:
     found = names(take(busy_arbiter()))
-    assert sorted(found) == [("Gang", "both")] + [("Tenant", f"program {n}") for n in (1, 2, 3)]
+    assert sorted(found) == [("TenantGang", "both")] + [("Tenant", f"program {n}") for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1 << 64, -(1 << 70)])

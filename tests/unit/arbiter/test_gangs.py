@@ -8,7 +8,7 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import Priority, Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
@@ -326,7 +326,7 @@ def test_a_stopped_member_keeps_its_gang_where_it_is_and_is_named() -> None:
 
 
 def test_a_fenced_member_lets_its_gang_go() -> None:
-    n = node(overdue=Overdue.FENCE, revoke_deadline_s=1.0)
+    n = node(overdue=OverduePolicy.FENCE, revoke_deadline_s=1.0)
     a, b = start(n, "g", {0: [4]}, {0: [4]})
     c = n.start({0: [6]})
     b.hung = True

@@ -8,7 +8,7 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import GpuSpec, Overdue, Settings
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 
@@ -89,7 +89,7 @@ def test_who_cannot_be_drained_is_named_and_gets_its_lease_back(node: SimulatedN
 
 
 def test_a_fenced_one_gets_no_lease_until_it_answers(node: SimulatedNode) -> None:
-    node.feed(ev.SettingsSet(replace(node.settings, overdue=Overdue.FENCE)))
+    node.feed(ev.SettingsSet(replace(node.settings, overdue=OverduePolicy.FENCE)))
     holder = dependent(node, NEVER)
     waiter = node.start({0: [60]})
     small = node.start({0: [30]})

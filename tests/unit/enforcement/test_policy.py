@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from moiety.enforcement.policy import (
     ORDER,
+    EscalationStep,
     Ladder,
     Policy,
     Rung,
-    Step,
     Who,
     parse_exemptions,
     parse_ladder,
@@ -34,11 +34,21 @@ WHO = Who(
     ("text", "rungs"),
     [
         ("off", ()),
-        ("warn", (Rung(Step.WARN),)),
-        ("event, 30s, kill", (Rung(Step.EVENT), Rung(Step.KILL, 30.0))),
-        ("warn,event,kill", (Rung(Step.WARN), Rung(Step.EVENT), Rung(Step.KILL, 60.0))),
-        ("warn,0s,kill", (Rung(Step.WARN), Rung(Step.KILL))),
-        ("2min,warn,1min,30s,kill", (Rung(Step.WARN, 120.0), Rung(Step.KILL, 90.0))),
+        ("warn", (Rung(EscalationStep.WARN),)),
+        ("event, 30s, kill", (Rung(EscalationStep.EVENT), Rung(EscalationStep.KILL, 30.0))),
+        (
+            "warn,event,kill",
+            (
+                Rung(EscalationStep.WARN),
+                Rung(EscalationStep.EVENT),
+                Rung(EscalationStep.KILL, 60.0),
+            ),
+        ),
+        ("warn,0s,kill", (Rung(EscalationStep.WARN), Rung(EscalationStep.KILL))),
+        (
+            "2min,warn,1min,30s,kill",
+            (Rung(EscalationStep.WARN, 120.0), Rung(EscalationStep.KILL, 90.0)),
+        ),
     ],
 )
 def test_a_ladder_is_read(text: str, rungs: tuple[Rung, ...]) -> None:
@@ -67,7 +77,7 @@ def test_a_ladder_that_makes_no_sense_is_refused_in_a_sentence(text: str, says: 
     st.sets(st.sampled_from(ORDER)),
     st.lists(st.integers(0, 90).map(float), min_size=3, max_size=3),
 )
-def test_what_is_written_is_read_again(steps: set[Step], times: list[float]) -> None:
+def test_what_is_written_is_read_again(steps: set[EscalationStep], times: list[float]) -> None:
     chosen = [step for step in ORDER if step in steps]
     ladder = Ladder(tuple(Rung(step, at) for step, at in zip(chosen, times, strict=False)))
     assert parse_ladder(str(ladder)) == ladder

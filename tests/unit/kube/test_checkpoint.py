@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from moiety.devices.gpu_models import Card
-from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Checkpoint, CheckpointUnreadable, Slot
+from moiety.kube.checkpoint import (
+    CLAIM,
+    UNITS,
+    Assignment,
+    AssignmentStore,
+    CheckpointUnreadable,
+    Slot,
+)
 from moiety.kube.device_accounting import DeviceAccounting, ModeTaken, ServiceMode
 from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import FileNotWritable
@@ -22,18 +29,18 @@ def assignment(name: str, percent: float, kind: str = CLAIM, memory_bytes: int =
 
 
 def ledger(path: Path, mode: ServiceMode = ServiceMode.BOTH) -> DeviceAccounting:
-    found = DeviceAccounting(Checkpoint(path), mode)
+    found = DeviceAccounting(AssignmentStore(path), mode)
     found.gpus = {"gpu-0": NodeGpu(Card(0, "GPU-0", "T4", 16 << 30), 10 << 30)}
     return found
 
 
 def test_what_was_written_is_read_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "state" / "given.json"
-    first = Checkpoint(path)
+    first = AssignmentStore(path)
     assert first.assignments == {}
     first.put(assignment("a", 30), assignment("b", 40))
     first.drop("b", "none")
-    again = Checkpoint(path)
+    again = AssignmentStore(path)
     assert again.assignments == {"a": assignment("a", 30)}
     assert not again.rebooted
     assert again.of_claim("key-a") == [assignment("a", 30)]
@@ -54,14 +61,14 @@ def test_a_damaged_book_is_refused_and_left_as_it_is(tmp_path: Path, text: str, 
     path = tmp_path / "given.json"
     path.write_text(text)
     with pytest.raises(CheckpointUnreadable, match=words) as no:
-        Checkpoint(path)
+        AssignmentStore(path)
     assert no.value.hint
     assert path.read_text() == text
 
 
 def test_what_cannot_be_written_was_not_given(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
-    book = Checkpoint(path)
+    book = AssignmentStore(path)
     book.put(assignment("a", 30))
     before = path.read_text()
     (tmp_path / ".given.json.new").mkdir()  # nothing can be written there
@@ -73,10 +80,10 @@ def test_what_cannot_be_written_was_not_given(tmp_path: Path) -> None:
 
 def test_a_machine_that_was_restarted_is_known_by_its_boot(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
-    Checkpoint(path).put(assignment("a", 30))
+    AssignmentStore(path).put(assignment("a", 30))
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "boot": "another"}))
-    assert Checkpoint(path).rebooted
+    assert AssignmentStore(path).rebooted
 
 
 def test_nothing_is_given_twice_by_whichever_way(tmp_path: Path) -> None:
@@ -93,11 +100,11 @@ def test_nothing_is_given_twice_by_whichever_way(tmp_path: Path) -> None:
 
 def test_a_mode_is_left_only_when_nobody_needs_it(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
-    Checkpoint(path).put(assignment("a", 30), assignment("b", 20, UNITS))
+    AssignmentStore(path).put(assignment("a", 30), assignment("b", 20, UNITS))
     with pytest.raises(ModeTaken, match="does not serve units"):
-        DeviceAccounting(Checkpoint(path), ServiceMode.DRA)
+        DeviceAccounting(AssignmentStore(path), ServiceMode.DRA)
     with pytest.raises(ModeTaken, match="does not serve claims"):
-        DeviceAccounting(Checkpoint(path), ServiceMode.PLUGIN)
-    assert not DeviceAccounting(Checkpoint(path), ServiceMode.BOTH).is_empty
-    Checkpoint(path).drop("b")
-    assert DeviceAccounting(Checkpoint(path), ServiceMode.DRA).booked("GPU-0").percent == 30
+        DeviceAccounting(AssignmentStore(path), ServiceMode.PLUGIN)
+    assert not DeviceAccounting(AssignmentStore(path), ServiceMode.BOTH).is_empty
+    AssignmentStore(path).drop("b")
+    assert DeviceAccounting(AssignmentStore(path), ServiceMode.DRA).booked("GPU-0").percent == 30

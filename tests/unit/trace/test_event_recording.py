@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from moiety.agent.control.protocol import EventRecording, RecordingPage
-from moiety.agent.core.event_recorder import EventRecorder
+from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.step_codec import EVENTS, INSTRUCTIONS
 from moiety.arbiter import events as ev
 from moiety.arbiter.checkpoint import take
@@ -39,7 +39,7 @@ class Agent:
         self.arbiter = Arbiter([GpuSpec(0, 10 * GIB, 9 * GIB)], Settings(100 * GIB))
         self.now_s = 100.0
         self.feed_early()
-        self.recorder = EventRecorder(lambda: take(self.arbiter), segment_bytes)
+        self.recorder = StepRecorder(lambda: take(self.arbiter), segment_bytes)
 
     def feed_early(self) -> None:
         """What is in the starting point only."""

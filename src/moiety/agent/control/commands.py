@@ -19,7 +19,7 @@ from moiety.agent.control.shares import Shares
 from moiety.agent.control.visibility import events_for, rows_for
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.clients import Clients
-from moiety.agent.core.event_recorder import EventRecorder
+from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import LiveSettings, Runtime
 from moiety.agent.options import Options
@@ -59,7 +59,7 @@ class ControlCommands:
     settings: LiveSettings
     clients: Clients
     journal: Journal
-    recorder: EventRecorder
+    recorder: StepRecorder
     workloads: Workloads
     shares: Shares
     containers: ContainerShares

@@ -13,7 +13,7 @@ from moiety.agent.control import protocol
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import ContainerRow
 from moiety.agent.control.shares import Shares
-from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.control.workloads import RunningWorkload, Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system import container_files, processes
@@ -107,7 +107,7 @@ class ContainerShares:
         ]
         return protocol.ContainerRows(rows=sorted(found, key=lambda row: row.name))
 
-    def _row(self, workload: Workload) -> ContainerRow:
+    def _row(self, workload: RunningWorkload) -> ContainerRow:
         clients = [self.clients[n] for n in workload.clients if n in self.clients]
         inside = {container_files.container_of(client.pid) for client in clients}
         return ContainerRow(
@@ -123,6 +123,6 @@ class ContainerShares:
             labels=workload.record.labels,
         )
 
-    def _must_own(self, workload: Workload, peer: processes.Peer) -> None:
+    def _must_own(self, workload: RunningWorkload, peer: processes.Peer) -> None:
         if not processes.may_use(peer, workload.record.uid):
             raise AgentNotYours(directory=str(workload.folder))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.control.workloads import RunningWorkload, Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.users import USERS, User, Users
@@ -96,7 +96,7 @@ class LimitEnforcer:
         workloads.effective = self.effective
         workloads.on_owner = self._apply
 
-    def check(self, uid: int, share: Share, own: Workload | None = None) -> None:
+    def check(self, uid: int, share: Share, own: RunningWorkload | None = None) -> None:
         """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
 
         NotAllowed while it has not been found out who that is.
@@ -113,7 +113,7 @@ class LimitEnforcer:
         if no := refuse(self._entitlements.of(uid), share, others):
             raise UserLimit(*no)
 
-    def effective(self, workload: Workload) -> Share:
+    def effective(self, workload: RunningWorkload) -> Share:
         """What a workload has of what it was promised, beside the others of its user."""
         share = workload.record.share
         if self._entitlements.are_none:
@@ -165,10 +165,10 @@ class LimitEnforcer:
             self._limits = limits
             self._runtime.feed(ev.UserLimitsSet(limits))
 
-    def _of(self, uid: int) -> list[Workload]:
+    def _of(self, uid: int) -> list[RunningWorkload]:
         return [w for w in self._workloads.by_id.values() if w.record.uid == uid]
 
-    def _gpus(self, workload: Workload) -> set[int]:
+    def _gpus(self, workload: RunningWorkload) -> set[int]:
         clients = self._clients
         return {gpu for n in workload.clients if n in clients for gpu in clients[n].gpus}
 

@@ -12,7 +12,7 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.limits import LimitEnforcer
-from moiety.agent.control.workloads import Workload, Workloads
+from moiety.agent.control.workloads import RunningWorkload, Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
@@ -51,7 +51,7 @@ class Shares:
         self,
         share: Share,
         uid: int,
-        own: Workload | None = None,
+        own: RunningWorkload | None = None,
         gpus: Collection[str] = (),
     ) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
@@ -114,7 +114,7 @@ class Shares:
             self.journal.often(source, "AboveLimit", text, client)
         return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
-    def _above_limit(self, workload: Workload) -> int:
+    def _above_limit(self, workload: RunningWorkload) -> int:
         """The most that a process of a workload has on a GPU beyond its limit."""
         return max(
             (
@@ -133,7 +133,7 @@ class Shares:
                 return found
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
-    def _coming(self, own: Workload | None, gpu: int) -> Promised:
+    def _coming(self, own: RunningWorkload | None, gpu: int) -> Promised:
         """What was promised to workloads that use no GPU yet, and will use this one.
 
         Where there are several GPUs it is not always known which one they will take: their
@@ -153,7 +153,7 @@ class Shares:
             memory_bytes=sum(share.memory_bytes for share in shares),
         )
 
-    def _find(self, target: str, only: int | None) -> tuple[Workload, Client | None]:
+    def _find(self, target: str, only: int | None) -> tuple[RunningWorkload, Client | None]:
         """Whom a number or a name means; of other users' programs nobody means any by its name.
 
         Raises WorkloadUnknown, WorkloadAmbiguous or NotAllowed.
@@ -171,8 +171,8 @@ class Shares:
         )
 
     def _find_among(
-        self, target: str, workloads: Collection[Workload]
-    ) -> tuple[Workload, Client | None]:
+        self, target: str, workloads: Collection[RunningWorkload]
+    ) -> tuple[RunningWorkload, Client | None]:
         by_client = {number: workload for workload in workloads for number in workload.clients}
         clients = [self.clients[n] for n in by_client if n in self.clients]
         if target.isascii() and target.isdecimal() and len(target) < 20:

@@ -42,7 +42,7 @@ ACCEPT_AGAIN_S: Final = 0.1
 
 
 @dataclass(slots=True, eq=False)
-class Workload:
+class RunningWorkload:
     """One workload of this agent."""
 
     record: Record
@@ -103,8 +103,8 @@ class Workloads:
         self._limits = sessions.limits
         self._linger_s = linger_s
         self._on_empty = on_empty
-        self.by_id: dict[str, Workload] = {}
-        self.effective: Callable[[Workload], Share] = _as_promised
+        self.by_id: dict[str, RunningWorkload] = {}
+        self.effective: Callable[[RunningWorkload], Share] = _as_promised
         """Returns the share that a workload has beside the others of its user."""
         self.on_owner: Callable[[int], None] = _nobody_cares
         """Called when the workloads of a user change."""
@@ -121,7 +121,7 @@ class Workloads:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
-    ) -> Workload:
+    ) -> RunningWorkload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
         self._must_be_few(peer)
         started = processes.start_time(peer.pid)
@@ -164,7 +164,7 @@ class Workloads:
         if no := self._limits.workloads.refuse(owner.uid, is_admin=is_admin):
             raise TooMany(no)
 
-    def create_container(self, record: Record, owner: processes.Peer) -> Workload:
+    def create_container(self, record: Record, owner: processes.Peer) -> RunningWorkload:
         """A workload that containers join, now and after any restart, until it is removed.
 
         Raises TooMany, BadAgentDirectory or OSError.
@@ -174,14 +174,14 @@ class Workloads:
         write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
         return self._open(record, folder)
 
-    def rewrite(self, workload: Workload, record: Record) -> None:
+    def rewrite(self, workload: RunningWorkload, record: Record) -> None:
         """Change what is written down of a workload."""
         workload.record = record
         write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
         self.divide(workload)
         self.on_owner(record.uid)
 
-    def remove(self, workload: Workload) -> None:
+    def remove(self, workload: RunningWorkload) -> None:
         """Forget one that stays; its processes lose their agent."""
         del self.by_id[workload.record.id]
         self._close(workload)
@@ -197,7 +197,7 @@ class Workloads:
         size = max((w.record.gang.size for w in own if w.record.gang), default=0)
         gang.check_beside(size, sum(len(w.clients) for w in own))
 
-    def adopt(self, record: Record) -> Workload:
+    def adopt(self, record: Record) -> RunningWorkload:
         """A workload of the last agent: its processes find their socket where it was."""
         if record.user:
             USERS.learn(User(record.uid, record.user, frozenset(record.groups)))
@@ -206,11 +206,11 @@ class Workloads:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
         return workload
 
-    def promise(self, workload: Workload, share: Share) -> None:
+    def promise(self, workload: RunningWorkload, share: Share) -> None:
         """Change what a workload is promised, also for agents that follow this one."""
         self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
 
-    def divide(self, workload: Workload) -> None:
+    def divide(self, workload: RunningWorkload) -> None:
         """Let every process of a workload have its part."""
         share = self.effective(workload)
         for number in list(workload.clients):
@@ -245,7 +245,7 @@ class Workloads:
             if not stays:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
-    def _open(self, record: Record, folder: str) -> Workload:
+    def _open(self, record: Record, folder: str) -> RunningWorkload:
         path = socket_in(folder, record)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -261,7 +261,7 @@ class Workloads:
             raise
         listener.listen(128)
         listener.setblocking(False)
-        workload = Workload(record, folder, listener, root_pidfd=-1)
+        workload = RunningWorkload(record, folder, listener, root_pidfd=-1)
         self.by_id[record.id] = workload
         self._limits.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
@@ -278,7 +278,7 @@ class Workloads:
             os.close(pidfd)
         return workload
 
-    def _accept(self, workload: Workload) -> None:
+    def _accept(self, workload: RunningWorkload) -> None:
         try:
             sock, _ = workload.listener.accept()
         except OSError as error:
@@ -324,7 +324,7 @@ class Workloads:
         except OSError:  # it died between connect and now
             sock.close()
 
-    def _accept_again(self, workload: Workload) -> None:
+    def _accept_again(self, workload: RunningWorkload) -> None:
         if self.by_id.get(workload.record.id) is workload:
             self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
 
@@ -358,17 +358,17 @@ class Workloads:
         self.on_owner(workload.record.uid)
         self._linger(workload)
 
-    def _root_ended(self, workload: Workload) -> None:
+    def _root_ended(self, workload: RunningWorkload) -> None:
         self._loop.remove_reader(workload.root_pidfd)
         os.close(workload.root_pidfd)
         workload.root_pidfd = -1
         self._linger(workload)
 
-    def _linger(self, workload: Workload) -> None:
+    def _linger(self, workload: RunningWorkload) -> None:
         if workload.root_pidfd < 0 and not workload.clients and not workload.stays:
             self._loop.call_later(self._linger_s, self._remove_if_over, workload)
 
-    def _remove_if_over(self, workload: Workload) -> None:
+    def _remove_if_over(self, workload: RunningWorkload) -> None:
         current = self.by_id.get(workload.record.id)
         if current is not workload or workload.root_pidfd >= 0 or workload.clients:
             return
@@ -379,7 +379,7 @@ class Workloads:
         if not self.by_id and self._on_empty:
             self._on_empty()
 
-    def _close(self, workload: Workload) -> None:
+    def _close(self, workload: RunningWorkload) -> None:
         self._limits.workloads.give(workload.record.uid)
         self._loop.remove_reader(workload.listener.fileno())
         workload.listener.close()
@@ -389,7 +389,7 @@ class Workloads:
             workload.root_pidfd = -1
 
 
-def _as_promised(workload: Workload) -> Share:
+def _as_promised(workload: RunningWorkload) -> Share:
     return workload.record.share
 
 

@@ -62,7 +62,7 @@ class Page:
     """what was asked for is not kept any more: begin anew"""
 
 
-class EventRecorder:
+class StepRecorder:
     """Writes down every step of the arbiter, after its instructions were carried out."""
 
     def __init__(

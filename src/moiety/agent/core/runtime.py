@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from moiety.agent.core.event_recorder import EventRecorder
+from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.timeline import Timeline
 from moiety.agent.system.event_loop import Timer, TimerLoop
 from moiety.arbiter import events as ev
@@ -38,14 +38,14 @@ class Runtime:
         self._timer_s = 0.0
         self._arbiter: Arbiter
         self._timeline: Timeline
-        self._recorder: EventRecorder
+        self._recorder: StepRecorder
         self._carry_out: CarryOut
 
     def begin(
         self,
         arbiter: Arbiter,
         timeline: Timeline,
-        recorder: EventRecorder,
+        recorder: StepRecorder,
         carry_out: CarryOut,
     ) -> None:
         """Connect the arbiter, which decides, and `carry_out`, which does what it decided."""

@@ -130,7 +130,7 @@ class Session:
             if isinstance(message, AttachMessage) and message.type == Type.LIMIT_QUERY:
                 self._on_limit_query(message)
             elif isinstance(message, HelloMessage):
-                self._on_hello(message)
+                self.on_hello(message)
             else:
                 raise ProtocolError("the first message must be a greeting")
         except OtherVersion as error:
@@ -141,7 +141,7 @@ class Session:
             self._runtime.log.exception("message not understood", packet=packet[:64].hex())
             self._hang_up(Refusal.PROTOCOL, "the agent failed on this message; see its log")
 
-    def _on_hello(self, hello: HelloMessage) -> None:
+    def on_hello(self, hello: HelloMessage) -> None:
         """A process introduces itself: give it a number and its lease page."""
         context, clients = self._context, self._context.clients
         if no := self._limits.processes.refuse(self._owner, is_admin=self._is_admin):

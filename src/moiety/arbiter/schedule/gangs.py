@@ -29,7 +29,7 @@ _WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
 
 
 @dataclass(slots=True, eq=False)
-class Gang:
+class TenantGang:
     """Tenants that hold together; `members` in the order of their numbers."""
 
     name: str
@@ -90,7 +90,7 @@ def gpus_of(tenant: Tenant) -> set[int]:
 
 def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
     """Of each gang only whoever comes first among them."""
-    seen: list[Gang] = []
+    seen: list[TenantGang] = []
     for tenant in tenants:
         if tenant.gang is None:
             yield tenant
@@ -115,7 +115,7 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
     answered = tenant.answered
     leave(ledger, tenant)
     tenant.answered = answered
-    gang = ledger.gangs.setdefault(name, Gang(name))
+    gang = ledger.gangs.setdefault(name, TenantGang(name))
     gang.size = max(gang.size, size)
     gang.members.append(tenant)
     gang.members.sort(key=lambda t: t.number)
@@ -139,7 +139,7 @@ def leave(ledger: Ledger, tenant: Tenant) -> None:
         del ledger.gangs[gang.name]
 
 
-def level(gang: Gang) -> None:
+def level(gang: TenantGang) -> None:
     """All are in the class of the member that is in the highest."""
     rank = max(member.share.rank for member in gang.members)
     for member in gang.members:
@@ -175,7 +175,7 @@ def detain(round_: Round) -> None:
                 round_.ledger.touch(member)
 
 
-def why_apart(gang: Gang) -> str:
+def why_apart(gang: TenantGang) -> str:
     """Why the members that wait cannot be chosen now; empty if they can."""
     if gang.missing:
         return (
@@ -188,7 +188,7 @@ def why_apart(gang: Gang) -> str:
     return ""
 
 
-def _want_together(round_: Round, gang: Gang) -> None:
+def _want_together(round_: Round, gang: TenantGang) -> None:
     """If one wants to run, all want to."""
     if not any(member.state in _WANTING for member in gang.members):
         return
@@ -207,7 +207,7 @@ def _end_drain(round_: Round, draining: list[Tenant]) -> None:
         round_.ledger.transition(member, cause, round_.now_s)
 
 
-def _let_through(round_: Round, gang: Gang, draining: list[Tenant]) -> None:
+def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> None:
     """Let those who have drained and stand at the gate pass it for one call, once that may help.
 
     Nobody who is ahead is let through, so they are caught up with and not overtaken. It can turn

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import Overdue, Settings
+from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 
@@ -97,7 +97,7 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
     if all(t.reopens < settings.reopen_most and not t.gave_up for t in tenants):
         cause = Cause.REOPENED
         until_s = now_s + settings.reopen_for_s
-    elif settings.overdue is Overdue.REPORT:
+    elif settings.overdue is OverduePolicy.REPORT:
         cause = Cause.GAVE_UP
         after_s = settings.retry_min_s * 2 ** min(max(t.gave_up for t in tenants), 20)
         until_s = now_s + min(after_s, settings.retry_max_s)
@@ -128,10 +128,10 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
 def _report(round_: Round, tenant: Tenant) -> None:
     """Say that it is late, and do what the policy says."""
     policy = round_.settings.overdue
-    if tenant.state is State.DRAINING and policy is Overdue.FENCE:
+    if tenant.state is State.DRAINING and policy is OverduePolicy.FENCE:
         round_.ledger.transition(tenant, Cause.FENCED, round_.now_s)
     waited_s = round_.now_s - tenant.told_s
-    kill = policy is Overdue.KILL
+    kill = policy is OverduePolicy.KILL
     round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
     tenant.silent = tenant.stopped or tenant.state in REVOKED or tenant.has_orders
     round_.ledger.touch(tenant)

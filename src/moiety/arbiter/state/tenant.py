@@ -13,7 +13,7 @@ from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
 if TYPE_CHECKING:
-    from moiety.arbiter.schedule.gangs import Gang
+    from moiety.arbiter.schedule.gangs import TenantGang
 
 _COSTS = 5
 NOT_POSTED: Final = (0,) * 9
@@ -92,7 +92,7 @@ class Tenant:
     epoch: int = 0
     resumed: bool = False
     """it outlived its agent"""
-    gang: Gang | None = None
+    gang: TenantGang | None = None
     """with whom it holds"""
     answered: bool = False
     """it has drained, and its gang has not"""
