@@ -1,4 +1,4 @@
-"""Checks that includes and imports go one way, and prints what it checked and what goes another way.
+"""Checks that includes and imports go one way, and prints what it checked and what does not.
 
 A tree of C is cut into layers, one for each folder, top to bottom. A file includes its own layer
 and those below. No files include each other in a circle, and no folders do. A `.c` file and the

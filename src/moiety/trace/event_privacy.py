@@ -40,7 +40,7 @@ class Disguise:
         self._numbers: dict[str, str] = {}
         self._counts = {"program": 0, "gang": 0}
         for kind, name in names(start):
-            self._number(name, "gang" if kind == "Gang" else "program")
+            self._number(name, "gang" if kind == "TenantGang" else "program")
         for step in steps:
             if isinstance(step.event, ev.Hello):
                 self._number(step.event.name, "program")

@@ -66,9 +66,8 @@ def test_taking_it_down_changes_nothing() -> None:
 
 def test_names_are_found_with_their_class() -> None:
     found = names(take(busy_arbiter()))
-    assert sorted(found) == [("TenantGang", "both")] + [
-        ("Tenant", f"program {n}") for n in (1, 2, 3)
-    ]
+    programs = [("Tenant", f"program {n}") for n in (1, 2, 3)]
+    assert sorted(found) == [*programs, ("TenantGang", "both")]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1 << 64, -(1 << 70)])

@@ -23,6 +23,8 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "layers", module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "PACKAGES", tmp_path)
+    monkeypatch.setattr(module, "IN_CIRCLES", {})
     monkeypatch.setattr(module, "TREES", (module.Tree("native/a", ("top", "low")),))
     write(tmp_path, "top/one.h", "void one(void);\n")
     write(

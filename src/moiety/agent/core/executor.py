@@ -96,7 +96,7 @@ class Executor:
     # Memory
 
     def restore_budget(self, client: Client, wanted: do.RestoreBudget) -> None:
-        """Let the process make so many bytes resident."""
+        """Let the process make this many bytes resident."""
         gpu = wanted.gpu
         paged = self._arbiter.managed_bytes(client.number, gpu)
         if wanted.bytes > paged:  # the driver's pages come when they are touched, unseen
@@ -109,12 +109,12 @@ class Executor:
         client.connection.send(budget.encode())
 
     def evict(self, client: Client, wanted: do.Evict) -> None:
-        """Have the process move so many bytes to host memory."""
+        """Have the process move this many bytes to host memory."""
         self._timeline.evicting(client.number, wanted.gpu)
         client.connection.send(AmountMessage(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
 
     def credit_grant(self, client: Client, wanted: do.CreditGrant) -> None:
-        """Let the process allocate so many bytes without asking."""
+        """Let the process allocate this many bytes without asking."""
         told = CreditMessage(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
         client.connection.send(told.encode())
 
@@ -186,7 +186,7 @@ class Executor:
         client.connection.send(IdleTimeoutMessage(idle_us=idle_us).encode())
 
     def set_queue_depth(self, client: Client, wanted: do.SetQueueDepth) -> None:
-        """Have the process queue no more than so much work on the GPU."""
+        """Have the process queue at most this much work on the GPU."""
         client.connection.send(QueueDepthMessage(queue_us=round(wanted.queue_s * 1e6)).encode())
 
     def overdue(self, client: Client, wanted: do.Overdue) -> None:
