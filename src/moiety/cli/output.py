@@ -134,13 +134,13 @@ def emit_json(value: Any) -> None:
     """One JSON document, indented."""
     import msgspec
 
-    from moiety.agent.control.protocol import likeness
+    from moiety.model.format import encodable
 
     plain = builtins(value)
     try:
         text = msgspec.json.encode(plain)
     except UnicodeEncodeError:  # the name of a file, say
-        text = msgspec.json.encode(likeness(plain))
+        text = msgspec.json.encode(encodable(plain))
     click.echo(msgspec.json.format(text, indent=2).decode())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 BINARY_UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -50,3 +50,14 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def encodable(value: Any) -> Any:
+    """A value of dicts and lists in which every text can be encoded as UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [encodable(each) for each in value]
+    if isinstance(value, dict):
+        return {encodable(key): encodable(each) for key, each in value.items()}
+    return value

@@ -6,8 +6,6 @@ The first line is `Hello`, and its layout is kept in every version, like that of
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from moiety.agent.control.rows import (
@@ -23,6 +21,7 @@ from moiety.agent.control.rows import (
     TenantName,
 )
 from moiety.agent.core.journal_events import Event
+from moiety.model.format import encodable
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
@@ -386,22 +385,11 @@ AnyAnswer = (
 
 
 def encode(message: ControlRequest | Answer) -> bytes:
-    """One line, less its end; a likeness of texts that are none (a name may be any bytes)."""
+    """One line, less its end; bytes of a name that are no text become question marks."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
-        return msgspec.json.encode(likeness(msgspec.to_builtins(message)))
-
-
-def likeness(value: Any) -> Any:
-    """A value of dicts and lists in which every text can be encoded."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [likeness(each) for each in value]
-    if isinstance(value, dict):
-        return {likeness(key): likeness(each) for key, each in value.items()}
-    return value
+        return msgspec.json.encode(encodable(msgspec.to_builtins(message)))
 
 
 decode_request = msgspec.json.Decoder(AnyRequest).decode
