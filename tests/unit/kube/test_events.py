@@ -35,6 +35,7 @@ class Journal:
     def note(self, reason: str, message: str, severity: str = "warning", **more: Any) -> None:
         number = len(self.events) + 1
         self.events.append(Event(number, 0.0, severity, reason, message, **more))
+        self.changes.tell()
 
     async def ask(self, asked: protocol.Events, answer: Any) -> protocol.Happened:
         del answer

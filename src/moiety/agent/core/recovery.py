@@ -88,6 +88,8 @@ class Recovery:
         That much memory then cannot leave, and a request for more is refused for good: so a process
         that is only slow, on a busy machine, gets some more seconds.
         """
+        for pid in [pid for pid in self._expected if self._kernel.start_time(pid) is None]:
+            self.came_back(pid, None)  # it ended without a connection, so no event said so
         slow = (pid for pid in self._expected if not self._kernel.is_stopped(pid))
         if not self.is_settled and waited_s < SETTLE_MOST_S and any(slow):
             when_s = self._runtime.now() + SETTLE_S
