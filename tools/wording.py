@@ -62,7 +62,7 @@ VAGUE = ("whoever", "nobody", "somebody", "so many", "of those", "tell of", "tel
 """Words and phrases that plain English replaces by a standard noun; whole words, in any case."""
 VAGUE_PATTERN = re.compile(r"\b(?:" + "|".join(VAGUE).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
 CEILINGS = "tools/wording_ceilings.toml"
-GENERATED_PAGES = ("docs/reference-errors.md", "docs/reference-protocol.md")
+GENERATED_PAGES = ("docs/reference-messages.md", "docs/reference-protocol.md")
 """Pages that are made of messages and comments in the code, which have ceilings."""
 HEAD = """# How many vague words each file may contain (tools/wording.py). A ceiling only goes down:
 # `python tools/wording.py --write` lowers it after a file was reworded.

@@ -1,4 +1,4 @@
-"""Writes docs/reference-errors.md anew: page.py, or page.py --check to compare it only.
+"""Writes docs/reference-messages.md anew: page.py, or page.py --check to compare it only.
 
 The page has every message of a kind in a chapter of its own; CHAPTERS names what makes them.
 """
@@ -21,9 +21,15 @@ from moiety.model import errors
 from moiety.model.errors import ExitCode, MoietyError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = ROOT / "docs" / "reference-errors.md"
+PAGE: Final = ROOT / "docs" / "reference-messages.md"
 HEAD: Final = """\
-# Errors
+# Messages
+
+This page lists what moiety says when something goes wrong, or has to wait. Each message stands
+with its cause and with what to do. Words in CAPITALS stand for what differs from case to case.
+`python tools/messages/page.py` makes this page from the code.
+
+## Errors
 
 An error is two lines on stderr: what happened, and after `try:` what to do. Its exit code tells a
 script what can be done; the numbers are those of `sysexits.h` and of env(1). With
@@ -34,9 +40,6 @@ script what can be done; the numbers are those of `sysexits.h` and of env(1). Wi
 $ MOIETY_ERRORS=json moiety run --gpu 2 -- true
 {"error": "InvalidFraction", "exit_code": 64, "what": "--gpu: '2' is more than a whole GPU", ...
 ```
-
-Words in CAPITALS stand for what differs from case to case. `python tools/messages/page.py` makes
-this page from the code.
 """
 
 
