@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 from tools.messages.texts import said_by_class
 from tools.site.reference import attribute_docs, escaped, table
 
+from moiety.agent.core.journal_events import REASONS
 from moiety.model import errors
 from moiety.model.errors import ExitCode, MoietyError
 
@@ -64,7 +65,21 @@ def of_commands() -> Iterator[str]:
             yield table(["message", "try"], rows)
 
 
-CHAPTERS: Final[tuple[Callable[[], Iterator[str]], ...]] = (exit_codes, of_commands)
+def events() -> Iterator[str]:
+    """Every reason that an event can have."""
+    yield "## Events\n"
+    yield (
+        "The agent records these [events](events.md). `moiety events` shows them, each with a "
+        "message that names the process, the GPU or the file.\n"
+    )
+    rows = [
+        (f"`{name}`", told.severity, escaped(told.meaning), escaped(told.advice) or "nothing")
+        for name, told in REASONS.items()
+    ]
+    yield table(["reason", "severity", "meaning", "what to do"], rows)
+
+
+CHAPTERS: Final[tuple[Callable[[], Iterator[str]], ...]] = (exit_codes, of_commands, events)
 
 
 def page() -> str:

@@ -172,10 +172,11 @@ def test_whoever_waits_is_woken_by_the_next_event() -> None:
     assert asyncio.run(waits()) == ["Joined"]
 
 
-def test_every_reason_says_what_it_means() -> None:
-    for severity, meaning in REASONS.values():
-        assert severity in ("normal", "warning")
-        assert len(meaning) > 10
+def test_every_reason_says_what_it_means_and_every_warning_what_to_do() -> None:
+    for reason in REASONS.values():
+        assert reason.severity in ("normal", "warning")
+        assert len(reason.meaning) > 10
+        assert reason.severity == "normal" or len(reason.advice) > 10
 
 
 def test_one_process_does_not_push_out_what_others_did() -> None:

@@ -8,6 +8,7 @@ import re
 import pytest
 from tools.messages import page, texts
 
+from moiety.agent.core.journal_events import REASONS
 from moiety.model import errors
 from moiety.model.errors import ExitCode, MoietyError
 
@@ -48,6 +49,16 @@ def test_every_error_has_a_chapter_below_its_exit_code_and_says_something() -> N
         for part in chapter.split("\n### ")[1:]:
             assert getattr(errors, part.split("\n")[0]).exit_code == code
             assert "\n|---|---|\n| `" in part, part
+
+
+def test_every_event_stands_with_what_to_do() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| .+ \| (.+) \|$", "".join(page.events()), re.MULTILINE
+    )
+    assert [(name, severity) for name, severity, _ in rows] == [
+        (name, told.severity) for name, told in REASONS.items()
+    ]
+    assert all(advice != "nothing" for _, severity, advice in rows if severity == "warning")
 
 
 @pytest.mark.parametrize(

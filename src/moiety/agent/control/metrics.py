@@ -165,8 +165,9 @@ def values(seen: MetricsSnapshot) -> Values:
         found["moiety_watch_offences"].append(((offence,), number))
     found["moiety_arena_bytes"].append(((), seen.arena_bytes))
     found["moiety_arena_used_bytes"].append(((), seen.arena_used_bytes))
-    for reason, (severity, _) in REASONS.items():
-        found["moiety_events_total"].append(((reason, severity), seen.events.get(reason, 0)))
+    for name, reason in REASONS.items():
+        number = seen.events.get(name, 0)
+        found["moiety_events_total"].append(((name, reason.severity), number))
     found["moiety_agent_info"].append(((__version__,), 1))
     found["moiety_agent_start_time_seconds"].append(((), seen.began_s))
     return found

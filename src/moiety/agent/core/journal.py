@@ -138,7 +138,7 @@ class Journal:
         event = Event(
             number=self.next,
             at_s=self._wall_s(),
-            severity=REASONS[reason][0],
+            severity=REASONS[reason].severity,
             reason=reason,
             message=plain(message[:MESSAGE_MAX]),
             tenant=client.number if client else None,

@@ -5,58 +5,163 @@ The names of the reasons follow Kubernetes' style, so that they can be passed on
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 WARNING: Final = "warning"
 NORMAL: Final = "normal"
 
+
+class Reason(NamedTuple):
+    """What a reason of events means."""
+
+    severity: str
+    """`normal` or `warning`."""
+    meaning: str
+    advice: str = ""
+    """What an administrator can do; empty if nothing has to be done."""
+
+
 REASONS: Final = {
-    "AgentStarted": (NORMAL, "an agent serves this node"),
-    "AgentStopped": (NORMAL, "the agent ended normally; without this event it was killed"),
-    "SettingsChanged": (NORMAL, "`moiety set --agent` changed the agent's settings"),
-    "Reloaded": (NORMAL, "the agent read its configuration again and uses it"),
-    "ReloadRefused": (WARNING, "the configuration has a mistake; the agent keeps its old settings"),
-    "ShareChanged": (NORMAL, "`moiety set` changed the share of a program"),
-    "Joined": (NORMAL, "a process shares the GPUs from now on"),
-    "Left": (NORMAL, "a process no longer shares the GPUs, and why"),
-    "Evicted": (NORMAL, "memory of a process was moved to the host to make room for others"),
-    "AboveLimit": (WARNING, "a process has more memory than its limit, which was lowered"),
-    "Refused": (WARNING, "a request for memory, a GPU or a command was refused, and why"),
-    "Gang": (WARNING, "the members of a gang do not hold their GPUs together yet, and why"),
-    "HostMemoryShort": (WARNING, "the host is short of memory: less can be evicted than planned"),
-    "HostMemoryEnough": (NORMAL, "the host has enough again"),
-    "Pinned": (WARNING, "a process made a call after which its memory cannot leave the GPU"),
-    "UnknownCall": (WARNING, "a process used a function of the driver that moiety does not know"),
-    "ConnectionLost": (WARNING, "a process closed its connection to the agent, and may come back"),
-    "Missing": (WARNING, "a process of the last agent has not connected yet; its memory counts"),
-    "BadMessage": (WARNING, "a process sent an invalid message and was disconnected"),
-    "Overdue": (WARNING, "a process does not give the GPU back, or does not move its memory"),
-    "Fenced": (
+    "AgentStarted": Reason(NORMAL, "an agent serves this node"),
+    "AgentStopped": Reason(
+        NORMAL,
+        "the agent ended normally; without this event it was killed",
+        "`moiety agent start`, or the next `moiety run`, starts an agent",
+    ),
+    "SettingsChanged": Reason(NORMAL, "`moiety set --agent` changed the agent's settings"),
+    "Reloaded": Reason(NORMAL, "the agent read its configuration again and uses it"),
+    "ReloadRefused": Reason(
+        WARNING,
+        "the configuration has a mistake; the agent keeps its old settings",
+        "correct the setting that the message names, then `moiety agent reload`",
+    ),
+    "ShareChanged": Reason(NORMAL, "`moiety set` changed the share of a program"),
+    "Joined": Reason(NORMAL, "a process shares the GPUs from now on"),
+    "Left": Reason(NORMAL, "a process no longer shares the GPUs, and why"),
+    "Evicted": Reason(NORMAL, "memory of a process was moved to the host to make room for others"),
+    "AboveLimit": Reason(
+        WARNING,
+        "a process has more memory than its limit, which was lowered",
+        "nothing if the program frees memory by itself; else end it, or raise its limit with "
+        "`moiety set --memory-limit`",
+    ),
+    "Refused": Reason(
+        WARNING,
+        "a request for memory, a GPU or a command was refused, and why",
+        "the message says what was asked for and what there is: ask for less, or wait until "
+        "other programs end",
+    ),
+    "Gang": Reason(
+        WARNING,
+        "the members of a gang do not hold their GPUs together yet, and why",
+        "put right what the message names; docs/howto-gangs.md lists the causes",
+    ),
+    "HostMemoryShort": Reason(
+        WARNING,
+        "the host is short of memory: less can be evicted than planned",
+        "free memory of the host, or give the agent a smaller arena (`--arena`)",
+    ),
+    "HostMemoryEnough": Reason(NORMAL, "the host has enough memory again"),
+    "Pinned": Reason(
+        WARNING,
+        "a process made a call after which its memory cannot leave the GPU",
+        "end the program if others need its memory; the message names the call",
+    ),
+    "UnknownCall": Reason(
+        WARNING,
+        "a process used a function of the driver that moiety does not know",
+        "report the name of the function; docs/compatibility.md lists what is known to work",
+    ),
+    "ConnectionLost": Reason(
+        WARNING,
+        "a process closed its connection to the agent, and may come back",
+        "nothing if the process connects again; else look for a crash in the program's own output",
+    ),
+    "Missing": Reason(
+        WARNING,
+        "a process of the last agent has not connected yet; its memory counts",
+        "wait some seconds; if the process is stopped, continue it (`kill -CONT`) or end it",
+    ),
+    "BadMessage": Reason(
+        WARNING,
+        "a process sent an invalid message and was disconnected",
+        "install the same version of moiety for the program and the agent; else report it "
+        "with `moiety doctor --bundle`",
+    ),
+    "Overdue": Reason(
+        WARNING,
+        "a process does not give the GPU back, or does not move its memory",
+        "`moiety ps` shows the process; end it if it hangs, or let the agent do so with "
+        "`moiety set --agent --overdue kill`",
+    ),
+    "Fenced": Reason(
         WARNING,
         "an overdue process gets no lease until it answers; others continue",
+        "end the process if it hangs; otherwise it continues after it answers",
     ),
-    "Killed": (WARNING, "the agent ended a process, as it is configured to, and why"),
-    "GpuError": (WARNING, "the driver reports an error of a GPU (XID); the processes that use it"),
-    "GpuUnreadable": (WARNING, "NVML does not answer about a GPU"),
-    "WatchBlind": (
+    "Killed": Reason(
+        WARNING,
+        "the agent ended a process, as it is configured to, and why",
+        "correct the program; the message says what it did",
+    ),
+    "GpuError": Reason(
+        WARNING,
+        "the driver reports an error of a GPU (XID); the processes that use it",
+        "look up the XID in NVIDIA's list and in the kernel's log; reset the GPU if errors "
+        "continue",
+    ),
+    "GpuUnreadable": Reason(
+        WARNING,
+        "NVML does not answer about a GPU",
+        "run `nvidia-smi`; if it fails too, reload the driver or restart the node",
+    ),
+    "WatchBlind": Reason(
         WARNING,
         "the watch cannot find GPU processes: the agent sees other pids",
+        "run the agent on the host, or in a container with `--pid=host`",
     ),
-    "Unregistered": (WARNING, "a process uses a GPU without moiety: its user and how much it uses"),
-    "OverLimit": (WARNING, "a process has more GPU memory than its limit, as the driver counts"),
-    "WithoutLease": (WARNING, "work of a process ran on a GPU while the process had no lease"),
-    "Spared": (WARNING, "the watch should end a process, and is not permitted to"),
-    "WouldAct": (WARNING, "what the watch would have done without `dry-run`"),
-    "OffenceOver": (NORMAL, "an offence that the watch found has ended"),
-    "SlowNeighbour": (
+    "Unregistered": Reason(
+        WARNING,
+        "a process uses a GPU without moiety: its user and how much it uses",
+        "ask the user to start the program with `moiety run`; the watch (docs/watch.md) can end "
+        "such programs",
+    ),
+    "OverLimit": Reason(
+        WARNING,
+        "a process has more GPU memory than its limit, as the driver counts",
+        "raise the limit with `moiety set --memory-limit`, or end the program",
+    ),
+    "WithoutLease": Reason(
+        WARNING,
+        "work of a process ran on a GPU while the process had no lease",
+        "end the program, and report it with `moiety doctor --bundle` if it was started with "
+        "`moiety run`",
+    ),
+    "Spared": Reason(
+        WARNING,
+        "the watch should end a process, and is not permitted to",
+        "end the process yourself; the message says why the agent may not",
+    ),
+    "WouldAct": Reason(
+        WARNING,
+        "what the watch would have done without `dry-run`",
+        "set `dry-run = false` in the section `watch` of the configuration if the watch is to act",
+    ),
+    "OffenceOver": Reason(NORMAL, "an offence that the watch found has ended"),
+    "SlowNeighbour": Reason(
         WARNING,
         "a process made others wait for long within a minute, and how long",
+        "give the program a smaller share or a lower priority with `moiety set`, or run it alone",
     ),
-    "Idle": (NORMAL, "a process has been idle on a GPU for long, and what it holds"),
+    "Idle": Reason(
+        NORMAL,
+        "a process has been idle on a GPU for long, and what it holds",
+        "ask the user to end the program if it is not needed",
+    ),
 }
-"""By reason: the severity, and what it means."""
+"""By the name of the reason."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
