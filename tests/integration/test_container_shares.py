@@ -271,10 +271,10 @@ def test_doctor_knows_which_specifications_lead_nowhere(
     assert found[-1] == ("ok", "2 shares of this agent can be had by containers")
     (gone, unknown) = found[:-1]
     assert gone[0] == "warn"
-    assert gone[1].endswith("which is gone")
+    assert gone[1].endswith("which does not exist")
     assert unknown == (
         "warn",
-        f"{folder}/moiety-other.json is of a share that this agent has not",
+        f"{folder}/moiety-other.json names a share that this agent does not have",
     )
     assert node.cli("stop").returncode == 0
     (dead,) = list(shares([folder]))

@@ -114,9 +114,9 @@ def look(node: Node) -> tuple[int, dict[str, list[dict[str, str]]]]:
     [
         ("compute_mode=0", "ok", "can be shared", ""),
         ("compute_mode=3", "bad", "EXCLUSIVE_PROCESS", "nvidia-smi -i 0 -c DEFAULT"),
-        ("compute_mode=2", "bad", "nobody (PROHIBITED)", "nvidia-smi -i 0 -c DEFAULT"),
+        ("compute_mode=2", "bad", "no process (PROHIBITED)", "nvidia-smi -i 0 -c DEFAULT"),
         ("mig=1", "warn", "divided by MIG", "nvidia-smi -i 0 -mig 0"),
-        ("no_persistence=1", "warn", "the driver is unloaded", "nvidia-persistenced"),
+        ("no_persistence=1", "warn", "it unloads its driver", "nvidia-persistenced"),
     ],
 )
 def test_how_a_card_is_set_up_is_found(
@@ -192,4 +192,6 @@ def test_an_agent_elsewhere_is_named(make_node: MakeNode) -> None:
     (found,) = look(node)[1]["other agents"]
     assert found["level"] == "ok"
     assert f"in {other.directory}, pid " in found["text"]
-    assert found["hint"] == f"MOIETY_DIR={other.directory} moiety agent stop, if nobody needs it"
+    assert (
+        found["hint"] == f"MOIETY_DIR={other.directory} moiety agent stop, if no program needs it"
+    )

@@ -45,7 +45,9 @@ def holds(node: Node) -> bool:
 def waits_for_gpu_0(told: Lines) -> str:
     """What it says of that, after what it may have waited for before, not knowing the GPU yet."""
     while "moiety: waiting for GPU 0, " not in (line := told.next()):
-        assert line.startswith(("moiety: waiting for a GPU, ", "moiety: it goes on, after "))
+        assert line.startswith(
+            ("moiety: waiting for a GPU, ", "moiety: the program continues after ")
+        )
     return line
 
 
@@ -60,7 +62,7 @@ def test_whoever_waits_is_told_for_whom_how_long_and_that_it_goes_on(
     assert f"; held by hol?der (pid {holder.pid}) for " in line
     holder.send_signal(signal.SIGUSR1)
     assert finish(holder)[0] == 0
-    assert told.next().startswith("moiety: it goes on, after ")
+    assert told.next().startswith("moiety: the program continues after ")
     waiter.send_signal(signal.SIGUSR1)
     code, _, err = finish(waiter)
     assert code == 0

@@ -144,6 +144,6 @@ def test_ps_and_doctor_name_them(make_node: Callable[[str], Node], program: Path
     assert (rows[0]["unknown_calls"], rows[0]["pinned"]) == (1, "cuSimgpuSum")
     assert "cuSimgpuSum (1 call)" in node.cli("ps", "-o", "wide").stdout
     said = node.cli("doctor").stdout
-    assert f"unknown_calls (pid {rows[0]['pid']}) used what moiety does not know" in said
+    assert f"unknown_calls (pid {rows[0]['pid']}) used unknown functions" in said
     assert "cuSimgpuSum" in said
     assert "proof that it is NVIDIA's" in said

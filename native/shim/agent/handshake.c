@@ -76,19 +76,19 @@ static struct mw_hello greeting(const struct session *session, uint16_t flags)
     return hello;
 }
 
-/* `meanwhile`: what becomes of the program; NULL for one that is about to start. */
+/* `consequence`: what becomes of the program; NULL for one that is about to start. */
 static void explain(const char *path, int error, const union agent_message *answer,
-                    const char *meanwhile)
+                    const char *consequence)
 {
     if (error == -EPROTO && answer->header.type == MW_REFUSED) {
         const char *hint = answer->refused.code == MW_REFUSAL_VERSION
                                ? "start the program again with the moiety that its agent came with"
                                : "moiety events tells more";
         message_print(hint, "%.*s", (int)MW_TEXT_BYTES, answer->refused.text);
-    } else if (meanwhile) {
+    } else if (consequence) {
         message_print("moiety agent status",
                       "no agent answers at %s: %s; until one does, this program %s", path,
-                      strerror(-error), meanwhile);
+                      strerror(-error), consequence);
     } else {
         message_print("moiety agent status; start the program with moiety run",
                       "no agent answers at %s: %s", path, strerror(-error));

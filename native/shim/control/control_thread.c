@@ -271,7 +271,7 @@ CUresult control_begin(void)
     }
     const char *tool = debugger_check_refused();
     if (tool) {
-        message_print("MOIETY_DISABLE=1 on a GPU that nobody shares; or moiety run --no-check",
+        message_print("MOIETY_DISABLE=1 on a GPU of its own; or moiety run --no-check",
                       "%s cannot do its work on a shared GPU", tool);
         return CUDA_ERROR_NOT_PERMITTED;
     }
@@ -289,7 +289,8 @@ CUresult control_begin(void)
     __register_atfork(NULL, NULL, in_forked_child, NULL);
     error = start_thread();
     if (error) {
-        message_print(NULL, "could not start the control thread: %s", strerror(-error));
+        message_print("check the limit of processes and threads (ulimit -u)",
+                      "could not start the control thread: %s", strerror(-error));
         agent_close();
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }

@@ -67,8 +67,10 @@ static CUresult gave_up(const struct device *device)
 {
     static atomic_bool told;
     if (!atomic_exchange(&told, true)) { /* programs try again and again */
-        message_print("nvidia-smi shows who has it",
-                      "memory on GPU %u that was promised is not there", device->gpu);
+        message_print("nvidia-smi lists the processes on the GPU",
+                      "GPU %u is full: the driver refused memory that moiety had admitted, because "
+                      "another process uses the GPU outside moiety",
+                      device->gpu);
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

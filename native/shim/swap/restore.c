@@ -23,7 +23,7 @@ static void put_off(struct transfer *transfer, CUresult result)
         uint32_t failures = ++transfer->failures;
         pause <<= failures < FAILURES_MAX ? failures : FAILURES_MAX;
         if (failures == FAILURES_MAX) {
-            message_print("end the program if it does not go on",
+            message_print("end the program if it does not continue",
                           "could not bring device memory back: error "
                           "%d; its bytes are kept in host memory and tried again",
                           (int)result);

@@ -162,7 +162,7 @@ def test_a_long_wait_is_named_once_with_its_holder_and_its_end(node: Surrounding
     node.arbiter.queued.clear()
     node.hold(2)
     node.loop.pass_until(152)
-    assert second.connection.said == [text, "it goes on, after 50 s"]
+    assert second.connection.said == [text, "the program continues after 50 s"]
     assert node.loop.due == []
 
 

@@ -80,7 +80,7 @@ def test_strict_overcommit_and_few_mappings_are_found(tmp_path: Path) -> None:
     found = list(host.host_memory(root))
     texts = " ".join(finding.text for finding in found if finding.level == "warn")
     assert "vm.overcommit_memory = 2" in texts
-    assert "1000 mappings only" in texts
+    assert "only 1000 mappings" in texts
 
 
 def test_what_another_process_may_lock(tmp_path: Path) -> None:
@@ -98,14 +98,14 @@ def test_what_another_process_may_lock(tmp_path: Path) -> None:
 
 def test_a_container_with_processes_of_its_own_is_a_warning(tmp_path: Path) -> None:
     (found,) = host.container(put(tmp_path, {"proc/self/cgroup": "0::/\n"}))
-    assert (found.level, found.text) == ("ok", "this is none")
+    assert (found.level, found.text) == ("ok", "this is no container")
     root = put(
         tmp_path,
         {"proc/self/cgroup": f"0::/system.slice/docker-{C}.scope\n", "proc/self/ns/pid": ""},
     )
     (found,) = host.container(root)
     assert found.level == "warn"
-    assert found.text == "this is one (docker cccccccccccc) with processes of its own"
+    assert found.text == "this is a container (docker cccccccccccc) with a PID namespace of its own"
     assert "--pid=host" in found.hint
 
 
@@ -174,7 +174,7 @@ def test_simulated_gpus_that_nobody_uses_are_found(tmp_path: Path) -> None:
     put(tmp_path, {"moiety-simgpu-4711/gpus": "x" * 8192})
     (found,) = agents.residue(tmp_path)
     assert found.level == "warn"
-    assert "8 KiB of simulated GPUs that nobody uses" in found.text
+    assert "8 KiB of simulated GPUs that no process uses" in found.text
 
 
 def test_the_directory_of_all_users_need_not_be_ours(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from moiety.agent.core.client import Client
 from moiety.agent.core.recovery import UNSETTLED, Recovery
@@ -28,6 +28,29 @@ RESTORED_MIN_BYTES: Final = 1 << 30
 """A smaller restore is over before a person notices it."""
 ABOUT_TENANTS: Final = ("tenant", "others are ahead")
 """Beginnings of the arbiter's reasons that only name the holder's number."""
+
+
+class Notice(NamedTuple):
+    """One text, as a pattern, with what it means."""
+
+    text: str
+    meaning: str
+
+
+WAITING: Final = Notice(
+    "waiting for {gpus}, {time} so far", "the program is blocked until it gets the GPU"
+)
+HELD: Final = Notice("held by {programs}", "these programs have the GPU now, and for how long")
+PLACE: Final = Notice(
+    "place {place} of {length} in the queue", "other programs wait for the same GPU"
+)
+CONTINUES: Final = Notice("the program continues after {time}", "the program got the GPU")
+RESTORING: Final = Notice(
+    "restoring {size}, about {time}",
+    "the program got the GPU; its memory is copied back from the host first",
+)
+NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING)
+"""HELD and PLACE follow WAITING in the same line."""
 
 
 @dataclass(slots=True)
@@ -101,7 +124,8 @@ class WaitMessages:
         counters = client.counters()
         if counters.restored_ns:
             speed = counters.restored_bytes / (counters.restored_ns / 1e9) or speed
-        self._say(client, f"restoring {format_bytes(missing)}, about {_about(missing / speed)}")
+        text = RESTORING.text.format(size=format_bytes(missing), time=_about(missing / speed))
+        self._say(client, text)
 
     def _of(self, client: Client) -> WaitRecord:
         return self._told.setdefault(client.number, WaitRecord())
@@ -131,7 +155,8 @@ class WaitMessages:
             since_s = self._asks_since(client, told, now_s)
         if told.since_s is not None and since_s != told.since_s:
             if since_s is None:
-                self._say(client, f"it goes on, after {_about(now_s - told.since_s)}")
+                waited = _about(now_s - told.since_s)
+                self._say(client, CONTINUES.text.format(time=waited))
             told.since_s = None
         if since_s is None:
             return False
@@ -159,9 +184,9 @@ class WaitMessages:
         gpus = [gpu for gpu in self._arbiter.gpus() if gpu.gpu in view.gpus]
         where = ", ".join(str(gpu.gpu) for gpu in gpus)
         where = f"GPU{'s' * (len(gpus) > 1)} {where}" if gpus else "a GPU"
-        parts = [f"waiting for {where}, {_about(waited_s)} so far"]
+        parts = [WAITING.text.format(gpus=where, time=_about(waited_s))]
         if holders := self._holders(view, views, gpus, now_s):
-            parts.append(f"held by {holders}")
+            parts.append(HELD.text.format(programs=holders))
         reason = view.reason if self._recovery.is_settled else UNSETTLED
         if reason and not reason.startswith(ABOUT_TENANTS):
             parts.append(reason)
@@ -196,7 +221,7 @@ class WaitMessages:
         queue.sort(key=lambda other: -other.share.rank)  # stable: who came first goes first
         if view not in queue or len(queue) < 2:
             return ""
-        return f"place {queue.index(view) + 1} of {len(queue)} in the queue"
+        return PLACE.text.format(place=queue.index(view) + 1, length=len(queue))
 
 
 def _about(seconds: float) -> str:

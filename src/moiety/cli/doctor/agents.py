@@ -49,13 +49,15 @@ def agents(root: Path = ROOT) -> Iterator[Finding]:
                 if directory.path == find().path:
                     continue
                 quiet = False
-                text = f"one of version {here.product} in {directory.path}, pid {here.pid}"
-                hint = f"MOIETY_DIR={directory.path} moiety agent stop, if nobody needs it"
+                text = (
+                    f"an agent of version {here.product} runs in {directory.path}, pid {here.pid}"
+                )
+                hint = f"MOIETY_DIR={directory.path} moiety agent stop, if no program needs it"
                 level = "ok" if here.product == __version__ else "warn"
                 yield Finding(about, level, text, hint)
         except errors.AgentVersion as error:
             quiet = False
-            hint = f"stop it once its programs have ended ({error.hint})"
+            hint = f"stop that agent once its programs have ended ({error.hint})"
             yield Finding(about, "warn", f"{directory.path}: {error.what}", hint)
         except errors.NoAgent:
             if stale := _stale(directory):
@@ -125,7 +127,7 @@ def residue(shm: Path = Path("/dev/shm")) -> Iterator[Finding]:
         size = _size(folder)
         if folder != simgpu_state_dir() and size and _is_unused(folder):
             quiet = False
-            text = f"{folder} has {format_bytes(size)} of simulated GPUs that nobody uses"
+            text = f"{folder} has {format_bytes(size)} of simulated GPUs that no process uses"
             yield Finding(about, "warn", text, f"rm -r {folder}")
     if quiet:
         yield Finding(about, "ok", "nothing was left behind")

@@ -70,7 +70,7 @@ def driver() -> Iterator[Finding]:
             return
         if not is_library(path):
             hint = "install the NVIDIA driver again, and check LD_LIBRARY_PATH"
-            yield Finding("driver", "bad", f"{path} is no library for this machine", hint)
+            yield Finding("driver", "bad", f"{path} is not a library for this machine", hint)
             return
     version, said = _driver_version(path)
     yield Finding("driver", "ok", f"{path}, {said}")
@@ -88,7 +88,10 @@ def driver() -> Iterator[Finding]:
         text = (
             f"{cuda(version)} is newer than {cuda(KNOWN_CUDA)}, the newest that moiety knows all of"
         )
-        hint = "a program that makes one of the new calls is not moved, and named here"
+        hint = (
+            "moiety doctor names programs that make one of the new calls; their memory stays on "
+            "the GPU"
+        )
         yield Finding("driver calls", "warn", text, hint)
     else:
         yield Finding("driver calls", "ok", "everything that sharing needs is there")
@@ -141,7 +144,7 @@ def agent() -> Iterator[Finding]:
     except errors.NoAgent:
         yield Finding("agent", "ok", "not running; moiety run starts one")
     except errors.AgentSilent as error:
-        hint = f"kill -CONT lets a stopped one go on; what it was doing: {directory.log}"
+        hint = f"kill -CONT continues a stopped agent; its log is {directory.log}"
         yield Finding("agent", "bad", error.what, hint)
     except errors.MoietyError as error:
         yield Finding("agent", "bad", error.what, error.hint)
@@ -157,14 +160,16 @@ def programs() -> Iterator[Finding]:
     about = "programs"
     unknown = {row.pid: row for row in rows if row.unknown_calls}
     for row in unknown.values():
-        names = ", ".join(row.unknown) or "what has no name"
+        names = ", ".join(row.unknown) or "functions without a name"
         times = count(row.unknown_calls, "time")
-        text = f"{row.program} (pid {row.pid}) used what moiety does not know, {times}: {names}"
-        hint = "it may, but none of its memory leaves the GPU; please report these names"
+        text = f"{row.program} (pid {row.pid}) used unknown functions {times}: {names}"
+        hint = "the program continues, but its memory stays on the GPU; please report these names"
         yield Finding(about, "warn", text, hint)
     for row in {row.pid: row for row in rows if row.pinned and not row.unknown_calls}.values():
-        text = f"{row.program} (pid {row.pid}) called {row.pinned}: what that makes cannot be moved"
-        yield Finding(about, "warn", text, "it goes on, but none of its memory leaves the GPU")
+        text = f"{row.program} (pid {row.pid}) called {row.pinned}, so its memory cannot be evicted"
+        yield Finding(
+            about, "warn", text, "the program continues, but none of its memory leaves the GPU"
+        )
     if rows and not unknown:
         number = count(len({row.pid for row in rows}), "program")
         yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")
@@ -180,7 +185,7 @@ def kernel() -> Iterator[Finding]:
         yield Finding("membarrier", "ok", "offered by the kernel")
     else:
         hint = "calls cost a few nanoseconds more; allow membarrier in the seccomp profile"
-        yield Finding("membarrier", "warn", "not offered, or forbidden", hint)
+        yield Finding("membarrier", "warn", "the kernel does not offer it, or forbids it", hint)
     yield _sealing()
 
 

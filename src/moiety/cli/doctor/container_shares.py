@@ -34,10 +34,12 @@ def shares(folders: Iterable[Path] | None = None) -> Iterator[Finding]:
     for name, (file, sources) in sorted(specs.items()):
         if gone := [source for source in sources if not Path(source).exists()]:
             hint = f"moiety container spec --name {name} with its options writes it again"
-            yield Finding(ABOUT, "warn", f"{file} names {gone[0]}, which is gone", hint)
+            yield Finding(ABOUT, "warn", f"{file} names {gone[0]}, which does not exist", hint)
         elif name not in known:
             hint = f"make it again (moiety container spec --name {name}), or remove the file"
-            yield Finding(ABOUT, "warn", f"{file} is of a share that this agent has not", hint)
+            yield Finding(
+                ABOUT, "warn", f"{file} names a share that this agent does not have", hint
+            )
     good = len(known & specs.keys())
     yield Finding(ABOUT, "ok", f"{count(good, 'share')} of this agent can be had by containers")
 

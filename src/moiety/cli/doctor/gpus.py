@@ -48,7 +48,9 @@ def gpus() -> Iterator[Finding]:
             text = f"driver {devices.driver_version}, {count(len(found), 'GPU')}"
             yield Finding("NVML", "ok", text)
             if not found:
-                yield Finding("GPU", "bad", "there is none", "check nvidia-smi and the permissions")
+                yield Finding(
+                    "GPU", "bad", "NVML finds no GPU", "check nvidia-smi and the permissions"
+                )
             for device in found:
                 yield _card(device)
                 yield from _unexplained(devices, device)
@@ -69,7 +71,7 @@ def _card(device: Device) -> Finding:
         f"of which {format_bytes(shared)} can be shared"
     )
     if device.exclusive or device.prohibited:
-        mode = "one process (EXCLUSIVE_PROCESS)" if device.exclusive else "nobody (PROHIBITED)"
+        mode = "one process (EXCLUSIVE_PROCESS)" if device.exclusive else "no process (PROHIBITED)"
         hint = f"nvidia-smi -i {device.index} -c DEFAULT"
         return Finding(about, "bad", f"{text}; its compute mode admits {mode}", hint)
     if device.mig:
@@ -80,7 +82,7 @@ def _card(device: Device) -> Finding:
         return Finding(about, "warn", f"{text}; it is divided by MIG", hint)
     if device.persistent is False:
         hint = f"start nvidia-persistenced, or nvidia-smi -i {device.index} -pm 1"
-        text += "; the driver is unloaded whenever nobody uses it, so first programs start slowly"
+        text += "; it unloads its driver when no program uses it, so programs start slowly"
         return Finding(about, "warn", text, hint)
     return Finding(about, "ok", text)
 
@@ -94,10 +96,11 @@ def _unexplained(devices: Devices, device: Device) -> Iterator[Finding]:
     lost = usage.used_bytes - sum(user.used_bytes or 0 for user in users)
     if lost > max(UNEXPLAINED * device.total_bytes, min(GIB, device.total_bytes // 10)):
         text = (
-            f"{format_bytes(lost)} of GPU {device.index} are in use by no process that can be seen"
+            f"{format_bytes(lost)} of GPU {device.index} are in use, but by no process that the "
+            "doctor can see"
         )
         hint = (
-            "processes of other containers or an ended one that hangs: "
+            "processes of other containers have it, or one that hangs while it ends: "
             f"fuser -v /dev/nvidia{device.index} as root names them"
         )
         yield Finding("GPU memory", "warn", text, hint)
@@ -106,7 +109,7 @@ def _unexplained(devices: Devices, device: Device) -> Iterator[Finding]:
 def mps() -> Iterator[Finding]:
     """NVIDIA's own way of sharing."""
     pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", PIPES)
-    hint = "stop it (echo quit | nvidia-cuda-mps-control): its clients cannot be told apart"
+    hint = "stop it (echo quit | nvidia-cuda-mps-control): moiety cannot tell its clients apart"
     clients: list[int] = []
     try:
         with opened() as devices:
@@ -117,7 +120,9 @@ def mps() -> Iterator[Finding]:
     if Path(pipes, "control").exists():
         yield Finding("MPS", "warn", f"a control daemon answers in {pipes}", hint)
     elif clients:
-        text = f"{count(len(set(clients)), 'program')} on the GPUs, {_named(clients)}, run under it"
+        text = (
+            f"{count(len(set(clients)), 'program')} on the GPUs, {_named(clients)}, run under MPS"
+        )
         yield Finding("MPS", "warn", text, hint)
     else:
         yield Finding("MPS", "ok", "not running")
@@ -127,7 +132,7 @@ def strangers() -> Iterator[Finding]:
     """Who uses the GPUs without moiety."""
     about = "GPU users"
     if not sees_host_pids():
-        text = "in this PID namespace it cannot be told who uses the GPUs"
+        text = "this PID namespace does not show which processes use the GPUs"
         hint = "run the agent on the host, or in a container with --pid=host"
         yield Finding(about, "warn", text, hint)
         return
@@ -153,17 +158,20 @@ def strangers() -> Iterator[Finding]:
             ]
     except Exception:  # `gpus` says what is wrong with NVML
         return
-    hint = "end it, or start it with moiety run; it holds what it has, whoever waits (moiety watch)"
+    hint = (
+        "end it, or start it with moiety run; it keeps its memory while others wait (moiety watch)"
+    )
     for gpu, user in beside[:NAMED_MOST]:
         origin = origin_of(user.pid)
         amount = "" if user.used_bytes is None else f" ({format_bytes(user.used_bytes)})"
         who = str(origin) if origin else f"pid {user.pid}"
         yield Finding(about, "warn", f"{who} uses GPU {gpu} without moiety{amount}", hint)
     if len(beside) > NAMED_MOST:
-        text = f"and so do {len(beside) - NAMED_MOST} more"
+        more = len(beside) - NAMED_MOST
+        text = f"{more} more use GPUs without moiety"
         yield Finding(about, "warn", text, "moiety watch names them")
     if not beside:
-        yield Finding(about, "ok", "nobody uses the GPUs without moiety")
+        yield Finding(about, "ok", "no process uses the GPUs without moiety")
 
 
 def _named(pids: list[int]) -> str:

@@ -42,7 +42,7 @@ def host_memory(root: Path = ROOT) -> Iterator[Finding]:
         yield Finding("host memory", "warn", text, hint)
     maps = _number(root / "proc/sys/vm/max_map_count")
     if maps is not None and maps < MAPS_LEAST:
-        text = f"a process may have {maps} mappings only (vm.max_map_count)"
+        text = f"a process may have only {maps} mappings (vm.max_map_count)"
         yield Finding("mappings", "warn", text, f"sysctl vm.max_map_count={MAPS_LEAST}")
 
 
@@ -91,7 +91,7 @@ def least_limit(root: Path = ROOT) -> int | None:
 def locked_memory(root: Path = ROOT) -> Iterator[Finding]:
     """What a process may pin: ours, and the agent's, whose limits are its own."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    yield _locked("programs", None if soft == resource.RLIM_INFINITY else soft, os.geteuid())
+    yield _locked(None if soft == resource.RLIM_INFINITY else soft, os.geteuid())
     try:
         with talk(find()) as call:
             pid = call.agent.pid
@@ -105,10 +105,10 @@ def locked_memory(root: Path = ROOT) -> Iterator[Finding]:
         yield Finding("locked memory", "warn", text, hint)
 
 
-def _locked(whose: str, limit: int | None, uid: int) -> Finding:
+def _locked(limit: int | None, uid: int) -> Finding:
     if limit is None or uid == 0:
-        return Finding("locked memory", "ok", f"{whose} may pin any amount")
-    text = f"{whose} may pin {format_bytes(limit)} each"
+        return Finding("locked memory", "ok", "programs may pin any amount")
+    text = f"programs may pin {format_bytes(limit)} each"
     hint = (
         "if hand-offs are slow: ulimit -l unlimited, or a memlock line in /etc/security/limits.conf"
     )
@@ -136,15 +136,15 @@ def container(root: Path = ROOT) -> Iterator[Finding]:
     marks = [name for name in (".dockerenv", "run/.containerenv") if (root / name).exists()]
     inside = placed.container or placed.pod or bool(marks)
     if not inside:
-        yield Finding(about, "ok", "this is none")
+        yield Finding(about, "ok", "this is no container")
         return
     what = placed.runtime or ("podman" if "run/.containerenv" in marks else "docker")
-    text = f"this is one ({what}{f' {placed.short}' if placed.container else ''})"
+    text = f"this is a container ({what}{f' {placed.short}' if placed.container else ''})"
     if sees_host_pids(root / "proc"):
         yield Finding(about, "ok", f"{text}, which sees the host's processes")
     else:
         hint = "an agent belongs on the host, or into a container with --pid=host and --ipc=host"
-        yield Finding(about, "warn", f"{text} with processes of its own", hint)
+        yield Finding(about, "warn", f"{text} with a PID namespace of its own", hint)
 
 
 def toolkit(root: Path = ROOT, path: str | None = None) -> Iterator[Finding]:
