@@ -6,6 +6,7 @@ The page has every message of a kind in a chapter of its own; CHAPTERS names wha
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
+from tools.messages import doctor, terminal
 from tools.messages.texts import said_by_class
 from tools.site.reference import attribute_docs, escaped, table
 
 from moiety.agent.core.journal_events import REASONS
+from moiety.agent.shim.wait_messages import NOTICES
 from moiety.model import errors
 from moiety.model.errors import ExitCode, MoietyError
+from moiety.wire.layout import Refusal
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "reference-messages.md"
@@ -79,7 +83,62 @@ def events() -> Iterator[str]:
     yield table(["reason", "severity", "meaning", "what to do"], rows)
 
 
-CHAPTERS: Final[tuple[Callable[[], Iterator[str]], ...]] = (exit_codes, of_commands, events)
+def on_terminals() -> Iterator[str]:
+    """Every line that a program's stderr can have from moiety."""
+    yield "## Messages of programs\n"
+    yield (
+        "These lines stand on the stderr of a program that shares GPUs, after `moiety:`. "
+        "`MOIETY_QUIET=1` turns them off.\n"
+    )
+    yield "### Notices while a program waits\n"
+    yield (
+        "Nothing has to be done. `moiety ps` shows the programs that have the GPU. Only "
+        "[a terminal](howto-terminal.md) shows these notices, unless `MOIETY_SAY=always` is set.\n"
+    )
+    rows = [(_code(_capitals(each.text)), each.meaning) for each in NOTICES]
+    yield table(["notice", "meaning"], rows)
+    yield "### Refused requests\n"
+    yield (
+        "The agent refused what the program asked for. The program's call returns an error of "
+        "CUDA, and `moiety events` has a `Refused` or `BadMessage` event. `moiety ps` "
+        "shows which programs use the GPU, and how much memory each has.\n"
+    )
+    told = attribute_docs(Refusal)
+    causes = [(_code(text), escaped(told[code.upper()])) for code, text in terminal.refusals()]
+    yield table(["message", "cause"], causes)
+    yield "### Warnings\n"
+    yield ("The agent sends these about [gangs](howto-gangs.md) and for [the watch](watch.md).\n")
+    warnings = [
+        (_code(text), escaped(REASONS[reason].meaning), escaped(REASONS[reason].advice))
+        for reason, text in terminal.warnings()
+    ]
+    yield table(["message", "cause", "what to do"], warnings)
+    yield "### Messages of the shim\n"
+    yield "The library that moiety loads into each program prints these messages itself.\n"
+    yield table(["message", "try"], [(_code(a), escaped(b)) for a, b in terminal.of_shim()])
+
+
+def of_doctor() -> Iterator[str]:
+    """Every finding of the doctor that is not ok."""
+    yield "## Findings of moiety doctor\n"
+    yield (
+        "`moiety doctor` prints what it looked at, a level, what it found, and below that what "
+        "to do. `bad` keeps programs from sharing; `warn` does not. WHAT and ERROR "
+        "stand for an error's own words, which often are [of moiety](#errors).\n"
+    )
+    rows = [
+        (each.about, each.level, _code(each.text), escaped(each.hint)) for each in doctor.findings()
+    ]
+    yield table(["about", "level", "finding", "what to do"], rows)
+
+
+CHAPTERS: Final[tuple[Callable[[], Iterator[str]], ...]] = (
+    exit_codes,
+    of_commands,
+    events,
+    on_terminals,
+    of_doctor,
+)
 
 
 def page() -> str:
@@ -110,6 +169,11 @@ def _errors(base: type[MoietyError], code: ExitCode) -> Iterator[type[MoietyErro
         ):
             yield error
         yield from _errors(error, code)
+
+
+def _capitals(pattern: str) -> str:
+    """A pattern of str.format, with its names as PLACEHOLDERS."""
+    return re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), pattern)
 
 
 def _code(text: str) -> str:
