@@ -6,8 +6,8 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.busy_period import BusyPeriods
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.state.busy_period import BusyPeriods
 from moiety.model.share import Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 

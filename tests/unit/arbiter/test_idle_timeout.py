@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.idle_timeout import IdlePeriods, cost_s
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.state.idle_timeout import IdlePeriods, cost_s
 from moiety.model.share import Share
 from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
 

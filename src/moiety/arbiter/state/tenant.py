@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from moiety.arbiter.schedule.busy_period import BusyPeriods
-from moiety.arbiter.schedule.idle_timeout import IdlePeriods
+from moiety.arbiter.state.busy_period import BusyPeriods
+from moiety.arbiter.state.idle_timeout import IdlePeriods
 from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
