@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from moiety.arbiter.instructions import StateChanged
-from moiety.arbiter.schedule.gangs import TenantGang
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.balance import Balance, entry_of
-from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
+from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant, TenantGang
 from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from moiety.arbiter.admission.memory import budget_bytes
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.gangs import mates
+from moiety.arbiter.state.gang import mates
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.gangs import mates
+from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.model.units import format_bytes
 

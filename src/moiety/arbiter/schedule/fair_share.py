@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.gangs import firsts, level, mates
 from moiety.arbiter.schedule.quantum import Quantum
+from moiety.arbiter.state.gang import firsts, level, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 from moiety.model.share import Share

@@ -11,97 +11,19 @@ that are behind have caught up with those that are ahead (docs/decisions/0019).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.overdue import give_back_together, why_late
-from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.state.gang import level
+from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 
 if TYPE_CHECKING:
     from moiety.arbiter.ledger import Ledger
     from moiety.arbiter.schedule.round import Round
 
-_NOT_DRAINED = frozenset({State.DRAINING, State.STOPPED})
 _WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
-
-
-@dataclass(slots=True, eq=False)
-class TenantGang:
-    """Tenants that hold together; `members` in the order of their numbers."""
-
-    name: str
-    size: int = 0
-    """it begins when so many are there; 0: with whoever there is"""
-    members: list[Tenant] = field(default_factory=list)
-    is_begun: bool = False
-    """it was whole once: whoever dies later is not waited for"""
-    ahead: set[int] = field(default_factory=set)
-    """in a drain: those for whom the others are let through"""
-    ahead_since_s: float = 0.0
-    drained_from_s: float = 0.0
-    """when the drain began that `ahead` is about"""
-    stepping_since_s: float | None = None
-    """since when they are"""
-    swaps: int = 0
-    """how often in it those who were let through were ahead afterwards"""
-
-    @property
-    def missing(self) -> int:
-        """How many it waits for before it begins."""
-        return 0 if self.is_begun else max(0, self.size - len(self.members))
-
-    @property
-    def lag_s(self) -> float:
-        """GPU time that it is behind, as one tenant; negative: ahead."""
-        lags_s = [on.lag_s for member in self.members for on in member.gpus.values()]
-        gpus = {gpu for member in self.members for gpu in member.gpus}
-        return sum(lags_s) / max(1, len(gpus))
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the work of a member may still run."""
-        return any(is_late(member) for member in self.members)
-
-
-def is_late(tenant: Tenant) -> bool:
-    """Whether it was revoked and has not answered."""
-    return tenant.state in _NOT_DRAINED and not tenant.answered
-
-
-def mates(tenant: Tenant) -> Sequence[Tenant]:
-    """A tenant's gang, itself included; itself if it is in none."""
-    return tenant.gang.members if tenant.gang else (tenant,)
-
-
-def are_mates(one: Tenant, other: Tenant) -> bool:
-    """Whether two are in one gang; nobody is its own mate unless it is in one."""
-    return one.gang is not None and one.gang is other.gang
-
-
-def gpus_of(tenant: Tenant) -> set[int]:
-    """The GPUs that have to be held together."""
-    if tenant.gang is None:
-        return set(tenant.gpus)
-    return {gpu for mate in tenant.gang.members for gpu in mate.gpus}
-
-
-def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
-    """Of each gang only whoever comes first among them."""
-    seen: list[TenantGang] = []
-    for tenant in tenants:
-        if tenant.gang is None:
-            yield tenant
-        elif tenant.gang not in seen:
-            seen.append(tenant.gang)
-            yield tenant
-
-
-def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:
-    """Whether it, or one of its gang, is one of these."""
-    return tenant in others or any(are_mates(tenant, other) for other in others)
 
 
 # Who is in it
@@ -139,13 +61,6 @@ def leave(ledger: Ledger, tenant: Tenant) -> None:
         del ledger.gangs[gang.name]
 
 
-def level(gang: TenantGang) -> None:
-    """All are in the class of the member that is in the highest."""
-    rank = max(member.share.rank for member in gang.members)
-    for member in gang.members:
-        member.rank = rank
-
-
 # What it does as one
 
 
@@ -167,7 +82,7 @@ def detain(round_: Round) -> None:
     Their work may have to go on before its own can end.
     """
     for gang in round_.ledger.gangs.values():
-        stuck = any(m.silent and is_late(m) for m in gang.members)
+        stuck = any(m.silent and m.is_late for m in gang.members)
         for member in gang.members:
             detained = stuck and member.answered
             if member.detained != detained:
@@ -183,7 +98,7 @@ def why_apart(gang: TenantGang) -> str:
             "started"
         )
     for member in gang.members:
-        if is_late(member) or member.state is State.FENCED:
+        if member.is_late or member.state is State.FENCED:
             return f"{member.label}, of its gang, {why_late(member) or 'is giving the GPU back'}"
     return ""
 
@@ -215,7 +130,7 @@ def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> Non
     often.
     """
     now_s, settings = round_.now_s, round_.settings
-    late = {member.number for member in gang.members if is_late(member)}
+    late = {member.number for member in gang.members if member.is_late}
     began_s = max(member.since_s for member in draining)
     if gang.drained_from_s != began_s:
         gang.drained_from_s = gang.ahead_since_s = began_s

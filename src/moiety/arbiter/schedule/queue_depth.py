@@ -7,8 +7,8 @@ a holder that fell idle, the frequent kind, changes none (docs/decisions/0006).
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.gangs import are_mates, gpus_of, mates
 from moiety.arbiter.schedule.round import Round
+from moiety.arbiter.state.gang import are_mates, gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 
 

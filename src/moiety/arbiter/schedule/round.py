@@ -13,10 +13,11 @@ from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.early_grants import EarlyGrants
 from moiety.arbiter.schedule.fair_share import EXACT_S, FairShare
-from moiety.arbiter.schedule.gangs import are_mates, detain, gpus_of, look_after_gangs, mates
+from moiety.arbiter.schedule.gangs import detain, look_after_gangs
 from moiety.arbiter.schedule.overdue import look_after, why_late
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.gang import are_mates, gpus_of, mates
 from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import WITH_LEASE, Cause, State
 from moiety.model.units import format_bytes

@@ -7,11 +7,12 @@ from collections.abc import Generator, Iterator
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import outgrown
 from moiety.arbiter.schedule.fair_share import EXACT_S
-from moiety.arbiter.schedule.gangs import are_mates, firsts, gpus_of, is_among, mates, why_apart
+from moiety.arbiter.schedule.gangs import why_apart
 from moiety.arbiter.schedule.overdue import why_late
 from moiety.arbiter.schedule.round import Round, movable_bytes
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
 from moiety.arbiter.schedule.throttle import postpone, wait_for_window
+from moiety.arbiter.state.gang import are_mates, firsts, gpus_of, is_among, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 

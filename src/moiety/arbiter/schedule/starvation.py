@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from moiety.arbiter.schedule.fair_share import EXACT_S, LEFT_OVER
-from moiety.arbiter.schedule.gangs import gpus_of, mates
+from moiety.arbiter.state.gang import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moiety.arbiter.schedule.gangs import is_late, mates
 from moiety.arbiter.schedule.round import Round, are_rivals
+from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 from moiety.model.format import format_fraction
@@ -49,7 +49,7 @@ def mend(round_: Round) -> None:
         waiting = [m for m in gang.members if not m.stays]
         if coming and waiting:
             postpone(round_, coming[0])
-        if holding and any(is_late(m) or m.state is State.FENCED for m in waiting):
+        if holding and any(m.is_late or m.state is State.FENCED for m in waiting):
             round_.revoke(holding[0])
 
 

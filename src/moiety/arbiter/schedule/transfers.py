@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import KEPT_S
-from moiety.arbiter.schedule.gangs import mates
 from moiety.arbiter.schedule.round import Round
+from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 

@@ -1,22 +1,20 @@
-"""What the arbiter remembers of a tenant. Mutable, private to the arbiter."""
+"""What the arbiter remembers of a tenant and of a gang. Mutable, private to the arbiter."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from moiety.arbiter.state.busy_period import BusyPeriods
 from moiety.arbiter.state.idle_timeout import IdlePeriods
 from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
-if TYPE_CHECKING:
-    from moiety.arbiter.schedule.gangs import TenantGang
-
 _COSTS = 5
 NOT_POSTED: Final = (0,) * 9
+_NOT_DRAINED: Final = frozenset({State.DRAINING, State.STOPPED})
 
 
 @dataclass(slots=True)
@@ -93,7 +91,7 @@ class Tenant:
     resumed: bool = False
     """it outlived its agent"""
     gang: TenantGang | None = None
-    """with whom it holds"""
+    """the gang with which it holds"""
     answered: bool = False
     """it has drained, and its gang has not"""
     detained: bool = False
@@ -120,11 +118,11 @@ class Tenant:
     is_guest: bool = False
     """it passed others in the queue, and leaves as soon as one of them could come"""
     silent_since_s: float | None = None
-    """it has submitted nothing since then; None: nobody knows of that"""
+    """it has submitted nothing since then; None: no such silence is known"""
     idle_periods: IdlePeriods = field(default_factory=IdlePeriods)
     busy_periods: BusyPeriods = field(default_factory=BusyPeriods)
     watched_s: float = 0.0
-    """the silence that it is asked to tell of; 0: none"""
+    """the length of the silence that it is asked to report; 0: none"""
     costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
     """what its last comings cost for which memory moved"""
     cost_s: float = 0.0
@@ -211,8 +209,13 @@ class Tenant:
         return self.state in STAYING
 
     @property
+    def is_late(self) -> bool:
+        """Whether it was revoked and has not answered."""
+        return self.state in _NOT_DRAINED and not self.answered
+
+    @property
     def is_beyond(self) -> bool:
-        """Whether nobody can have it drained for now."""
+        """Whether it cannot be drained for now."""
         return self.state is State.UNDRAINABLE and self.stuck_until_s > 0
 
     @property
@@ -271,3 +274,41 @@ class Tenant:
         if self.is_firm:
             return 0
         return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
+
+
+@dataclass(slots=True, eq=False)
+class TenantGang:
+    """Tenants that hold together; `members` in the order of their numbers."""
+
+    name: str
+    size: int = 0
+    """the number of members that must be there before it begins; 0: any number"""
+    members: list[Tenant] = field(default_factory=list)
+    is_begun: bool = False
+    """it was whole once: a member that dies later is not waited for"""
+    ahead: set[int] = field(default_factory=set)
+    """in a drain: the members for which the others are let through"""
+    ahead_since_s: float = 0.0
+    drained_from_s: float = 0.0
+    """when the drain began that `ahead` is about"""
+    stepping_since_s: float | None = None
+    """since when the others are let through"""
+    swaps: int = 0
+    """how often in it those who were let through were ahead afterwards"""
+
+    @property
+    def missing(self) -> int:
+        """How many it waits for before it begins."""
+        return 0 if self.is_begun else max(0, self.size - len(self.members))
+
+    @property
+    def lag_s(self) -> float:
+        """GPU time that it is behind, as one tenant; negative: ahead."""
+        lags_s = [on.lag_s for member in self.members for on in member.gpus.values()]
+        gpus = {gpu for member in self.members for gpu in member.gpus}
+        return sum(lags_s) / max(1, len(gpus))
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the work of a member may still run."""
+        return any(member.is_late for member in self.members)

@@ -1,0 +1,47 @@
+"""The tenants of a gang, and what they hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from moiety.arbiter.state.tenant import Tenant, TenantGang
+
+
+def mates(tenant: Tenant) -> Sequence[Tenant]:
+    """A tenant's gang, itself included; itself if it is in none."""
+    return tenant.gang.members if tenant.gang else (tenant,)
+
+
+def are_mates(one: Tenant, other: Tenant) -> bool:
+    """Whether two tenants are in one gang; a tenant in none is not its own mate."""
+    return one.gang is not None and one.gang is other.gang
+
+
+def gpus_of(tenant: Tenant) -> set[int]:
+    """The GPUs that have to be held together."""
+    if tenant.gang is None:
+        return set(tenant.gpus)
+    return {gpu for mate in tenant.gang.members for gpu in mate.gpus}
+
+
+def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
+    """Of each gang, only the member that comes first among these tenants."""
+    seen: list[TenantGang] = []
+    for tenant in tenants:
+        if tenant.gang is None:
+            yield tenant
+        elif tenant.gang not in seen:
+            seen.append(tenant.gang)
+            yield tenant
+
+
+def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:
+    """Whether it, or one of its gang, is one of these."""
+    return tenant in others or any(are_mates(tenant, other) for other in others)
+
+
+def level(gang: TenantGang) -> None:
+    """All are in the class of the member that is in the highest."""
+    rank = max(member.share.rank for member in gang.members)
+    for member in gang.members:
+        member.rank = rank
