@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.explain import why_late
 from moiety.arbiter.schedule.fair_share import RECENT_S
-from moiety.arbiter.schedule.overdue import why_late
 from moiety.arbiter.state.gang import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import WITH_LEASE, State

@@ -12,18 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.balance import Balance
 from moiety.arbiter.state.tenant import Residency, Tenant
 from moiety.arbiter.states import State
-
-if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Round
 
 ROOM_PART = 16
 """such a part of a GPU stays free beside allowances"""
@@ -56,37 +53,41 @@ class Credit:
 
     # Giving
 
-    def give(self, round_: Round, asked: Tenant, gpu: int) -> None:
-        """Allow a process more, whose request was answered just now, if nobody could need it."""
-        settings, on = round_.settings, asked.gpus[gpu]
-        again = round_.now_s - on.asked_s <= settings.allowance_asks_s
-        on.asked_s = round_.now_s
+    def give(
+        self,
+        asked: Tenant,
+        gpu: int,
+        balance: Balance,
+        settings: Settings,
+        now_s: float,
+        out: list[do.Instruction],
+        *,
+        is_calm: bool,
+    ) -> None:
+        """Allow a process more, whose request was answered just now, if no other could need it.
+
+        `balance` has the sums of the GPU. `is_calm` says that no tenant comes, goes, waits, asks or
+        takes turns.
+        """
+        on = asked.gpus[gpu]
+        again = now_s - on.asked_s <= settings.allowance_asks_s
+        on.asked_s = now_s
         capacity = budget_bytes(self._ledger, gpu)
         step = settings.allowance_step
         most = most_bytes(settings, capacity)
-        if not again or most <= on.allowed_bytes or not self._may_give(round_, asked, gpu):
+        if not again or most <= on.allowed_bytes or not is_calm:
+            return
+        if not _may_have(asked) or balance.needed_bytes or now_s < self._calm_s.get(gpu, -math.inf):
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
         more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
         more = more // step * step
-        if more <= 0 or round_.balances[gpu].free_bytes < more:
+        if more <= 0 or balance.free_bytes < more:
             return
         self._count(on, given=True)
         self._ledger.grant_credit(asked, gpu, more)
-        round_.out.append(do.CreditGrant(asked.number, gpu, more, most))
-
-    def _may_give(self, round_: Round, asked: Tenant, gpu: int) -> bool:
-        """Whether all is calm: nobody comes, goes, waits or asks, and nobody takes turns."""
-        return (
-            asked.state is State.HOLDING
-            and asked.gang is None
-            and not asked.pinned
-            and not (round_.has_rivals or round_.coming or round_.draining or self._ledger.queue)
-            and not any(tenant.requests for tenant in round_.asking)
-            and round_.balances[gpu].needed_bytes == 0
-            and round_.now_s >= self._calm_s.get(gpu, -math.inf)
-        )
+        out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _count(self, on: Residency, *, given: bool) -> None:
         self.given += given - on.is_allowed
@@ -202,3 +203,8 @@ class Credit:
             for due_s, e in self._held
             if e.tenant != tenant or (gpu is not None and e.gpu != gpu)
         ]
+
+
+def _may_have(tenant: Tenant) -> bool:
+    """Whether a tenant can have credit: it holds by itself, and its memory can leave."""
+    return tenant.state is State.HOLDING and tenant.gang is None and not tenant.pinned

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.driver_reserve import forget
+from moiety.arbiter.schedule.gangs import detain, look_after_gangs
+from moiety.arbiter.schedule.overdue import look_after
 from moiety.arbiter.schedule.queue_depth import pace
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import make_fit, refuse_outgrown, take_turns
@@ -14,6 +18,8 @@ from moiety.arbiter.schedule.transfers import (
     give_room,
     order_evictions,
 )
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import WITH_LEASE, State
 
 
 def decide(round_: Round) -> Iterator[None]:
@@ -21,6 +27,7 @@ def decide(round_: Round) -> Iterator[None]:
 
     It yields whenever instructions are decided, so that they are carried out before the rest is.
     """
+    begin(round_)
     if round_.asking:
         refuse_outgrown(round_)
     yield from finish_coming(round_)
@@ -45,3 +52,57 @@ def decide(round_: Round) -> Iterator[None]:
     if round_.watched:
         round_.end_watches()
     pace(round_)
+
+
+def begin(round_: Round) -> None:
+    """Look at every tenant: what it does, and whether it does what it was told."""
+    if round_.ledger.gangs:
+        look_after_gangs(round_)
+    _look(round_)
+    if round_.ledger.gangs:
+        detain(round_)
+    round_.balances = round_.ledger.balances()
+
+
+def _look(round_: Round) -> None:
+    """Sort the tenants by what they do, and look after those who are late."""
+    for tenant in round_.ledger.tenants.values():
+        if tenant.due_s or tenant.stopped:
+            round_.wake_at(look_after(round_, tenant))
+        state = tenant.state
+        if state in WITH_LEASE:
+            round_.holding.append(tenant)
+        elif state is State.RESTORING:
+            round_.coming.append(tenant)
+        elif state is State.DRAINING:
+            round_.draining.append(tenant)
+        if tenant.timed or tenant.share.latency:
+            round_.has_rivals = True
+            round_.has_limited = round_.has_limited or tenant.share.gpu_limit < 1
+        if tenant.needs_until_s:
+            _check_needs(round_, tenant)
+        if tenant.requests:
+            round_.asking.append(tenant)
+        if tenant.watched_s or tenant.silent_since_s is not None:
+            round_.watched.append(tenant)
+        if tenant.stuck_until_s:
+            if round_.now_s >= tenant.stuck_until_s:
+                tenant.stuck_until_s = 0.0
+                round_.ledger.touch(tenant)
+            else:
+                round_.wake_at(tenant.stuck_until_s)
+    if len(round_.coming) > 1:
+        round_.coming.sort(key=lambda t: t.since_s)
+
+
+def _check_needs(round_: Round, tenant: Tenant) -> None:
+    """Room for a driver is neither kept for ever nor awaited so."""
+    if round_.now_s < tenant.needs_until_s:
+        round_.wake_at(tenant.needs_until_s)
+        return
+    for request in [r for r in tenant.requests if r.is_need]:
+        tenant.requests.remove(request)
+        text = f"room for the driver itself on GPU {request.gpu} could not be made in time"
+        round_.out.append(do.Refused(tenant.number, request.gpu, request.serial, "capacity", text))
+    round_.ledger.touch(tenant)
+    forget(round_.ledger, tenant)

@@ -11,17 +11,13 @@ that are behind have caught up with those that are ahead (docs/decisions/0019).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.overdue import give_back_together, why_late
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.overdue import give_back_together
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.gang import level
 from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import WITH_LEASE, Cause, State
-
-if TYPE_CHECKING:
-    from moiety.arbiter.ledger import Ledger
-    from moiety.arbiter.schedule.round import Round
 
 _WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
 
@@ -88,19 +84,6 @@ def detain(round_: Round) -> None:
             if member.detained != detained:
                 member.detained = detained
                 round_.ledger.touch(member)
-
-
-def why_apart(gang: TenantGang) -> str:
-    """Why the members that wait cannot be chosen now; empty if they can."""
-    if gang.missing:
-        return (
-            f"its gang {gang.name} waits for {gang.missing} of {gang.size} members, that have not "
-            "started"
-        )
-    for member in gang.members:
-        if member.is_late or member.state is State.FENCED:
-            return f"{member.label}, of its gang, {why_late(member) or 'is giving the GPU back'}"
-    return ""
 
 
 def _want_together(round_: Round, gang: TenantGang) -> None:

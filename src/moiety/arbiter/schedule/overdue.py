@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
-
-if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Round
 
 _LAST_DOUBLINGS = 2
 """of the time after which a drain is given up, when reopening it has not helped"""
@@ -62,24 +59,6 @@ def give_back_together(round_: Round, gang: Sequence[Tenant]) -> None:
         round_.wake_at(reopens_s)
     elif _give_back(round_, draining):
         round_.wake_at(draining[0].kept_until_s)
-
-
-def why_late(tenant: Tenant) -> str:
-    """What keeps a tenant from giving the GPU back, to follow its name; empty if nothing does."""
-    if tenant.is_beyond:
-        return "cannot be drained: its work on the GPU waits for threads that need the lease"
-    if tenant.stopped:
-        return "is stopped (kill -CONT lets it go on)"
-    if tenant.state is State.FENCED:
-        return "does not give the GPU back and is fenced"
-    if tenant.detained and tenant.gang is not None:
-        others = [mate for mate in tenant.gang.members if mate.silent]
-        return " and ".join(f"waits for its gang's {m.label}, which {why_late(m)}" for m in others)
-    if tenant.state is State.DRAINING and tenant.silent:
-        return "cannot be drained: its last work does not end"
-    if tenant.state is State.DRAINING and tenant.gave_up:
-        return "cannot be drained so far and is being tried again"
-    return ""
 
 
 def _reopens_s(tenant: Tenant, settings: Settings, wants_since_s: float) -> float:

@@ -9,18 +9,15 @@ import math
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit
-from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.early_grants import EarlyGrants
 from moiety.arbiter.schedule.fair_share import EXACT_S, FairShare
-from moiety.arbiter.schedule.gangs import detain, look_after_gangs
-from moiety.arbiter.schedule.overdue import look_after, why_late
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.balance import Balance
 from moiety.arbiter.state.gang import are_mates, gpus_of, mates
 from moiety.arbiter.state.tenant import Residency, Tenant
-from moiety.arbiter.states import WITH_LEASE, Cause, State
-from moiety.model.units import format_bytes
+from moiety.arbiter.states import Cause
 
 SOONEST_S = 0.005
 """no holder is looked at again sooner only because of its lag"""
@@ -43,7 +40,7 @@ class Round:
         credit: Credit,
         early: EarlyGrants,
     ) -> None:
-        """Begin a round at `now_s`."""
+        """A round at `now_s` that has looked at no tenant yet."""
         self.deadline_s: float | None = None
         self.ledger = ledger
         self.settings = settings
@@ -65,56 +62,8 @@ class Round:
         """when a holder whose turn goes on may have to give way to somebody who waits"""
         self.has_rivals = False
         self.has_limited = False
-        if ledger.gangs:
-            look_after_gangs(self)
-        self._look()
-        if ledger.gangs:
-            detain(self)
-        self.balances = ledger.balances()
-
-    def _look(self) -> None:
-        """Sort the tenants by what they do, and look after those who are late."""
-        for tenant in self.ledger.tenants.values():
-            if tenant.due_s or tenant.stopped:
-                self.wake_at(look_after(self, tenant))
-            state = tenant.state
-            if state in WITH_LEASE:
-                self.holding.append(tenant)
-            elif state is State.RESTORING:
-                self.coming.append(tenant)
-            elif state is State.DRAINING:
-                self.draining.append(tenant)
-            if tenant.timed or tenant.share.latency:
-                self.has_rivals = True
-                self.has_limited = self.has_limited or tenant.share.gpu_limit < 1
-            if tenant.needs_until_s:
-                self._check_needs(tenant)
-            if tenant.requests:
-                self.asking.append(tenant)
-            if tenant.watched_s or tenant.silent_since_s is not None:
-                self.watched.append(tenant)
-            if tenant.stuck_until_s:
-                if self.now_s >= tenant.stuck_until_s:
-                    tenant.stuck_until_s = 0.0
-                    self.ledger.touch(tenant)
-                else:
-                    self.wake_at(tenant.stuck_until_s)
-        if len(self.coming) > 1:
-            self.coming.sort(key=lambda t: t.since_s)
-
-    def _check_needs(self, tenant: Tenant) -> None:
-        """Room for a driver is neither kept for ever nor awaited so."""
-        if self.now_s < tenant.needs_until_s:
-            self.wake_at(tenant.needs_until_s)
-            return
-        for request in [r for r in tenant.requests if r.is_need]:
-            tenant.requests.remove(request)
-            text = f"room for the driver itself on GPU {request.gpu} could not be made in time"
-            self.out.append(
-                do.Refused(tenant.number, request.gpu, request.serial, "capacity", text)
-            )
-        self.ledger.touch(tenant)
-        forget(self.ledger, tenant)
+        self.balances: dict[int, Balance] = {}
+        """the sums of each GPU, which follow every change; empty before `begin` (decide.py)"""
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
         """It was told to do something just now: note when that becomes late."""
@@ -127,6 +76,13 @@ class Round:
         """Have the next round no later than this."""
         if self.deadline_s is None or when_s < self.deadline_s:
             self.deadline_s = when_s
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no tenant comes, goes, waits or asks, and none takes turns."""
+        return not (
+            self.has_rivals or self.coming or self.draining or self.ledger.queue
+        ) and not any(tenant.requests for tenant in self.asking)
 
     def misses(self, tenant: Tenant) -> bool:
         """Whether something has to be restored before it can hold a lease."""
@@ -175,42 +131,6 @@ class Round:
         if not self.has_rivals:
             return []
         return [o for o in self.draining if are_rivals(o, tenant) and not o.silent]
-
-    def why_never(self, tenant: Tenant) -> str:
-        """Why `tenant` could not hold even if everybody else gave way; empty if it could."""
-        for mate in mates(tenant):
-            who = "it" if mate is tenant else f"{mate.label}, of its gang,"
-            if mate.stopped:
-                return f"{who} is stopped; it goes on once it is continued (kill -CONT)"
-            if mate.silent:
-                return f"{who} does not move its memory out as it was told"
-        for gpu in gpus_of(tenant):
-            balance = self.balances[gpu]
-            if balance.capacity_bytes - balance.firm_bytes < self.needs_bytes(tenant, gpu):
-                return self._name_firm(tenant, gpu)
-        return ""
-
-    def _name_firm(self, tenant: Tenant, gpu: int) -> str:
-        """Name what stands in the way of a tenant, in words and numbers."""
-        own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
-        need = format_bytes(sum(on.allocated_bytes for on in own))
-        room = format_bytes(self.balances[gpu].capacity_bytes)
-        others = [
-            (other, stays)
-            for other, on in self.ledger.on(gpu)
-            if other is not tenant
-            and not are_mates(other, tenant)
-            and (stays := other.staying_bytes(on)) > 0
-        ]
-        why = [
-            f"{other.label}'s {format_bytes(stays)} {_why_firm(other)}" for other, stays in others
-        ]
-        late = [
-            f"{other.label}, which {found}" for other, _ in others if (found := why_late(other))
-        ]
-        waits = f"waits for {' and '.join(late)}: " if late else ""
-        beside = f" beside {', '.join(why)}" if why else ""
-        return f"{waits}its {need} do not fit into the {room} of GPU {gpu}{beside}"
 
     def gives(self, holder: Tenant, gpu: int) -> int:
         """What a holder's going, and its gang's, makes room for."""
@@ -429,17 +349,3 @@ def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
 def movable_bytes(tenant: Tenant, on: Residency) -> int:
     """What is there of a tenant only while it holds."""
     return on.allocated_bytes - tenant.staying_bytes(on)
-
-
-def _why_firm(tenant: Tenant) -> str:
-    if tenant.stopped:
-        return "(it is stopped)"
-    if tenant.is_beyond:
-        return "(it cannot be drained)"
-    if tenant.detained:
-        return "(its gang is not drained)"
-    if tenant.silent:
-        return "(it does not answer)"
-    if tenant.stuck_until_s > 0:
-        return "(moving it out failed)"
-    return f"that cannot leave ({tenant.pinned_by})" if tenant.pinned_by else "that cannot leave"

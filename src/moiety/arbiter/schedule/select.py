@@ -6,9 +6,8 @@ from collections.abc import Generator, Iterator
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import outgrown
+from moiety.arbiter.schedule.explain import why_apart, why_behind, why_never
 from moiety.arbiter.schedule.fair_share import EXACT_S
-from moiety.arbiter.schedule.gangs import why_apart
-from moiety.arbiter.schedule.overdue import why_late
 from moiety.arbiter.schedule.round import Round, movable_bytes
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
 from moiety.arbiter.schedule.throttle import postpone, wait_for_window
@@ -91,7 +90,7 @@ def take_turns(round_: Round) -> Iterator[None]:
             tenant.blocked_by = _BEHIND
             continue
         behind = not gpus_of(tenant).isdisjoint(ahead)
-        if never := round_.why_never(tenant):
+        if never := why_never(round_, tenant):
             tenant.blocked_by = never
         elif behind and not _may_pass(round_, tenant, ahead):
             if _may_visit(round_, tenant):
@@ -123,7 +122,7 @@ def take_turns(round_: Round) -> Iterator[None]:
 
 def _join_in(round_: Round, tenant: Tenant) -> None:
     """Bring those of a gang who wait to those of it who hold, or have all of them wait."""
-    if round_.fits(tenant) and not round_.why_never(tenant):
+    if round_.fits(tenant) and not why_never(round_, tenant):
         _choose(round_, tenant)
     else:
         _explain(tenant, "it joins a gang that holds the GPU already, which gives it back for that")
@@ -304,7 +303,7 @@ def _revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
         if not are_mates(other, tenant)
         and (is_among(other, rivals) or any(round_.gives(other, gpu) > 0 for gpu in gaps))
     ]
-    tenant.blocked_by = _held_by(in_the_way, tenant)
+    tenant.blocked_by = why_behind(in_the_way, tenant)
     return False
 
 
@@ -335,26 +334,3 @@ def _needed(round_: Round, leaving: list[Tenant], still: dict[int, int]) -> list
             for gpu in still:
                 still[gpu] += round_.gives(other, gpu)
     return needed
-
-
-def _held_by(others: list[Tenant], tenant: Tenant) -> str:
-    if not others:
-        return "room is being made for others"
-    higher = [other for other in others if other.rank > tenant.rank]
-    holders = [mate for other in higher or others for mate in mates(other) if mate.stays]
-    names = ", ".join(str(holder.number) for holder in holders)
-    found = f"tenants {names} hold the GPU"
-    if len(holders) == 1:
-        found = f"tenant {names} holds the GPU"
-    late = [(o, why) for other in others for o in mates(other) if (why := why_late(o))]
-    if late:
-        other, why = late[0]
-        return f"{other.label} holds the GPU and {why}"
-    if higher:
-        goes = "goes" if len(higher) == 1 else "go"
-        found += f" and {goes} first ({_class_of(higher[0])})"
-    return found
-
-
-def _class_of(tenant: Tenant) -> str:
-    return "latency" if tenant.share.latency else f"priority {tenant.share.priority}"

@@ -11,14 +11,11 @@ again and again cannot live on their first turns at the cost of promises.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from moiety.arbiter.schedule.fair_share import EXACT_S, LEFT_OVER
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.gang import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
-
-if TYPE_CHECKING:
-    from moiety.arbiter.schedule.round import Round
 
 
 def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:

@@ -181,4 +181,12 @@ def _answer(round_: Round, tenant: Tenant) -> None:
         if not (request.is_context or request.pinned or request.managed):
             grown.add(request.gpu)
     for gpu in grown:
-        round_.credit.give(round_, tenant, gpu)
+        round_.credit.give(
+            tenant,
+            gpu,
+            round_.balances[gpu],
+            round_.settings,
+            round_.now_s,
+            round_.out,
+            is_calm=round_.is_calm,
+        )
