@@ -8,9 +8,10 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.schedule.gangs import detain, look_after_gangs
 from moiety.arbiter.schedule.overdue import look_after
+from moiety.arbiter.schedule.preempt import make_fit
 from moiety.arbiter.schedule.queue_depth import pace
 from moiety.arbiter.schedule.round import Round
-from moiety.arbiter.schedule.select import make_fit, refuse_outgrown, take_turns
+from moiety.arbiter.schedule.select import refuse_outgrown, take_turns
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import (
     answer_requests,

@@ -48,7 +48,7 @@ class FairShare:
         self._classes: dict[tuple[int, int], Members] = {}
         """for each GPU and rank, who wants some of it, with its part"""
         self.forward_from_s: dict[int, float] = {}
-        """by GPU, from when on somebody may go next for having waited (patience.py)"""
+        """by GPU, from when on somebody may go next for having waited (starvation.py)"""
 
     def advance(self, now_s: float) -> None:
         """Charge the time since the last step to whoever has occupied the GPUs since then."""

@@ -115,8 +115,8 @@ class Quantum:
         """Silence after which a holder gives way when `move_bytes` would have to move.
 
         At most as long as this hand-off and the one back cost; less where its last silences say
-        that it does not pay to wait (silences.py). Late in a turn they cost less: the memory would
-        be moved soon anyway, so only that part of them is lost which is left of the turn; and
+        that it does not pay to wait (idle_timeout.py). Late in a turn they cost less: the memory
+        would be moved soon anyway, so only that part of them is lost which is left of the turn; and
         nothing is, if the turn would end in the middle of the next spell of work.
         """
         if move_bytes == 0:

@@ -1,6 +1,6 @@
 """The state of a node during one round of deciding, with the sums kept up to date.
 
-Every phase of a round (select.py, moving.py) sees what those before it changed.
+Every phase of a round (select.py, transfers.py) sees what those before it changed.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ class Round:
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
         """When a turn ends: a little later, where its holder is about to fall silent by itself.
 
-        Who waits does so for no more than that: a turn that was over before ends anew (spells.py).
+        Who waits does so for no more than that: a turn that was over before ends anew
+        (busy_period.py).
         """
         return max(self._turn_ends_s(mate, waiting) for mate in mates(holder))
 

@@ -1,17 +1,18 @@
-"""Whose turn it is: who is chosen, who is revoked for whom, and who waits behind whom."""
+"""Which tenants are chosen for the next turns, and which wait behind others."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import outgrown
-from moiety.arbiter.schedule.explain import why_apart, why_behind, why_never
+from moiety.arbiter.schedule.explain import why_apart, why_never
 from moiety.arbiter.schedule.fair_share import EXACT_S
+from moiety.arbiter.schedule.preempt import revoke_for
 from moiety.arbiter.schedule.round import Round, movable_bytes
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
-from moiety.arbiter.schedule.throttle import postpone, wait_for_window
-from moiety.arbiter.state.gang import are_mates, firsts, gpus_of, is_among, mates
+from moiety.arbiter.schedule.throttle import wait_for_window
+from moiety.arbiter.state.gang import firsts, gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 
@@ -33,33 +34,6 @@ def refuse_outgrown(round_: Round) -> None:
             round_.ledger.withdraw(tenant, request)
             code, text = refusal
             round_.out.append(do.Refused(tenant.number, request.gpu, request.serial, code, text))
-
-
-def make_fit(round_: Round) -> None:
-    """Where those who hold or come do not fit any more, send some of them away.
-
-    A context that came in between can do that, or memory that was on its way out and
-    turned out unable to leave. Those who come step back first: nobody is interrupted by
-    that.
-    """
-    for gpu, balance in round_.balances.items():
-        if balance.staying_bytes - balance.pending_bytes <= balance.capacity_bytes:
-            continue
-        for tenant in reversed(list(round_.coming)):
-            is_coming = tenant.state is State.RESTORING  # not after one of its gang
-            if is_coming and round_.gives(tenant, gpu) > 0 and round_.over_bytes(gpu) > 0:
-                postpone(round_, tenant)
-        holding = sorted(round_.holding, key=round_.by_turn)
-        holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
-        for tenant in holding:
-            if round_.over_bytes(gpu) <= 0:
-                break
-            if not tenant.holds or round_.gives(tenant, gpu) <= 0:
-                continue
-            if round_.turn_is_over(tenant):
-                round_.revoke(tenant)
-            else:
-                round_.watch(tenant, round_.over_bytes(gpu))
 
 
 def take_turns(round_: Round) -> Iterator[None]:
@@ -99,7 +73,7 @@ def take_turns(round_: Round) -> Iterator[None]:
             else:
                 tenant.blocked_by = _BEHIND
                 _line_up(round_, tenant, ahead)
-        elif round_.fits(tenant) or (not behind and (yield from _revoke_for(round_, tenant))):
+        elif round_.fits(tenant) or (not behind and (yield from revoke_for(round_, tenant))):
             tenant.blocked_by = ""
             if tenant.state is State.QUEUED:
                 tenant.is_guest = False
@@ -152,7 +126,7 @@ def _renew_turns(round_: Round, gpus: set[int]) -> None:
 def _demands(round_: Round) -> list[Tenant]:
     """The highest class first; in it who holds and grows, then who is furthest behind.
 
-    Before both goes who has waited for a whole round where time is divided (patience.py).
+    Before both goes who has waited for a whole round where time is divided (starvation.py).
     Where nobody asked for a part of the time, who came first goes before those who are less than
     two turns further behind: they take turns in the same order each round.
     """
@@ -250,87 +224,3 @@ def _choose(round_: Round, tenant: Tenant) -> None:
         mate.is_guest = tenant.is_guest
         round_.transition(mate, Cause.CHOSEN)
         round_.coming.append(mate)
-
-
-def _revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
-    """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
-
-    It yields as soon as it is known who has to drain.
-
-    Those whose turn is not over are watched, and their turn's end becomes the deadline. Those
-    of a lower class who only come step back.
-    """
-    if _step_back_for(round_, tenant):
-        return True
-    gaps = _gaps(round_, tenant)
-    rivals = list(firsts(round_.rivals(tenant)))
-    helpers = [
-        other
-        for other in firsts(round_.holding)
-        if other is not tenant
-        and not are_mates(other, tenant)
-        and (is_among(other, rivals) or any(round_.gives(other, gpu) > 0 for gpu in gaps))
-    ]
-    helpers.sort(key=round_.by_turn)
-    if all(t.holds and round_.turn_is_over(t, tenant) for t in rivals):
-        still = dict(gaps)
-        for rival in rivals:
-            for gpu in still:
-                still[gpu] -= round_.gives(rival, gpu)
-        leaving: list[Tenant] = []
-        for other in helpers:
-            if all(gap <= 0 for gap in still.values()):
-                break
-            if is_among(other, rivals) or not round_.turn_is_over(other, tenant):
-                continue
-            if any(gap > 0 and round_.gives(other, gpu) > 0 for gpu, gap in still.items()):
-                leaving.append(other)
-                for gpu in still:
-                    still[gpu] -= round_.gives(other, gpu)
-        if all(gap <= 0 for gap in still.values()):
-            leaving = rivals + _needed(round_, leaving, still)
-            for each in leaving:
-                round_.tell_to_drain(each)
-            yield
-            for each in leaving:
-                round_.begin_drain(each)
-            return True
-    for other in helpers:
-        round_.watch(other, round_.move_bytes(tenant), tenant)
-    in_the_way = helpers + [
-        other
-        for other in firsts(round_.coming)
-        if not are_mates(other, tenant)
-        and (is_among(other, rivals) or any(round_.gives(other, gpu) > 0 for gpu in gaps))
-    ]
-    tenant.blocked_by = why_behind(in_the_way, tenant)
-    return False
-
-
-def _gaps(round_: Round, tenant: Tenant) -> dict[int, int]:
-    """By how much each GPU is too full for a tenant, where it is."""
-    return {gpu: -left for gpu in gpus_of(tenant) if (left := round_.left_bytes(tenant, gpu)) < 0}
-
-
-def _step_back_for(round_: Round, tenant: Tenant) -> bool:
-    """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
-    for other in reversed(list(round_.coming)):
-        if other.rank >= tenant.rank or other.state is not State.RESTORING:
-            continue
-        helps = any(round_.gives(other, gpu) > 0 for gpu in _gaps(round_, tenant))
-        if helps or is_among(other, round_.rivals(tenant)):
-            postpone(round_, other)
-            if round_.fits(tenant):
-                return True
-    return False
-
-
-def _needed(round_: Round, leaving: list[Tenant], still: dict[int, int]) -> list[Tenant]:
-    """Those of `leaving` who must go; whoever holds the shortest is let off first."""
-    needed = list(leaving)
-    for other in reversed(leaving[:-1]):
-        if all(gap + round_.gives(other, gpu) <= 0 for gpu, gap in still.items()):
-            needed.remove(other)
-            for gpu in still:
-                still[gpu] += round_.gives(other, gpu)
-    return needed
