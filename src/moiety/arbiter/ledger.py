@@ -12,7 +12,8 @@ from dataclasses import replace
 from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.balance import Balance, entry_of
-from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant, TenantGang
+from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency
+from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
 
 
@@ -78,21 +79,21 @@ class Ledger:
         if before is State.QUEUED:
             self.queue.remove(tenant.number)
         elif before in WITH_LEASE or before is State.DRAINING:
-            tenant.held_s += now_s - tenant.since_s
+            tenant.lease.held_s += now_s - tenant.since_s
         if tenant.state is State.QUEUED:
             if cause is Cause.POSTPONED:
                 self.queue.insert(0, tenant.number)
             else:
                 self.queue.append(tenant.number)
-                tenant.waits_since_s = now_s
+                tenant.lease.waits_since_s = now_s
         if tenant.state not in REVOKED:
-            tenant.wants_again = False
-        was_detained = tenant.detained
-        tenant.answered = tenant.detained = False
+            tenant.drain.wants_again = False
+        was_detained = tenant.drain.detained
+        tenant.drain.answered = tenant.drain.detained = False
         tenant.since_s = now_s
-        tenant.watched_s = 0.0
+        tenant.usage.watched_s = 0.0
         if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
-            tenant.silent_since_s = None
+            tenant.usage.silent_since_s = None
         tenant.blocked_by = ""
         if was_detained or (before in STAYING) != (tenant.state in STAYING):
             self.touch(tenant)
@@ -195,8 +196,8 @@ class Ledger:
         if managed:
             on.managed_bytes = max(0, on.managed_bytes - freed)
         on.charged_bytes = max(0, on.charged_bytes - resident)
-        if gpu in tenant.counted:
-            tenant.counted[gpu] -= resident
+        if gpu in tenant.memory.counted:
+            tenant.memory.counted[gpu] -= resident
         self._trim(tenant, gpu, on)
 
     def pin(self, tenant: Tenant, gpu: int, more: int) -> None:
@@ -251,14 +252,14 @@ class Ledger:
         """Charge a tenant with room that it may restore bytes into."""
         on = tenant.gpus[gpu]
         on.charged_bytes += more
-        tenant.coming_bytes += more
+        tenant.memory.coming_bytes += more
         self._post(tenant, gpu, on)
 
     def begin_turn(self, tenant: Tenant) -> None:
         """Forget what the coming of a tenant moved, and that moving it out failed once."""
-        tenant.coming_bytes = 0
-        if tenant.stuck_until_s:
-            tenant.stuck_until_s = 0.0
+        tenant.memory.coming_bytes = 0
+        if tenant.drain.stuck_until_s:
+            tenant.drain.stuck_until_s = 0.0
             self.touch(tenant)
 
     def order(self, tenant: Tenant, gpu: int, amount: int) -> None:
@@ -274,7 +275,7 @@ class Ledger:
         ends.
         """
         on = tenant.gpus[gpu]
-        tenant.evicted_bytes += moved
+        tenant.memory.evicted_bytes += moved
         on.charged_bytes = max(0, on.charged_bytes - moved)
         on.orders[0] = max(0, on.orders[0] - moved)
         if last:
@@ -285,9 +286,9 @@ class Ledger:
 
     def count(self, tenant: Tenant) -> None:
         """Charge a tenant that has drained with what it said is resident."""
-        for gpu, resident in tenant.counted.items():
+        for gpu, resident in tenant.memory.counted.items():
             self._recharge(tenant, gpu, tenant.gpus[gpu], resident)
-        tenant.counted.clear()
+        tenant.memory.counted.clear()
 
     def _recharge(self, tenant: Tenant, gpu: int, on: Residency, resident: int) -> None:
         on.charged_bytes = max(0, resident) + on.inherited_bytes

@@ -96,22 +96,22 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
     return TenantView(
         tenant=tenant.number,
         state=tenant.state.value,
-        waiting_since_s=tenant.waits_since_s if waits and not held else None,
+        waiting_since_s=tenant.lease.waits_since_s if waits and not held else None,
         reason=reason,
-        held_s=tenant.held_s + (now_s - tenant.since_s if held else 0.0),
-        turns=tenant.turns,
-        pinned=tenant.pinned,
+        held_s=tenant.lease.held_s + (now_s - tenant.since_s if held else 0.0),
+        turns=tenant.lease.turns,
+        pinned=tenant.memory.pinned,
         asks=bool(tenant.requests),
         share=tenant.share,
         received=_received(tenant, now_s),
-        received_s=tenant.received_s,
-        handoffs_s=tenant.handoffs_s,
-        evicted_bytes=tenant.evicted_bytes,
+        received_s=tenant.usage.received_s,
+        handoffs_s=tenant.lease.handoffs_s,
+        evicted_bytes=tenant.memory.evicted_bytes,
         lag_s=tenant.lag_s,
-        is_stopped=tenant.stopped,
-        is_overdue=tenant.silent,
+        is_stopped=tenant.drain.stopped,
+        is_overdue=tenant.drain.silent,
         gang=tenant.gang.name if tenant.gang else "",
-        paused=tenant.paused,
+        paused=tenant.usage.paused,
         since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
@@ -141,8 +141,8 @@ def _awaited(ledger: Ledger, tenant: Tenant) -> str:
 
 def _received(tenant: Tenant, now_s: float) -> float:
     """The part that it received lately; of a short life, not more than that counts."""
-    lived_s = now_s - tenant.joined_s
-    return tenant.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
+    lived_s = now_s - tenant.usage.joined_s
+    return tenant.usage.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
 
 
 def view_gpu(ledger: Ledger, gpu: int) -> GpuView:

@@ -73,9 +73,9 @@ def test_names_are_found_with_their_class() -> None:
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1 << 64, -(1 << 70)])
 def test_numbers_that_json_lacks_survive(value: float) -> None:
     arbiter = busy_arbiter()
-    arbiter._context.ledger.tenants[1].told_s = value
+    arbiter._context.ledger.tenants[1].drain.told_s = value
     again = restore(through_json(take(arbiter)))
-    assert again._context.ledger.tenants[1].told_s == value
+    assert again._context.ledger.tenants[1].drain.told_s == value
 
 
 def mended(change: Any) -> Checkpoint:

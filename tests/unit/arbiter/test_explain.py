@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moiety.arbiter.schedule.explain import why_apart, why_behind, why_late
+from moiety.arbiter.state.drain import Drain
 from moiety.arbiter.state.tenant import Tenant, TenantGang
+from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import State
 from moiety.model.share import Priority, Share
 
@@ -15,11 +17,14 @@ from moiety.model.share import Priority, Share
     [
         (Tenant(1, state=State.HOLDING), ""),
         (Tenant(1, state=State.DRAINING), ""),
-        (Tenant(1, state=State.DRAINING, stopped=True, silent=True), "is stopped"),
-        (Tenant(1, state=State.DRAINING, silent=True), "its last work does not end"),
-        (Tenant(1, state=State.DRAINING, gave_up=1), "is being tried again"),
+        (Tenant(1, state=State.DRAINING, drain=Drain(stopped=True, silent=True)), "is stopped"),
+        (Tenant(1, state=State.DRAINING, drain=Drain(silent=True)), "its last work does not end"),
+        (Tenant(1, state=State.DRAINING, drain=Drain(gave_up=1)), "is being tried again"),
         (Tenant(1, state=State.FENCED), "is fenced"),
-        (Tenant(1, state=State.UNDRAINABLE, stuck_until_s=1.0), "cannot be drained: its work"),
+        (
+            Tenant(1, state=State.UNDRAINABLE, drain=Drain(stuck_until_s=1.0)),
+            "cannot be drained: its work",
+        ),
     ],
 )
 def test_why_a_tenant_does_not_give_the_gpu_back(tenant: Tenant, expected: str) -> None:
@@ -29,8 +34,8 @@ def test_why_a_tenant_does_not_give_the_gpu_back(tenant: Tenant, expected: str) 
 
 
 def test_a_detained_tenant_names_the_member_that_is_silent() -> None:
-    silent = Tenant(1, name="trainer (7)", state=State.DRAINING, silent=True)
-    detained = Tenant(2, state=State.DRAINING, answered=True, detained=True)
+    silent = Tenant(1, name="trainer (7)", state=State.DRAINING, drain=Drain(silent=True))
+    detained = Tenant(2, state=State.DRAINING, drain=Drain(answered=True, detained=True))
     silent.gang = detained.gang = TenantGang("job", 2, [silent, detained], is_begun=True)
     reason = why_late(detained)
     assert reason.startswith("waits for its gang's trainer (7), which cannot be drained")
@@ -59,6 +64,6 @@ def test_who_holds_the_gpu_is_named() -> None:
 
 def test_a_higher_class_goes_first() -> None:
     share = Share(priority=Priority.HIGH)
-    higher = Tenant(1, state=State.HOLDING, share=share, rank=share.rank)
+    higher = Tenant(1, state=State.HOLDING, share=share, usage=TenantUsage(rank=share.rank))
     reason = why_behind([higher], Tenant(2, state=State.QUEUED))
     assert reason == f"tenant 1 holds the GPU and goes first (priority {share.priority})"

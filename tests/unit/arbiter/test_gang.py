@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from moiety.arbiter.state.gang import are_mates, firsts, gpus_of, is_among, level, mates
-from moiety.arbiter.state.tenant import Residency, Tenant, TenantGang
+from moiety.arbiter.state.residency import Residency
+from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.model.share import NOTHING_ASKED, Priority, Share
 
 
@@ -45,7 +46,7 @@ def test_the_first_of_each_gang_stands_for_it() -> None:
 def test_all_members_are_in_the_highest_class() -> None:
     low, high = tenant(1), tenant(2, share=Share(priority=Priority.HIGH))
     level(gang(low, high))
-    assert low.rank == high.rank == high.share.rank > low.share.rank
+    assert low.usage.rank == high.usage.rank == high.share.rank > low.share.rank
 
 
 def test_its_lag_is_that_of_one_tenant_on_its_gpus() -> None:

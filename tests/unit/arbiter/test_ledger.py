@@ -6,7 +6,8 @@ import pytest
 
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.state.tenant import Request, Residency, Tenant
+from moiety.arbiter.state.residency import Request, Residency
+from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
 
 

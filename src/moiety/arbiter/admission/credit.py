@@ -19,7 +19,8 @@ from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.balance import Balance
-from moiety.arbiter.state.tenant import Residency, Tenant
+from moiety.arbiter.state.residency import Residency
+from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 
 ROOM_PART = 16
@@ -207,4 +208,4 @@ class Credit:
 
 def _may_have(tenant: Tenant) -> bool:
     """Whether a tenant can have credit: it holds by itself, and its memory can leave."""
-    return tenant.state is State.HOLDING and tenant.gang is None and not tenant.pinned
+    return tenant.state is State.HOLDING and tenant.gang is None and not tenant.memory.pinned

@@ -55,5 +55,5 @@ def reserve(
 
 def forget(ledger: Ledger, tenant: Tenant) -> None:
     """Keep room for it no longer."""
-    tenant.needs_until_s = 0.0
+    tenant.memory.needs_until_s = 0.0
     ledger.end_reserve(tenant)

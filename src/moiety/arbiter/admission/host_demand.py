@@ -24,6 +24,6 @@ def needs(ledger: Ledger) -> dict[int, int]:
         for tenant, entry in on:
             out = entry.allocated_bytes - tenant.pending_bytes(gpu) - entry.charged_bytes
             movable = entry.allocated_bytes - tenant.kept_bytes(entry) - entry.managed_bytes
-            if not tenant.pinned and (need := min(movable, max(short, out))) > 0:
+            if not tenant.memory.pinned and (need := min(movable, max(short, out))) > 0:
                 found[tenant.number] = found.get(tenant.number, 0) + need
     return found

@@ -47,7 +47,7 @@ def refuse_bytes(
             f"{asked} cannot be had: {left} of the GPU are left beside memory of others "
             f"that cannot leave; end the program that holds it (moiety ps)"
         )
-    if pinned or tenant.pinned:
+    if pinned or tenant.memory.pinned:
         for other, allocated, stays in ledger.units(gpu):
             left_bytes = budget - promised + stays - allocated
             if other in mates(tenant):

@@ -32,7 +32,7 @@ def on_share_set(context: Context, event: ev.ShareSet) -> None:
 def _set_turn(context: Context, tenant: Tenant) -> None:
     """A turn that has begun is as long as turns are from now on."""
     if tenant.state is State.HOLDING:
-        tenant.turn_ends_s = tenant.since_s + context.quantum.turn_s(tenant)
+        tenant.lease.turn_ends_s = tenant.since_s + context.quantum.turn_s(tenant)
 
 
 def on_user_limits_set(context: Context, event: ev.UserLimitsSet) -> None:

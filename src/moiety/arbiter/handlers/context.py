@@ -39,10 +39,10 @@ class Context:
 
     def answered(self, tenant: Tenant) -> None:
         """Note that a tenant did what it was told, or a part of it: it is not late any more."""
-        tenant.stopped = False
-        tenant.due_s = 0.0
-        if tenant.silent:
-            tenant.silent = False
+        tenant.drain.stopped = False
+        tenant.drain.due_s = 0.0
+        if tenant.drain.silent:
+            tenant.drain.silent = False
             self.ledger.touch(tenant)
 
     def take_postponed(self) -> list[Postponed]:

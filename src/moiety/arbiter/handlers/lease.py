@@ -12,7 +12,7 @@ def on_lease_request(context: Context, event: ev.LeaseRequest) -> None:
     """Note that a thread stands at the gate; one that crossed the grant counts as well."""
     if tenant := context.ledger.tenants.get(event.tenant):
         if tenant.holds:
-            tenant.wants_again = True  # it may have crossed the grant, or not: better twice
+            tenant.drain.wants_again = True  # it may have crossed the grant, or not: better twice
         want(context, tenant)
 
 
@@ -21,13 +21,13 @@ def want(context: Context, tenant: Tenant) -> None:
     _end_silence(context, tenant)
     if tenant.state is State.IDLE:
         if context.now_s - tenant.since_s >= context.settings.idle_min_s:
-            tenant.busy_periods.end(context.now_s)
-            tenant.busy_periods.begin(context.now_s, holding=False)
+            tenant.usage.busy_periods.end(context.now_s)
+            tenant.usage.busy_periods.begin(context.now_s, holding=False)
         context.fair_share.wake(tenant)
         context.ledger.transition(tenant, Cause.WANTED, context.now_s)
-    elif tenant.state in REVOKED and not tenant.wants_again:
-        tenant.wants_again = True
-        tenant.wants_since_s = context.now_s
+    elif tenant.state in REVOKED and not tenant.drain.wants_again:
+        tenant.drain.wants_again = True
+        tenant.drain.wants_since_s = context.now_s
 
 
 def on_drained(context: Context, event: ev.Drained) -> None:
@@ -36,18 +36,18 @@ def on_drained(context: Context, event: ev.Drained) -> None:
     if tenant is None:
         return
     if tenant.state not in REVOKED or event.epoch != tenant.epoch:
-        tenant.counted.clear()
+        tenant.memory.counted.clear()
         return  # it was reopened meanwhile, so that what was counted is not true any more
     if event.gpu in tenant.gpus:
-        tenant.counted[event.gpu] = event.resident_bytes
+        tenant.memory.counted[event.gpu] = event.resident_bytes
     context.answered(tenant)
     if tenant.gang is not None and tenant.state is not State.FENCED:
         if tenant.state is State.STOPPED:
             context.ledger.transition(tenant, Cause.CONTINUED, context.now_s)
-        tenant.answered = True  # what it has leaves, and counts, once all of its gang have
+        tenant.drain.answered = True  # what it has leaves, and counts, once all of its gang have
         return
     context.ledger.count(tenant)
-    tenant.reopens = tenant.gave_up = 0
+    tenant.drain.reopens = tenant.drain.gave_up = 0
     again = tenant.stands_at_gate
     context.ledger.transition(
         tenant, Cause.DRAINED_WANTING if again else Cause.DRAINED, context.now_s
@@ -58,8 +58,8 @@ def on_idle(context: Context, event: ev.Idle) -> None:
     """Note since when a watched holder has submitted nothing."""
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant and tenant.holds and tenant.epoch == event.epoch:
-        tenant.silent_since_s = context.now_s - tenant.watched_s
-        tenant.watched_s = 0.0
+        tenant.usage.silent_since_s = context.now_s - tenant.usage.watched_s
+        tenant.usage.watched_s = 0.0
 
 
 def on_busy(context: Context, event: ev.Busy) -> None:
@@ -71,10 +71,10 @@ def on_busy(context: Context, event: ev.Busy) -> None:
 
 def _end_silence(context: Context, tenant: Tenant) -> None:
     """It submits again, or is about to: remember how long it did not, if that was known."""
-    if tenant.silent_since_s is not None:
-        length_s = context.now_s - tenant.silent_since_s
-        tenant.silent_since_s = None
+    if tenant.usage.silent_since_s is not None:
+        length_s = context.now_s - tenant.usage.silent_since_s
+        tenant.usage.silent_since_s = None
         if length_s >= context.settings.idle_min_s:
-            tenant.idle_periods.add(length_s)
-            tenant.busy_periods.end(context.now_s - length_s)
-            tenant.busy_periods.begin(context.now_s, holding=tenant.state is State.HOLDING)
+            tenant.usage.idle_periods.add(length_s)
+            tenant.usage.busy_periods.end(context.now_s - length_s)
+            tenant.usage.busy_periods.begin(context.now_s, holding=tenant.state is State.HOLDING)

@@ -10,7 +10,10 @@ from moiety.arbiter.admission.guarantees import refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
-from moiety.arbiter.state.tenant import NOT_POSTED, Request, Residency, Tenant
+from moiety.arbiter.state.drain import Drain
+from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency, TenantMemory
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import REVOKED, Cause, State
 
 
@@ -22,17 +25,17 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         event.name,
         state=_first_state(event),
         epoch=event.epoch,
-        resumed=event.resumed or event.holding or event.epoch > 0,
-        pinned=event.pinned,
         since_s=context.now_s,
-        joined_s=context.now_s,
         owner=event.owner,
+        usage=TenantUsage(joined_s=context.now_s),
+        drain=Drain(resumed=event.resumed or event.holding or event.epoch > 0),
+        memory=TenantMemory(pinned=event.pinned),
     )
     if tenant.state in REVOKED:
         _take_back(context, tenant)
     elif tenant.holds:
-        tenant.turn_ends_s = context.now_s + context.settings.turn_min_s
-        tenant.busy_periods.go_on(context.now_s)
+        tenant.lease.turn_ends_s = context.now_s + context.settings.turn_min_s
+        tenant.usage.busy_periods.go_on(context.now_s)
     if before := context.ledger.tenants.get(event.replaces):
         _succeed(context, tenant, before)
     context.ledger.add(tenant)
@@ -41,10 +44,10 @@ def on_hello(context: Context, event: ev.Hello) -> None:
 
 def _take_back(context: Context, tenant: Tenant) -> None:
     """Its work runs, and it may not: it is told to drain before it has said what it has."""
-    tenant.silent = tenant.state is State.FENCED
-    tenant.told_s = context.now_s
-    tenant.due_s = context.now_s + context.settings.revoke_deadline_s
-    tenant.look_s = context.now_s + context.settings.look_after_s
+    tenant.drain.silent = tenant.state is State.FENCED
+    tenant.drain.told_s = context.now_s
+    tenant.drain.due_s = context.now_s + context.settings.revoke_deadline_s
+    tenant.drain.look_s = context.now_s + context.settings.look_after_s
     context.out.append(do.Revoke(tenant.number, tenant.epoch))
 
 
@@ -68,7 +71,7 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             posted=NOT_POSTED,
             is_hearsay=True,
         )
-    tenant.costs_s, tenant.cost_s = before.costs_s, before.cost_s
+    tenant.lease.costs_s, tenant.lease.cost_s = before.lease.costs_s, before.lease.cost_s
     _leave(context, before.number)
 
 
@@ -153,7 +156,7 @@ def on_detach(context: Context, event: ev.Detach) -> None:
     if tenant := context.ledger.tenants.get(event.tenant):
         had_orders = tenant.has_orders
         context.ledger.parts_changed = True
-        tenant.counted.pop(event.gpu, None)
+        tenant.memory.counted.pop(event.gpu, None)
         if event.gpu in tenant.gpus:
             context.ledger.end_stay(tenant, (event.gpu,), tenant.state)
             context.credit.forget([context.ledger.detach(tenant, event.gpu)])
@@ -174,11 +177,11 @@ def _first_state(event: ev.Hello) -> State:
 def on_stop_checked(context: Context, event: ev.StopChecked) -> None:
     """Note whether a late process is stopped; while it is, others do not wait for it."""
     tenant = context.ledger.tenants.get(event.tenant)
-    if tenant is None or tenant.stopped == event.stopped:
+    if tenant is None or tenant.drain.stopped == event.stopped:
         return
-    if event.stopped and not tenant.due_s:
+    if event.stopped and not tenant.drain.due_s:
         return  # it has answered meanwhile
-    tenant.stopped = tenant.silent = event.stopped
+    tenant.drain.stopped = tenant.drain.silent = event.stopped
     context.ledger.touch(tenant)
     if event.stopped and tenant.state is State.DRAINING:
         context.ledger.transition(tenant, Cause.STOPPED, context.now_s)

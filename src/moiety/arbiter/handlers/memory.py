@@ -7,7 +7,7 @@ from moiety.arbiter.admission.driver_reserve import forget, reserve
 from moiety.arbiter.admission.memory import refuse_bytes
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.handlers.lease import want
-from moiety.arbiter.state.tenant import Request
+from moiety.arbiter.state.residency import Request
 from moiety.arbiter.states import REVOKED
 
 
@@ -50,7 +50,7 @@ def on_driver_oom(context: Context, event: ev.DriverOom) -> None:
         return
     request = Request(event.serial, event.gpu, 0, is_context=True, is_need=True)
     tenant.requests.append(request)
-    tenant.needs_until_s = context.now_s + context.settings.revoke_deadline_s
+    tenant.memory.needs_until_s = context.now_s + context.settings.revoke_deadline_s
 
 
 def on_free(context: Context, event: ev.Free) -> None:
@@ -106,8 +106,8 @@ def on_charge_released(context: Context, event: ev.ChargeReleased) -> None:
 def on_pinned(context: Context, event: ev.Pinned) -> None:
     """Pin everything that a process has; it loses its credit."""
     if tenant := context.ledger.tenants.get(event.tenant):
-        tenant.pinned = True
-        tenant.pinned_by = event.reason
+        tenant.memory.pinned = True
+        tenant.memory.pinned_by = event.reason
         context.ledger.touch(tenant)
         context.credit.recall_from(tenant, context.out)
 
@@ -124,7 +124,7 @@ def on_resident(context: Context, event: ev.Resident) -> None:
     tenant = context.ledger.tenants.get(event.tenant)
     entry = context.ledger.entry(event.tenant, event.gpu)
     if tenant and entry and tenant.state in REVOKED:
-        tenant.counted[event.gpu] = event.resident_bytes
+        tenant.memory.counted[event.gpu] = event.resident_bytes
 
 
 def on_evicted(context: Context, event: ev.Evicted) -> None:
@@ -133,22 +133,22 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
     entry = context.ledger.entry(event.tenant, event.gpu)
     if tenant is None or entry is None or not entry.orders:
         return
-    if tenant.restored:  # said before it read the order: what leaves now needs new room
-        tenant.room_given = tenant.restored = False
+    if tenant.memory.restored:  # said before it read the order: what leaves now needs new room
+        tenant.memory.room_given = tenant.memory.restored = False
     context.ledger.evict(tenant, event.gpu, event.bytes, event.resident_bytes, last=event.last)
     context.answered(tenant)
     if event.failed:
-        tenant.stuck_until_s = context.now_s + context.settings.revoke_deadline_s
+        tenant.drain.stuck_until_s = context.now_s + context.settings.revoke_deadline_s
         context.ledger.touch(tenant)
     if tenant.has_orders:
-        tenant.told_s = context.now_s
-        tenant.due_s = context.now_s + context.settings.revoke_deadline_s
-        tenant.look_s = context.now_s + context.settings.look_after_s
+        tenant.drain.told_s = context.now_s
+        tenant.drain.due_s = context.now_s + context.settings.revoke_deadline_s
+        tenant.drain.look_s = context.now_s + context.settings.look_after_s
 
 
 def on_restored(context: Context, event: ev.Restored) -> None:
     """Note that all that a process knows of is resident."""
     tenant = context.ledger.tenants.get(event.tenant)
-    if tenant is not None and tenant.room_given:
-        tenant.restored = True
+    if tenant is not None and tenant.memory.room_given:
+        tenant.memory.restored = True
         context.answered(tenant)

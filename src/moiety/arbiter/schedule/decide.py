@@ -68,7 +68,7 @@ def begin(round_: Round) -> None:
 def _look(round_: Round) -> None:
     """Sort the tenants by what they do, and look after those who are late."""
     for tenant in round_.ledger.tenants.values():
-        if tenant.due_s or tenant.stopped:
+        if tenant.drain.due_s or tenant.drain.stopped:
             round_.wake_at(look_after(round_, tenant))
         state = tenant.state
         if state in WITH_LEASE:
@@ -77,29 +77,29 @@ def _look(round_: Round) -> None:
             round_.coming.append(tenant)
         elif state is State.DRAINING:
             round_.draining.append(tenant)
-        if tenant.timed or tenant.share.latency:
+        if tenant.usage.timed or tenant.share.latency:
             round_.has_rivals = True
             round_.has_limited = round_.has_limited or tenant.share.gpu_limit < 1
-        if tenant.needs_until_s:
+        if tenant.memory.needs_until_s:
             _check_needs(round_, tenant)
         if tenant.requests:
             round_.asking.append(tenant)
-        if tenant.watched_s or tenant.silent_since_s is not None:
+        if tenant.usage.watched_s or tenant.usage.silent_since_s is not None:
             round_.watched.append(tenant)
-        if tenant.stuck_until_s:
-            if round_.now_s >= tenant.stuck_until_s:
-                tenant.stuck_until_s = 0.0
+        if tenant.drain.stuck_until_s:
+            if round_.now_s >= tenant.drain.stuck_until_s:
+                tenant.drain.stuck_until_s = 0.0
                 round_.ledger.touch(tenant)
             else:
-                round_.wake_at(tenant.stuck_until_s)
+                round_.wake_at(tenant.drain.stuck_until_s)
     if len(round_.coming) > 1:
         round_.coming.sort(key=lambda t: t.since_s)
 
 
 def _check_needs(round_: Round, tenant: Tenant) -> None:
     """Room for a driver is neither kept for ever nor awaited so."""
-    if round_.now_s < tenant.needs_until_s:
-        round_.wake_at(tenant.needs_until_s)
+    if round_.now_s < tenant.memory.needs_until_s:
+        round_.wake_at(tenant.memory.needs_until_s)
         return
     for request in [r for r in tenant.requests if r.is_need]:
         tenant.requests.remove(request)

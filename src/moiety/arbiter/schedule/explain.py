@@ -13,16 +13,16 @@ def why_late(tenant: Tenant) -> str:
     """What keeps a tenant from giving the GPU back, to follow its name; empty if nothing does."""
     if tenant.is_beyond:
         return "cannot be drained: its work on the GPU waits for threads that need the lease"
-    if tenant.stopped:
+    if tenant.drain.stopped:
         return "is stopped (kill -CONT lets it go on)"
     if tenant.state is State.FENCED:
         return "does not give the GPU back and is fenced"
-    if tenant.detained and tenant.gang is not None:
-        others = [mate for mate in tenant.gang.members if mate.silent]
+    if tenant.drain.detained and tenant.gang is not None:
+        others = [mate for mate in tenant.gang.members if mate.drain.silent]
         return " and ".join(f"waits for its gang's {m.label}, which {why_late(m)}" for m in others)
-    if tenant.state is State.DRAINING and tenant.silent:
+    if tenant.state is State.DRAINING and tenant.drain.silent:
         return "cannot be drained: its last work does not end"
-    if tenant.state is State.DRAINING and tenant.gave_up:
+    if tenant.state is State.DRAINING and tenant.drain.gave_up:
         return "cannot be drained so far and is being tried again"
     return ""
 
@@ -44,7 +44,7 @@ def why_behind(others: list[Tenant], tenant: Tenant) -> str:
     """Which of `others`, that hold or come, a tenant waits for."""
     if not others:
         return "room is being made for others"
-    higher = [other for other in others if other.rank > tenant.rank]
+    higher = [other for other in others if other.usage.rank > tenant.usage.rank]
     holders = [mate for other in higher or others for mate in mates(other) if mate.stays]
     names = ", ".join(str(holder.number) for holder in holders)
     found = f"tenants {names} hold the GPU"
@@ -64,9 +64,9 @@ def why_never(round_: Round, tenant: Tenant) -> str:
     """Why `tenant` could not hold even if all others gave way; empty if it could."""
     for mate in mates(tenant):
         who = "it" if mate is tenant else f"{mate.label}, of its gang,"
-        if mate.stopped:
+        if mate.drain.stopped:
             return f"{who} is stopped; it goes on once it is continued (kill -CONT)"
-        if mate.silent:
+        if mate.drain.silent:
             return f"{who} does not move its memory out as it was told"
     for gpu in gpus_of(tenant):
         balance = round_.balances[gpu]
@@ -95,17 +95,21 @@ def _name_firm(round_: Round, tenant: Tenant, gpu: int) -> str:
 
 
 def _why_firm(tenant: Tenant) -> str:
-    if tenant.stopped:
+    if tenant.drain.stopped:
         return "(it is stopped)"
     if tenant.is_beyond:
         return "(it cannot be drained)"
-    if tenant.detained:
+    if tenant.drain.detained:
         return "(its gang is not drained)"
-    if tenant.silent:
+    if tenant.drain.silent:
         return "(it does not answer)"
-    if tenant.stuck_until_s > 0:
+    if tenant.drain.stuck_until_s > 0:
         return "(moving it out failed)"
-    return f"that cannot leave ({tenant.pinned_by})" if tenant.pinned_by else "that cannot leave"
+    return (
+        f"that cannot leave ({tenant.memory.pinned_by})"
+        if tenant.memory.pinned_by
+        else "that cannot leave"
+    )
 
 
 def _class_of(tenant: Tenant) -> str:

@@ -61,9 +61,9 @@ class FairShare:
                 self._divide(gpu, members, elapsed_s)
         kept = math.exp(-elapsed_s / RECENT_S)
         for tenant in self._ledger.tenants.values():
-            rate = tenant.rate
-            tenant.recent = rate + (tenant.recent - rate) * kept
-            tenant.received_s += rate * elapsed_s
+            rate = tenant.usage.rate
+            tenant.usage.recent = rate + (tenant.usage.recent - rate) * kept
+            tenant.usage.received_s += rate * elapsed_s
             if tenant.share.gpu_limit < 1:
                 self._budget(tenant, elapsed_s)
 
@@ -74,10 +74,10 @@ class FairShare:
         self._ledger.parts_changed = False
         found: dict[tuple[int, int], list[Tenant]] = {}
         for tenant in self._ledger.tenants.values():
-            tenant.part = 1.0
+            tenant.usage.part = 1.0
             if tenant.state is not State.IDLE:
                 for gpu in tenant.gpus:
-                    found.setdefault((gpu, tenant.rank), []).append(tenant)
+                    found.setdefault((gpu, tenant.usage.rank), []).append(tenant)
         before, self._classes = self._classes, {}
         for key, members in found.items():
             if len(members) == 1:  # all of it is its own, and so is the blame
@@ -93,7 +93,7 @@ class FairShare:
                 whole = part  # of a gang, since its turns are those of all its members
                 if tenant.gang is not None:
                     whole = sum(other for mate, other in pairs if mate.gang is tenant.gang)
-                tenant.part = min(tenant.part, whole)
+                tenant.usage.part = min(tenant.usage.part, whole)
             there = {tenant.number for tenant, _ in before.get(key, ())}
             stayed = [pair for pair in pairs if pair[0].number in there]
             _balance(key[0], pairs, stayed or pairs)
@@ -108,7 +108,7 @@ class FairShare:
                     for other in firsts([member for member, _ in members])
                 )
                 for gpu in tenant.gpus
-                if (members := self._classes.get((gpu, tenant.rank)))
+                if (members := self._classes.get((gpu, tenant.usage.rank)))
             ),
             default=own_s,
         )
@@ -122,7 +122,7 @@ class FairShare:
                     for other in firsts([member for member, _ in members])
                 )
                 for gpu in tenant.gpus
-                if (members := self._classes.get((gpu, tenant.rank)))
+                if (members := self._classes.get((gpu, tenant.usage.rank)))
             ),
             default=0.0,
         )
@@ -132,23 +132,25 @@ class FairShare:
         slept_s = max(0.0, self._now_s - tenant.since_s)
         for on in tenant.gpus.values():
             on.lag_s *= math.exp(-slept_s / _FADES_S)
-        tenant.budget_s = min(tenant.budget_s, self.burst_s(tenant))
+        tenant.usage.budget_s = min(tenant.usage.budget_s, self.burst_s(tenant))
 
     def promise(self, tenant: Tenant, share: Share) -> None:
         """Change a tenant's share; within a new class, it starts as if it were new."""
-        before = [(mate, mate.rank) for mate in mates(tenant)]
-        tenant.share, tenant.rank, tenant.timed = share, share.rank, share.is_timed
+        before = [(mate, mate.usage.rank) for mate in mates(tenant)]
+        tenant.share, tenant.usage.rank, tenant.usage.timed = share, share.rank, share.is_timed
         if tenant.gang is not None:
             level(tenant.gang)
         for mate, rank in before:
-            if mate.rank != rank:
+            if mate.usage.rank != rank:
                 for on in mate.gpus.values():
                     on.lag_s = 0.0
         if share.gpu_limit < 1:
             burst_s = self.burst_s(tenant)
-            tenant.budget_s = min(tenant.budget_s, burst_s) if tenant.paused else burst_s
+            tenant.usage.budget_s = (
+                min(tenant.usage.budget_s, burst_s) if tenant.usage.paused else burst_s
+            )
         else:
-            tenant.budget_s, tenant.paused = 0.0, False
+            tenant.usage.budget_s, tenant.usage.paused = 0.0, False
         self._ledger.parts_changed = True
         self._ledger.touch(tenant)
 
@@ -159,13 +161,13 @@ class FairShare:
 
     def paused_until_s(self, tenant: Tenant) -> float:
         """When a tenant whose limit is used up may go on."""
-        missing_s = self.burst_s(tenant) - tenant.budget_s
+        missing_s = self.burst_s(tenant) - tenant.usage.budget_s
         return self._now_s + max(EXACT_S, missing_s / tenant.share.gpu_limit)
 
     def pauses_at_s(self, tenant: Tenant) -> float:
         """When a holder's limit will be used up, at the earliest."""
-        left_s = max(1e-4, tenant.budget_s / (1 - tenant.share.gpu_limit))
-        return max(tenant.window_ends_s, self._now_s + left_s)
+        left_s = max(1e-4, tenant.usage.budget_s / (1 - tenant.share.gpu_limit))
+        return max(tenant.lease.window_ends_s, self._now_s + left_s)
 
     def _divide(self, gpu: int, members: Members, elapsed_s: float) -> None:
         """Bring the lags of a class on a GPU up to date.
@@ -189,7 +191,7 @@ class FairShare:
         coming: dict[int, list[Tenant]] = {}
         draining: set[int] = set()
         for tenant in self._ledger.tenants.values():
-            tenant.rate = 0.0
+            tenant.usage.rate = 0.0
             state = tenant.state
             waits = state in _USES_NOTHING
             for gpu, on in tenant.gpus.items():
@@ -209,7 +211,7 @@ class FairShare:
             rate = 1.0 / len(those)
             for tenant in those:
                 tenant.gpus[gpu].rate = rate
-                tenant.rate = max(tenant.rate, rate)
+                tenant.usage.rate = max(tenant.usage.rate, rate)
 
     def _budget(self, tenant: Tenant, elapsed_s: float) -> None:
         """Limits hold over windows: what was not used is kept for a while by who waits for it.
@@ -221,15 +223,15 @@ class FairShare:
         most_s = burst_s
         if tenant.state is not State.IDLE:
             most_s = limit * _SAVED_TURNS * max(0.25, self._quantum.turn_s(tenant))
-        more_s = (limit - tenant.rate) * elapsed_s
-        tenant.budget_s = min(max(most_s, burst_s), tenant.budget_s + more_s)
+        more_s = (limit - tenant.usage.rate) * elapsed_s
+        tenant.usage.budget_s = min(max(most_s, burst_s), tenant.usage.budget_s + more_s)
         window_s = self._quantum.settings.limit_window_s
         owed_s = _SAVED_TURNS * max(window_s, self._quantum.turn_s(tenant))
-        tenant.budget_s = max(-owed_s, tenant.budget_s)
-        if tenant.budget_s <= EXACT_S:
-            tenant.paused = True
-        elif tenant.budget_s >= burst_s - EXACT_S:
-            tenant.paused = False
+        tenant.usage.budget_s = max(-owed_s, tenant.usage.budget_s)
+        if tenant.usage.budget_s <= EXACT_S:
+            tenant.usage.paused = True
+        elif tenant.usage.budget_s >= burst_s - EXACT_S:
+            tenant.usage.paused = False
 
 
 def _balance(gpu: int, members: Members, paying: Members) -> None:

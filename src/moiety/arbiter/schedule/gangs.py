@@ -30,9 +30,9 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
     if tenant.gang is not None and tenant.gang.name == name:
         tenant.gang.size = max(tenant.gang.size, size)
         return
-    answered = tenant.answered
+    answered = tenant.drain.answered
     leave(ledger, tenant)
-    tenant.answered = answered
+    tenant.drain.answered = answered
     gang = ledger.gangs.setdefault(name, TenantGang(name))
     gang.size = max(gang.size, size)
     gang.members.append(tenant)
@@ -45,7 +45,7 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
 
 def leave(ledger: Ledger, tenant: Tenant) -> None:
     """It is a member no longer; what is left of the gang goes on."""
-    gang, tenant.gang, tenant.answered = tenant.gang, None, False
+    gang, tenant.gang, tenant.drain.answered = tenant.gang, None, False
     if gang is None:
         return
     gang.members.remove(tenant)
@@ -78,11 +78,11 @@ def detain(round_: Round) -> None:
     Their work may have to go on before its own can end.
     """
     for gang in round_.ledger.gangs.values():
-        stuck = any(m.silent and m.is_late for m in gang.members)
+        stuck = any(m.drain.silent and m.is_late for m in gang.members)
         for member in gang.members:
-            detained = stuck and member.answered
-            if member.detained != detained:
-                member.detained = detained
+            detained = stuck and member.drain.answered
+            if member.drain.detained != detained:
+                member.drain.detained = detained
                 round_.ledger.touch(member)
 
 
@@ -100,7 +100,7 @@ def _end_drain(round_: Round, draining: list[Tenant]) -> None:
     wants = any(member.stands_at_gate for member in draining)
     for member in draining:
         round_.ledger.count(member)
-        member.reopens = member.gave_up = 0
+        member.drain.reopens = member.drain.gave_up = 0
         cause = Cause.DRAINED_WANTING if wants else Cause.DRAINED
         round_.ledger.transition(member, cause, round_.now_s)
 
@@ -122,7 +122,7 @@ def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> Non
     if not gang.ahead:
         gang.ahead, gang.ahead_since_s, gang.stepping_since_s = late, now_s, None
         gang.swaps += 1
-    standing = [m for m in draining if m.answered and m.wants_again]
+    standing = [m for m in draining if m.drain.answered and m.drain.wants_again]
     if not standing or gang.swaps > settings.step_swaps:
         return
     step_s = gang.ahead_since_s + settings.step_after_s * 2.0**gang.swaps
@@ -134,6 +134,6 @@ def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> Non
     if now_s > gang.stepping_since_s + settings.step_for_s:
         return
     for member in standing:
-        member.answered = member.wants_again = False
+        member.drain.answered = member.drain.wants_again = False
         round_.expect(member, settings.revoke_deadline_s)
         round_.out.append(do.AllowOne(member.number, member.epoch))

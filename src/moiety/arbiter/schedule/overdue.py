@@ -28,43 +28,43 @@ def look_after(round_: Round, tenant: Tenant) -> float:
     """
     now_s = round_.now_s
     settings = round_.settings
-    if tenant.stopped and tenant.state is State.RESTORING:
+    if tenant.drain.stopped and tenant.state is State.RESTORING:
         round_.ledger.transition(tenant, Cause.POSTPONED, now_s)
     again_s = math.inf
     if tenant.state is State.DRAINING and tenant.stands_at_gate and tenant.gang is None:
-        reopens_s = _reopens_s(tenant, settings, tenant.wants_since_s)
+        reopens_s = _reopens_s(tenant, settings, tenant.drain.wants_since_s)
         if now_s >= reopens_s and _give_back(round_, [tenant]):
-            return tenant.kept_until_s
+            return tenant.lease.kept_until_s
         if now_s < reopens_s:
             again_s = reopens_s
-    if now_s >= tenant.look_s:
-        tenant.look_s = now_s + settings.look_every_s
+    if now_s >= tenant.drain.look_s:
+        tenant.drain.look_s = now_s + settings.look_every_s
         round_.out.append(do.CheckStopped(tenant.number))
-    if tenant.due_s:
-        if now_s >= tenant.due_s:
+    if tenant.drain.due_s:
+        if now_s >= tenant.drain.due_s:
             _report(round_, tenant)
-        again_s = min(again_s, tenant.due_s)
-    return min(again_s, tenant.look_s)
+        again_s = min(again_s, tenant.drain.due_s)
+    return min(again_s, tenant.drain.look_s)
 
 
 def give_back_together(round_: Round, gang: Sequence[Tenant]) -> None:
     """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
     draining = [member for member in gang if member.state is State.DRAINING]
-    since_s = [member.wants_since_s for member in draining if member.stands_at_gate]
-    since_s += [member.waits_since_s for member in gang if member.state is State.QUEUED]
+    since_s = [member.drain.wants_since_s for member in draining if member.stands_at_gate]
+    since_s += [member.lease.waits_since_s for member in gang if member.state is State.QUEUED]
     if not since_s:
         return
     reopens_s = max(_reopens_s(m, round_.settings, min(since_s)) for m in draining)
     if round_.now_s < reopens_s:
         round_.wake_at(reopens_s)
     elif _give_back(round_, draining):
-        round_.wake_at(draining[0].kept_until_s)
+        round_.wake_at(draining[0].lease.kept_until_s)
 
 
 def _reopens_s(tenant: Tenant, settings: Settings, wants_since_s: float) -> float:
     """When a drain with a thread at the gate is reopened."""
-    over = tenant.gave_up or tenant.reopens >= settings.reopen_most
-    doublings = _LAST_DOUBLINGS if over else tenant.reopens
+    over = tenant.drain.gave_up or tenant.drain.reopens >= settings.reopen_most
+    doublings = _LAST_DOUBLINGS if over else tenant.drain.reopens
     stands_since_s = max(tenant.since_s, wants_since_s)
     return stands_since_s + settings.reopen_after_s * 2.0**doublings
 
@@ -73,31 +73,31 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
     """Open their leases again, for a moment or until it is tried anew; False: that is over."""
     now_s = round_.now_s
     settings = round_.settings
-    if all(t.reopens < settings.reopen_most and not t.gave_up for t in tenants):
+    if all(t.drain.reopens < settings.reopen_most and not t.drain.gave_up for t in tenants):
         cause = Cause.REOPENED
         until_s = now_s + settings.reopen_for_s
     elif settings.overdue is OverduePolicy.REPORT:
         cause = Cause.GAVE_UP
-        after_s = settings.retry_min_s * 2 ** min(max(t.gave_up for t in tenants), 20)
+        after_s = settings.retry_min_s * 2 ** min(max(t.drain.gave_up for t in tenants), 20)
         until_s = now_s + min(after_s, settings.retry_max_s)
     else:
         return False
     for tenant in tenants:
-        waited_s = now_s - tenant.told_s
-        is_late = not tenant.answered
+        waited_s = now_s - tenant.drain.told_s
+        is_late = not tenant.drain.answered
         round_.ledger.transition(tenant, cause, now_s)
         tenant.epoch += 1
-        tenant.due_s = 0.0
-        tenant.silent = False
-        tenant.counted.clear()
+        tenant.drain.due_s = 0.0
+        tenant.drain.silent = False
+        tenant.memory.counted.clear()
         round_.ledger.touch(tenant)
-        tenant.kept_until_s = tenant.turn_ends_s = tenant.window_ends_s = until_s
+        tenant.lease.kept_until_s = tenant.lease.turn_ends_s = tenant.lease.window_ends_s = until_s
         round_.out.append(do.Grant(tenant.number, tenant.epoch))
         if cause is Cause.REOPENED:
-            tenant.reopens += 1
+            tenant.drain.reopens += 1
             continue
-        tenant.gave_up += 1
-        tenant.stuck_until_s = until_s
+        tenant.drain.gave_up += 1
+        tenant.drain.stuck_until_s = until_s
         round_.ledger.touch(tenant)
         if is_late:
             round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value))
@@ -109,9 +109,9 @@ def _report(round_: Round, tenant: Tenant) -> None:
     policy = round_.settings.overdue
     if tenant.state is State.DRAINING and policy is OverduePolicy.FENCE:
         round_.ledger.transition(tenant, Cause.FENCED, round_.now_s)
-    waited_s = round_.now_s - tenant.told_s
+    waited_s = round_.now_s - tenant.drain.told_s
     kill = policy is OverduePolicy.KILL
     round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
-    tenant.silent = tenant.stopped or tenant.state in REVOKED or tenant.has_orders
+    tenant.drain.silent = tenant.drain.stopped or tenant.state in REVOKED or tenant.has_orders
     round_.ledger.touch(tenant)
-    tenant.due_s = round_.now_s + round_.settings.revoke_deadline_s
+    tenant.drain.due_s = round_.now_s + round_.settings.revoke_deadline_s

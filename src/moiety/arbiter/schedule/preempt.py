@@ -26,7 +26,9 @@ def make_fit(round_: Round) -> None:
             if is_coming and round_.gives(tenant, gpu) > 0 and round_.over_bytes(gpu) > 0:
                 postpone(round_, tenant)
         holding = sorted(round_.holding, key=round_.by_turn)
-        holding.sort(key=lambda t: t.needs_until_s > 0)  # not who needs the room, if others can go
+        holding.sort(
+            key=lambda t: t.memory.needs_until_s > 0
+        )  # not who needs the room, if others can go
         for tenant in holding:
             if round_.over_bytes(gpu) <= 0:
                 break
@@ -101,7 +103,7 @@ def _gaps(round_: Round, tenant: Tenant) -> dict[int, int]:
 def _step_back_for(round_: Round, tenant: Tenant) -> bool:
     """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
     for other in reversed(list(round_.coming)):
-        if other.rank >= tenant.rank or other.state is not State.RESTORING:
+        if other.usage.rank >= tenant.usage.rank or other.state is not State.RESTORING:
             continue
         helps = any(round_.gives(other, gpu) > 0 for gpu in _gaps(round_, tenant))
         if helps or is_among(other, round_.rivals(tenant)):

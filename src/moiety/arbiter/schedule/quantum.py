@@ -40,7 +40,9 @@ class Quantum:
     def moved(self, tenants: Sequence[Tenant], took_s: Sequence[float]) -> None:
         """Record that these are there now, together, and how long the coming of each took."""
         gpus = {gpu for tenant in tenants for gpu in tenant.gpus}
-        moved = sum(t.coming_bytes - min(t.coming_bytes, t.managed_bytes) for t in tenants)
+        moved = sum(
+            t.memory.coming_bytes - min(t.memory.coming_bytes, t.managed_bytes) for t in tenants
+        )
         longest_s = max(took_s, default=0.0)
         if len(tenants) > 1:
             moved //= max(1, len(gpus))  # each over a link of its own
@@ -51,20 +53,22 @@ class Quantum:
             self._cost(tenant, own_s)
 
     def _cost(self, tenant: Tenant, took_s: float) -> None:
-        paged = min(tenant.coming_bytes, tenant.managed_bytes)
-        tenant.handoffs_s += took_s
+        paged = min(tenant.memory.coming_bytes, tenant.managed_bytes)
+        tenant.lease.handoffs_s += took_s
         # What the driver pages it moves in the turn itself, and somebody else's out for it first.
         cost_s = took_s + 2 * self.move_s(paged)
         if cost_s <= 0:  # it came to a GPU that nobody used
             return
-        if tenant.is_moving:
-            tenant.costs_s.append(cost_s)
+        if tenant.lease.is_moving:
+            tenant.lease.costs_s.append(cost_s)
         else:
             self._costs_s.append(cost_s)
             self._message_s = statistics.median_low(self._costs_s)
-            if tenant.costs_s:
-                tenant.costs_s.popleft()
-        tenant.cost_s = statistics.median_low(tenant.costs_s) if tenant.costs_s else 0.0
+            if tenant.lease.costs_s:
+                tenant.lease.costs_s.popleft()
+        tenant.lease.cost_s = (
+            statistics.median_low(tenant.lease.costs_s) if tenant.lease.costs_s else 0.0
+        )
 
     def handoff_s(self, tenant: Tenant) -> float:
         """What the coming of a tenant costs, as the last few did; 0 if nothing is known.
@@ -72,7 +76,7 @@ class Quantum:
         The median, since one that a busy machine held up says nothing of the next. Where nothing
         moves it is messages that cost, the same for all.
         """
-        return tenant.cost_s or self._message_s
+        return tenant.lease.cost_s or self._message_s
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: as was set for it, or its part of a round.
@@ -86,9 +90,9 @@ class Quantum:
             return quantum_s
         handoff_s = self.handoff_s(tenant)
         factor = self.settings.turn_factor
-        whole_s = tenant.part * (1 + factor) * tenant.round_s - handoff_s
+        whole_s = tenant.usage.part * (1 + factor) * tenant.lease.round_s - handoff_s
         least_s = self.least_s(handoff_s)
-        shortest_s = self.settings.turn_min_s * min(1.0, tenant.part * _ROUND_TURNS)
+        shortest_s = self.settings.turn_min_s * min(1.0, tenant.usage.part * _ROUND_TURNS)
         return max(shortest_s, min(max(whole_s, least_s), self.settings.turn_max_s))
 
     def least_s(self, handoff_s: float) -> float:
@@ -122,11 +126,11 @@ class Quantum:
         if move_bytes == 0:
             return self.settings.idle_free_s
         move_s = self.move_s(move_bytes)
-        left_s = holder.turn_ends_s - silent_since_s
+        left_s = holder.lease.turn_ends_s - silent_since_s
         lost_s = 0.0
-        if left_s > 0 and holder.busy_periods.shortest_s <= left_s + _EXTRA_MOVES * move_s:
+        if left_s > 0 and holder.usage.busy_periods.shortest_s <= left_s + _EXTRA_MOVES * move_s:
             lost_s = 2 * move_s * min(1.0, left_s / _whole_s(holder))
-        return holder.idle_periods.patience_s(self.settings.idle_min_s, lost_s)
+        return holder.usage.idle_periods.patience_s(self.settings.idle_min_s, lost_s)
 
     def extra_s(self, holder: Tenant, waiting: Tenant, from_s: float, move_bytes: int) -> float:
         """How much longer than `from_s` a turn lasts because its holder's work ends by itself.
@@ -134,11 +138,15 @@ class Quantum:
         Cutting it would cost two more hand-offs, and who waits would be in the way of the rest of
         it later. None where somebody said how long turns are.
         """
-        if holder.silent_since_s is not None or holder.is_guest or self.has_quantum(holder):
+        if (
+            holder.usage.silent_since_s is not None
+            or holder.lease.is_guest
+            or self.has_quantum(holder)
+        ):
             return 0.0
         if waiting.lag_s - holder.lag_s > _AHEAD_TURNS * _whole_s(holder):
             return 0.0
-        return holder.busy_periods.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
+        return holder.usage.busy_periods.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
     def tell_s(self, move_bytes: int) -> float:
         """Silence of which a holder is asked to tell: all that could be learned from."""
@@ -147,4 +155,4 @@ class Quantum:
 
 def _whole_s(holder: Tenant) -> float:
     """How long its turn is, as was decided when it began."""
-    return max(1e-6, holder.turn_ends_s - holder.since_s)
+    return max(1e-6, holder.lease.turn_ends_s - holder.since_s)

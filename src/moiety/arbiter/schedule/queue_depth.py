@@ -16,8 +16,8 @@ def pace(round_: Round) -> None:
     """Tell every holder whose bound is no longer the one it was told."""
     for tenant in round_.holding:
         queue_s = _bound_s(round_, tenant)
-        if queue_s != tenant.queue_s:
-            tenant.queue_s = queue_s
+        if queue_s != tenant.lease.queue_s:
+            tenant.lease.queue_s = queue_s
             round_.out.append(do.SetQueueDepth(tenant.number, queue_s))
 
 

@@ -16,7 +16,8 @@ from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.balance import Balance
 from moiety.arbiter.state.gang import are_mates, gpus_of, mates
-from moiety.arbiter.state.tenant import Residency, Tenant
+from moiety.arbiter.state.residency import Residency
+from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause
 
 SOONEST_S = 0.005
@@ -67,10 +68,10 @@ class Round:
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
         """It was told to do something just now: note when that becomes late."""
-        tenant.told_s = self.now_s
-        tenant.due_s = self.now_s + within_s
-        tenant.look_s = self.now_s + self.settings.look_after_s
-        self.wake_at(min(tenant.due_s, tenant.look_s))
+        tenant.drain.told_s = self.now_s
+        tenant.drain.due_s = self.now_s + within_s
+        tenant.drain.look_s = self.now_s + self.settings.look_after_s
+        self.wake_at(min(tenant.drain.due_s, tenant.drain.look_s))
 
     def wake_at(self, when_s: float) -> None:
         """Have the next round no later than this."""
@@ -130,7 +131,7 @@ class Round:
         """The rivals whose last work is still finishing."""
         if not self.has_rivals:
             return []
-        return [o for o in self.draining if are_rivals(o, tenant) and not o.silent]
+        return [o for o in self.draining if are_rivals(o, tenant) and not o.drain.silent]
 
     def gives(self, holder: Tenant, gpu: int) -> int:
         """What a holder's going, and its gang's, makes room for."""
@@ -166,17 +167,19 @@ class Round:
         A higher class need not wait, a lower one waits for silence. Within a class, if a part of
         the time was asked for, a turn goes on as long as its holder is further behind.
         """
-        if self.now_s < max(mate.kept_until_s for mate in mates(tenant)):
+        if self.now_s < max(mate.lease.kept_until_s for mate in mates(tenant)):
             return False
         move_bytes = self.move_bytes(waiting) if waiting else 0
         if self.now_s >= self.idle_at_s(tenant, move_bytes):
             return True
         if waiting is not None and block_each_other(tenant, waiting):
-            silent = all(mate.silent_since_s is not None for mate in mates(tenant) if mate.holds)
-            if silent and waiting.rank >= tenant.rank:
+            silent = all(
+                mate.usage.silent_since_s is not None for mate in mates(tenant) if mate.holds
+            )
+            if silent and waiting.usage.rank >= tenant.usage.rank:
                 return True
-        if waiting is not None and waiting.rank != tenant.rank:
-            return waiting.rank > tenant.rank
+        if waiting is not None and waiting.usage.rank != tenant.usage.rank:
+            return waiting.usage.rank > tenant.usage.rank
         if self.now_s < self.turn_ends_s(tenant, waiting):
             return False
         if waiting is None or waiting.number in self.overdue or not counts_lag(tenant, waiting):
@@ -185,7 +188,7 @@ class Round:
 
     def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
         """Sort key: the lowest class first, then who is idle, then who holds the longest."""
-        return tenant.rank, tenant.silent_since_s is None, tenant.since_s
+        return tenant.usage.rank, tenant.usage.silent_since_s is None, tenant.since_s
 
     def idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
         """When a holder counts as idle, unless it submits something before; it may be over.
@@ -196,9 +199,9 @@ class Round:
 
     def _idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
         # who waits for memory is silent, but not idle
-        if holder.silent_since_s is None or holder.is_growing:
+        if holder.usage.silent_since_s is None or holder.is_growing:
             return math.inf
-        since_s = holder.silent_since_s
+        since_s = holder.usage.silent_since_s
         return since_s + self.quantum.idle_s(holder, since_s, move_bytes)
 
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
@@ -210,10 +213,10 @@ class Round:
         return max(self._turn_ends_s(mate, waiting) for mate in mates(holder))
 
     def _turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
-        ends_s = holder.turn_ends_s
+        ends_s = holder.lease.turn_ends_s
         if waiting is None:
             return ends_s
-        from_s = max(ends_s, waiting.waits_since_s)
+        from_s = max(ends_s, waiting.lease.waits_since_s)
         extra_s = self.quantum.extra_s(holder, waiting, from_s, self.move_bytes(waiting))
         return from_s + extra_s if extra_s else ends_s
 
@@ -234,20 +237,20 @@ class Round:
             self._begin_drain(mate)
 
     def _begin_drain(self, tenant: Tenant) -> None:
-        silent_s = tenant.silent_since_s
-        tenant.busy_periods.pause(self.now_s if silent_s is None else silent_s)
+        silent_s = tenant.usage.silent_since_s
+        tenant.usage.busy_periods.pause(self.now_s if silent_s is None else silent_s)
         self.holding.remove(tenant)
         self.draining.append(tenant)
-        began_s = tenant.told_s
+        began_s = tenant.drain.told_s
         settings = self.settings
         self.transition(tenant, Cause.REVOKED)
         self.expect(tenant, settings.revoke_deadline_s)
         self.wake_at(self.now_s + settings.reopen_after_s)
-        if self.now_s > tenant.kept_until_s + settings.reopen_after_s:
-            tenant.reopens = 0
-        if tenant.reopens and not tenant.gave_up:  # the same hand-off goes on
-            tenant.told_s = began_s
-            tenant.due_s = began_s + settings.revoke_deadline_s
+        if self.now_s > tenant.lease.kept_until_s + settings.reopen_after_s:
+            tenant.drain.reopens = 0
+        if tenant.drain.reopens and not tenant.drain.gave_up:  # the same hand-off goes on
+            tenant.drain.told_s = began_s
+            tenant.drain.due_s = began_s + settings.revoke_deadline_s
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
         """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
@@ -256,32 +259,37 @@ class Round:
                 self._watch(mate, move_bytes, waiting)
 
     def _watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None) -> None:
-        ends_s = max(mate.turn_ends_s for mate in mates(holder))
+        ends_s = max(mate.lease.turn_ends_s for mate in mates(holder))
         is_over = self.now_s >= ends_s
         if is_over:
             ends_s = self.turn_ends_s(holder, waiting)
         by_lag = waiting is not None and waiting.number not in self.overdue
-        if waiting and by_lag and waiting.rank == holder.rank and counts_lag(holder, waiting):
+        if (
+            waiting
+            and by_lag
+            and waiting.usage.rank == holder.usage.rank
+            and counts_lag(holder, waiting)
+        ):
             ahead_s = holder.lag_s - waiting.lag_s
             if ahead_s > EXACT_S:  # both move towards each other while it holds
-                rate = sum(mate.rate for mate in mates(holder))
-                pace = max(0.01, (rate or 1.0) - holder.part + waiting.part)
+                rate = sum(mate.usage.rate for mate in mates(holder))
+                pace = max(0.01, (rate or 1.0) - holder.usage.part + waiting.usage.part)
                 ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
         if self.now_s < ends_s:
             self.wake_at(ends_s)
-        if waiting is None or waiting.rank >= holder.rank:  # else only once it is idle
+        if waiting is None or waiting.usage.rank >= holder.usage.rank:  # else only once it is idle
             first_s = self.gives_way_s.get(holder.number, ends_s)
             self.gives_way_s[holder.number] = min(ends_s, first_s)
         self.wanted_watches.add(holder.number)
-        if holder.silent_since_s is not None:
+        if holder.usage.silent_since_s is not None:
             if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
                 self.wake_at(idle_at_s)
             return
         # one whose turn is over, or who waits for memory as the other does: any pause will do
         any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
         tell_s = self.quantum.tell_s(0 if any_pause else move_bytes)
-        if not holder.watched_s or tell_s < holder.watched_s / 2:
-            holder.watched_s = tell_s
+        if not holder.usage.watched_s or tell_s < holder.usage.watched_s / 2:
+            holder.usage.watched_s = tell_s
             self.out.append(do.SetIdleTimeout(holder.number, tell_s))
 
     def watch_crowded(self) -> None:
@@ -297,17 +305,17 @@ class Round:
                 continue
             self.wanted_watches.add(tenant.number)
             tell_s = self.settings.idle_min_s
-            if tenant.silent_since_s is None and tenant.watched_s != tell_s:
-                tenant.watched_s = tell_s
+            if tenant.usage.silent_since_s is None and tenant.usage.watched_s != tell_s:
+                tenant.usage.watched_s = tell_s
                 self.out.append(do.SetIdleTimeout(tenant.number, tell_s))
 
     def end_watches(self) -> None:
         """Stop the watches that nobody needs any more."""
         for tenant in self.watched:
-            is_watched = tenant.watched_s or tenant.silent_since_s is not None
+            is_watched = tenant.usage.watched_s or tenant.usage.silent_since_s is not None
             if is_watched and tenant.number not in self.wanted_watches and tenant.stays:
-                tenant.watched_s = 0.0
-                tenant.silent_since_s = None
+                tenant.usage.watched_s = 0.0
+                tenant.usage.silent_since_s = None
                 self.out.append(do.SetIdleTimeout(tenant.number, 0.0))
 
     def transition(self, tenant: Tenant, cause: Cause) -> None:
@@ -321,7 +329,7 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
     Equals need no more than the order of their turns; and who holds and grows does not fall
     behind meanwhile.
     """
-    return (holder.timed or waiting.timed) and not waiting.holds
+    return (holder.usage.timed or waiting.usage.timed) and not waiting.holds
 
 
 def are_rivals(one: Tenant, other: Tenant) -> bool:
@@ -331,7 +339,7 @@ def are_rivals(one: Tenant, other: Tenant) -> bool:
     would be in its way.
     """
     return (
-        (one.timed or other.timed or one.share.latency != other.share.latency)
+        (one.usage.timed or other.usage.timed or one.share.latency != other.share.latency)
         and one is not other
         and not are_mates(one, other)
         and not (one.is_beyond or other.is_beyond)

@@ -57,7 +57,7 @@ def take_turns(round_: Round) -> Iterator[None]:
             if apart := why_apart(tenant.gang):
                 _explain(tenant, apart)
                 continue
-        if tenant.state is State.QUEUED and any(m.paused and m.gpus for m in mates(tenant)):
+        if tenant.state is State.QUEUED and any(m.usage.paused and m.gpus for m in mates(tenant)):
             wait_for_window(round_, tenant)
             continue
         if ahead and not round_.fits(tenant) and _is_plainly_behind(round_, tenant, ahead):
@@ -68,7 +68,7 @@ def take_turns(round_: Round) -> Iterator[None]:
             tenant.blocked_by = never
         elif behind and not _may_pass(round_, tenant, ahead):
             if _may_visit(round_, tenant):
-                tenant.is_guest = True
+                tenant.lease.is_guest = True
                 _choose(round_, tenant)
             else:
                 tenant.blocked_by = _BEHIND
@@ -76,7 +76,7 @@ def take_turns(round_: Round) -> Iterator[None]:
         elif round_.fits(tenant) or (not behind and (yield from revoke_for(round_, tenant))):
             tenant.blocked_by = ""
             if tenant.state is State.QUEUED:
-                tenant.is_guest = False
+                tenant.lease.is_guest = False
                 brings = {gpu: round_.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
                 if tenant.number in round_.overdue:
                     bring_forward(round_, tenant)
@@ -118,9 +118,9 @@ def _renew_turns(round_: Round, gpus: set[int]) -> None:
     for tenant in round_.holding:
         if not tenant.gpus.keys().isdisjoint(gpus):
             turn_s = round_.quantum.turn_s(tenant)
-            if tenant.turn_ends_s < round_.now_s + turn_s / 2:
-                tenant.is_guest = False
-                tenant.turn_ends_s = round_.now_s + turn_s
+            if tenant.lease.turn_ends_s < round_.now_s + turn_s / 2:
+                tenant.lease.is_guest = False
+                tenant.lease.turn_ends_s = round_.now_s + turn_s
 
 
 def _demands(round_: Round) -> list[Tenant]:
@@ -136,7 +136,7 @@ def _demands(round_: Round) -> list[Tenant]:
     if round_.ledger.gangs:
         waiting = list(firsts(waiting))
     demands = growing + waiting
-    is_exact = any(tenant.timed for tenant in demands)
+    is_exact = any(tenant.usage.timed for tenant in demands)
     round_.overdue = find_overdue(round_, waiting) if round_.has_rivals and waiting else set()
     if len(demands) < 2:
         return demands
@@ -144,7 +144,7 @@ def _demands(round_: Round) -> list[Tenant]:
     def urgency(tenant: Tenant) -> tuple[int, bool, bool, int]:
         step_s = EXACT_S if is_exact else 2 * round_.quantum.turn_s(tenant)
         waits, in_turn = tenant.state is State.QUEUED, tenant.number not in round_.overdue
-        return -tenant.rank, waits, in_turn, -round(tenant.lag_s / step_s)
+        return -tenant.usage.rank, waits, in_turn, -round(tenant.lag_s / step_s)
 
     demands.sort(key=urgency)
     return demands
@@ -152,7 +152,7 @@ def _demands(round_: Round) -> list[Tenant]:
 
 def _is_plainly_behind(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:
     """The common case of a long queue, quickly: one GPU, and no room beside those ahead."""
-    if len(tenant.gpus) != 1 or tenant.silent or tenant.gang is not None:
+    if len(tenant.gpus) != 1 or tenant.drain.silent or tenant.gang is not None:
         return False
     (gpu,) = tenant.gpus
     if gpu not in ahead:
@@ -180,13 +180,13 @@ def _line_up(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> None:
                 ahead[gpu] = 0
             for other in round_.holding + round_.coming:
                 if (
-                    other.since_s >= tenant.waits_since_s
+                    other.since_s >= tenant.lease.waits_since_s
                     and gpu in other.gpus
-                    and not other.is_guest
+                    and not other.lease.is_guest
                 ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= round_.needs_bytes(tenant, gpu)
-        if tenant.timed or tenant.share.latency:  # it waits for the whole GPU
+        if tenant.usage.timed or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
@@ -212,7 +212,7 @@ def _may_visit(round_: Round, tenant: Tenant) -> bool:
         if on.allocated_bytes - on.charged_bytes > max(0, round_.spare_bytes(gpu)):
             return False
     holders = [t for t in round_.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
-    left_s = min((t.turn_ends_s for t in holders), default=0.0) - round_.now_s
+    left_s = min((t.lease.turn_ends_s for t in holders), default=0.0) - round_.now_s
     return left_s >= max(_VISIT_S, round_.quantum.visit_s(round_.move_bytes(tenant)))
 
 
@@ -220,7 +220,7 @@ def _choose(round_: Round, tenant: Tenant) -> None:
     is_moving = round_.move_bytes(tenant) > 0
     for mate in [mate for mate in mates(tenant) if mate.state is State.QUEUED]:
         mate.blocked_by = ""
-        mate.is_moving = is_moving
-        mate.is_guest = tenant.is_guest
+        mate.lease.is_moving = is_moving
+        mate.lease.is_guest = tenant.lease.is_guest
         round_.transition(mate, Cause.CHOSEN)
         round_.coming.append(mate)

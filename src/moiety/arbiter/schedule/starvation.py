@@ -23,7 +23,7 @@ def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:
     first: dict[int, Tenant] = {}
     for tenant in waiting:
         gpus = gpus_of(tenant)
-        if tenant.lag_s < -EXACT_S or any(mate.paused for mate in mates(tenant)):
+        if tenant.lag_s < -EXACT_S or any(mate.usage.paused for mate in mates(tenant)):
             continue
         for gpu in gpus:
             other = first.get(gpu)
@@ -34,7 +34,7 @@ def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:
         gpus = gpus_of(tenant)
         if tenant.number in found or any(first.get(gpu) is not tenant for gpu in gpus):
             continue
-        since_s = tenant.waits_since_s + round_.fair_share.once_round_s(tenant)
+        since_s = tenant.lease.waits_since_s + round_.fair_share.once_round_s(tenant)
         from_s = max([since_s, *(round_.fair_share.forward_from_s.get(gpu, 0.0) for gpu in gpus)])
         if round_.now_s >= from_s:
             found.add(tenant.number)
@@ -47,7 +47,9 @@ def bring_forward(round_: Round, tenant: Tenant) -> None:
     """It goes next for having waited: on its GPUs nobody else does for a while."""
     quantum = round_.quantum
     costs_s = quantum.turn_s(tenant) + quantum.handoff_s(tenant)
-    if tenant.turns == 0:  # nobody knows what it costs: as much as the dearest of those who wait
+    if (
+        tenant.lease.turns == 0
+    ):  # nobody knows what it costs: as much as the dearest of those who wait
         dearest_s = max(quantum.handoff_s(round_.ledger.tenants[n]) for n in round_.ledger.queue)
         costs_s = max(costs_s, quantum.least_s(dearest_s) + dearest_s)
     for gpu in gpus_of(tenant):
@@ -55,4 +57,7 @@ def bring_forward(round_: Round, tenant: Tenant) -> None:
 
 
 def _goes_before(one: Tenant, other: Tenant) -> bool:
-    return (-one.rank, one.waits_since_s) < (-other.rank, other.waits_since_s)
+    return (-one.usage.rank, one.lease.waits_since_s) < (
+        -other.usage.rank,
+        other.lease.waits_since_s,
+    )

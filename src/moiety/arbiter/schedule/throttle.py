@@ -20,9 +20,9 @@ def separate(round_: Round) -> None:
         return
     together.sort(
         key=lambda t: (
-            round_.now_s >= t.kept_until_s,
+            round_.now_s >= t.lease.kept_until_s,
             t.state is State.UNDRAINABLE,
-            -t.rank,
+            -t.usage.rank,
             t.state is State.RESTORING,
             -t.lag_s,
             t.since_s,
@@ -58,7 +58,7 @@ def end_windows(round_: Round) -> None:
     for tenant in list(round_.holding):
         if tenant.share.gpu_limit >= 1 or not tenant.gpus or not tenant.holds:
             continue
-        if tenant.paused and round_.now_s >= tenant.window_ends_s:
+        if tenant.usage.paused and round_.now_s >= tenant.lease.window_ends_s:
             round_.revoke(tenant)
         else:
             round_.wake_at(round_.fair_share.pauses_at_s(tenant))
@@ -67,7 +67,7 @@ def end_windows(round_: Round) -> None:
 def wait_for_window(round_: Round, tenant: Tenant) -> None:
     """Note why a tenant whose limit is used up does not get its turn, and until when."""
     for mate in mates(tenant):
-        if mate.paused:
+        if mate.usage.paused:
             round_.wake_at(round_.fair_share.paused_until_s(mate))
             limit = format_fraction(mate.share.gpu_limit)
             tenant.blocked_by = f"its limit of {limit} of the GPU is used up for the moment"

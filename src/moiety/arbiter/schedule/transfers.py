@@ -71,9 +71,9 @@ def give_room(round_: Round) -> None:
                 round_.ledger.restore(tenant, gpu, amount)
                 round_.out.append(do.RestoreBudget(tenant.number, gpu, amount))
         if given:
-            tenant.room_given = True
-            if not tenant.restored and not round_.misses(tenant):
-                longest_s = 4 * round_.quantum.move_s(tenant.coming_bytes)
+            tenant.memory.room_given = True
+            if not tenant.memory.restored and not round_.misses(tenant):
+                longest_s = 4 * round_.quantum.move_s(tenant.memory.coming_bytes)
                 round_.expect(tenant, round_.settings.revoke_deadline_s + longest_s)
 
 
@@ -110,7 +110,7 @@ def _has_all(round_: Round, tenant: Tenant) -> bool:
     is_gone = any(gpu in round_.ledger.lost for gpu in tenant.gpus)
     return (
         tenant.state is State.RESTORING
-        and (tenant.restored or is_gone or not tenant.room_given)
+        and (tenant.memory.restored or is_gone or not tenant.memory.room_given)
         and not tenant.has_orders
         and not round_.misses(tenant)
         and _has_room_to_grow(round_, tenant)
@@ -127,15 +127,15 @@ def _let_in(round_: Round, tenant: Tenant) -> None:
 
 
 def _begin_turn(round_: Round, tenant: Tenant) -> None:
-    tenant.turns += 1
+    tenant.lease.turns += 1
     round_.ledger.begin_turn(tenant)
-    tenant.room_given = tenant.restored = False
-    tenant.due_s = tenant.kept_until_s = 0.0
-    tenant.round_s = round_.fair_share.round_s(tenant)
-    turn_s = 0.0 if tenant.is_guest else round_.quantum.turn_s(tenant)
-    tenant.turn_ends_s = round_.now_s + turn_s
-    tenant.busy_periods.go_on(round_.now_s)
-    tenant.window_ends_s = round_.now_s + round_.quantum.worthwhile_s(tenant)
+    tenant.memory.room_given = tenant.memory.restored = False
+    tenant.drain.due_s = tenant.lease.kept_until_s = 0.0
+    tenant.lease.round_s = round_.fair_share.round_s(tenant)
+    turn_s = 0.0 if tenant.lease.is_guest else round_.quantum.turn_s(tenant)
+    tenant.lease.turn_ends_s = round_.now_s + turn_s
+    tenant.usage.busy_periods.go_on(round_.now_s)
+    tenant.lease.window_ends_s = round_.now_s + round_.quantum.worthwhile_s(tenant)
     _answer(round_, tenant)
 
 
@@ -166,8 +166,8 @@ def _answer(round_: Round, tenant: Tenant) -> None:
         if request.is_context:
             ready = balance.free_bytes >= 0
             if ready and request.is_need:
-                tenant.needs_until_s = round_.now_s + KEPT_S
-                round_.wake_at(tenant.needs_until_s)
+                tenant.memory.needs_until_s = round_.now_s + KEPT_S
+                round_.wake_at(tenant.memory.needs_until_s)
             if not ready:
                 tenant.blocked_by = "room for its context is being made"
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moiety.arbiter.state.tenant import Residency, Tenant
+from moiety.arbiter.state.residency import Residency
+from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import STAYING
 
 
@@ -60,7 +61,12 @@ class Balance:
 def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
     """What one tenant adds to the sums of a GPU, in the order of `Balance.add`."""
     charged = on.charged_bytes
-    if tenant.pinned or tenant.silent or tenant.detained or tenant.stuck_until_s > 0:
+    if (
+        tenant.memory.pinned
+        or tenant.drain.silent
+        or tenant.drain.detained
+        or tenant.drain.stuck_until_s > 0
+    ):
         firm = charged
     else:
         firm = min(tenant.kept_bytes(on), charged)
@@ -71,7 +77,7 @@ def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
             pending = tenant.pending_bytes(gpu)
     else:
         staying = firm
-        if on.orders and not tenant.silent:
+        if on.orders and not tenant.drain.silent:
             leaving = sum(on.orders)
     return (
         on.residue_bytes,

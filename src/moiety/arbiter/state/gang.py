@@ -44,4 +44,4 @@ def level(gang: TenantGang) -> None:
     """All are in the class of the member that is in the highest."""
     rank = max(member.share.rank for member in gang.members)
     for member in gang.members:
-        member.rank = rank
+        member.usage.rank = rank
