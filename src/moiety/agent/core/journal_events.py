@@ -13,7 +13,7 @@ WARNING: Final = "warning"
 NORMAL: Final = "normal"
 
 
-class Reason(NamedTuple):
+class EventReason(NamedTuple):
     """What a reason of events means."""
 
     severity: str
@@ -24,138 +24,140 @@ class Reason(NamedTuple):
 
 
 REASONS: Final = {
-    "AgentStarted": Reason(NORMAL, "an agent serves this node"),
-    "AgentStopped": Reason(
+    "AgentStarted": EventReason(NORMAL, "an agent serves this node"),
+    "AgentStopped": EventReason(
         NORMAL,
         "the agent ended normally; without this event it was killed",
         "`moiety agent start`, or the next `moiety run`, starts an agent",
     ),
-    "SettingsChanged": Reason(NORMAL, "`moiety set --agent` changed the agent's settings"),
-    "Reloaded": Reason(NORMAL, "the agent read its configuration again and uses it"),
-    "ReloadRefused": Reason(
+    "SettingsChanged": EventReason(NORMAL, "`moiety set --agent` changed the agent's settings"),
+    "Reloaded": EventReason(NORMAL, "the agent read its configuration again and uses it"),
+    "ReloadRefused": EventReason(
         WARNING,
         "the configuration has a mistake; the agent keeps its old settings",
         "correct the setting that the message names, then `moiety agent reload`",
     ),
-    "ShareChanged": Reason(NORMAL, "`moiety set` changed the share of a program"),
-    "Joined": Reason(NORMAL, "a process shares the GPUs from now on"),
-    "Left": Reason(NORMAL, "a process no longer shares the GPUs, and why"),
-    "Evicted": Reason(NORMAL, "memory of a process was moved to the host to make room for others"),
-    "AboveLimit": Reason(
+    "ShareChanged": EventReason(NORMAL, "`moiety set` changed the share of a program"),
+    "Joined": EventReason(NORMAL, "a process shares the GPUs from now on"),
+    "Left": EventReason(NORMAL, "a process no longer shares the GPUs, and why"),
+    "Evicted": EventReason(
+        NORMAL, "memory of a process was moved to the host to make room for others"
+    ),
+    "AboveLimit": EventReason(
         WARNING,
         "a process has more memory than its limit, which was lowered",
         "nothing if the program frees memory by itself; else end it, or raise its limit with "
         "`moiety set --memory-limit`",
     ),
-    "Refused": Reason(
+    "Refused": EventReason(
         WARNING,
         "a request for memory, a GPU or a command was refused, and why",
         "the message says what was asked for and what there is: ask for less, or wait until "
         "other programs end",
     ),
-    "Gang": Reason(
+    "Gang": EventReason(
         WARNING,
         "the members of a gang do not hold their GPUs together yet, and why",
         "put right what the message names; docs/howto-gangs.md lists the causes",
     ),
-    "HostMemoryShort": Reason(
+    "HostMemoryShort": EventReason(
         WARNING,
         "the host is short of memory: less can be evicted than planned",
         "free memory of the host, or give the agent a smaller arena (`--arena`)",
     ),
-    "HostMemoryEnough": Reason(NORMAL, "the host has enough memory again"),
-    "Pinned": Reason(
+    "HostMemoryEnough": EventReason(NORMAL, "the host has enough memory again"),
+    "Pinned": EventReason(
         WARNING,
         "a process made a call after which its memory cannot leave the GPU",
         "end the program if others need its memory; the message names the call",
     ),
-    "UnknownCall": Reason(
+    "UnknownCall": EventReason(
         WARNING,
         "a process used a function of the driver that moiety does not know",
         "report the name of the function; docs/compatibility.md lists what is known to work",
     ),
-    "ConnectionLost": Reason(
+    "ConnectionLost": EventReason(
         WARNING,
         "a process closed its connection to the agent, and may come back",
         "nothing if the process connects again; else look for a crash in the program's own output",
     ),
-    "Missing": Reason(
+    "Missing": EventReason(
         WARNING,
         "a process of the last agent has not connected yet; its memory counts",
         "wait some seconds; if the process is stopped, continue it (`kill -CONT`) or end it",
     ),
-    "BadMessage": Reason(
+    "BadMessage": EventReason(
         WARNING,
         "a process sent an invalid message and was disconnected",
         "install the same version of moiety for the program and the agent; else report it "
         "with `moiety doctor --bundle`",
     ),
-    "Overdue": Reason(
+    "Overdue": EventReason(
         WARNING,
         "a process does not give the GPU back, or does not move its memory",
         "`moiety ps` shows the process; end it if it hangs, or let the agent do so with "
         "`moiety set --agent --overdue kill`",
     ),
-    "Fenced": Reason(
+    "Fenced": EventReason(
         WARNING,
         "an overdue process gets no lease until it answers; others continue",
         "end the process if it hangs; otherwise it continues after it answers",
     ),
-    "Killed": Reason(
+    "Killed": EventReason(
         WARNING,
         "the agent ended a process, as it is configured to, and why",
         "correct the program; the message says what it did",
     ),
-    "GpuError": Reason(
+    "GpuError": EventReason(
         WARNING,
         "the driver reports an error of a GPU (XID); the processes that use it",
         "look up the XID in NVIDIA's list and in the kernel's log; reset the GPU if errors "
         "continue",
     ),
-    "GpuUnreadable": Reason(
+    "GpuUnreadable": EventReason(
         WARNING,
         "NVML does not answer about a GPU",
         "run `nvidia-smi`; if it fails too, reload the driver or restart the node",
     ),
-    "WatchBlind": Reason(
+    "WatchBlind": EventReason(
         WARNING,
         "the watch cannot find GPU processes: the agent sees other pids",
         "run the agent on the host, or in a container with `--pid=host`",
     ),
-    "Unregistered": Reason(
+    "Unregistered": EventReason(
         WARNING,
         "a process uses a GPU without moiety: its user and how much it uses",
         "ask the user to start the program with `moiety run`; the watch (docs/watch.md) can end "
         "such programs",
     ),
-    "OverLimit": Reason(
+    "OverLimit": EventReason(
         WARNING,
         "a process has more GPU memory than its limit, as the driver counts",
         "raise the limit with `moiety set --memory-limit`, or end the program",
     ),
-    "WithoutLease": Reason(
+    "WithoutLease": EventReason(
         WARNING,
         "work of a process ran on a GPU while the process had no lease",
         "end the program, and report it with `moiety doctor --bundle` if it was started with "
         "`moiety run`",
     ),
-    "Spared": Reason(
+    "Spared": EventReason(
         WARNING,
         "the watch should end a process, and is not permitted to",
         "end the process yourself; the message says why the agent may not",
     ),
-    "WouldAct": Reason(
+    "WouldAct": EventReason(
         WARNING,
         "what the watch would have done without `dry-run`",
         "set `dry-run = false` in the section `watch` of the configuration if the watch is to act",
     ),
-    "OffenceOver": Reason(NORMAL, "an offence that the watch found has ended"),
-    "SlowNeighbour": Reason(
+    "OffenceOver": EventReason(NORMAL, "an offence that the watch found has ended"),
+    "SlowNeighbour": EventReason(
         WARNING,
         "a process made others wait for long within a minute, and how long",
         "give the program a smaller share or a lower priority with `moiety set`, or run it alone",
     ),
-    "Idle": Reason(
+    "Idle": EventReason(
         NORMAL,
         "a process has been idle on a GPU for long, and what it holds",
         "ask the user to end the program if it is not needed",
