@@ -34,6 +34,7 @@ import ctypes, errno, fcntl, mmap, os, signal, socket, sys, traceback
 import moiety.agent.service, moiety.cli.main
 from pathlib import Path
 from moiety.agent.control import protocol
+from moiety.agent.control.rows import ContainerRow
 from moiety.agent.control.client import Call
 from moiety.agent.system.paths import Directory
 from moiety.model import errors
