@@ -409,7 +409,7 @@ def test_managed_memory_thrashes_when_it_does_not(build: Build, gpu: dict[str, s
         ("", "MOIETY_SIMGPU is not set"),
         ("A100-81", "use one of"),
         ("A100-80:memory=12", "memory=16GiB"),
-        ("A100-80:speed=12", "there are driver, memory"),
+        ("A100-80:speed=12", "the properties are driver, memory"),
         ("17xA100-80", "between 1 and 16"),
         ("/no/such/profile", "check the path"),
     ],
