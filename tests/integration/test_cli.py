@@ -549,7 +549,7 @@ def test_a_driver_that_is_no_library_is_refused(cli: Cli, tmp_path: Path) -> Non
     found = cli("run", "--", "true", **surroundings)
     assert found.returncode == errors.NoDriver.exit_code
     assert "no library" in found.stderr
-    assert "no library" in cli("doctor", **surroundings).stdout
+    assert "is not a library" in cli("doctor", **surroundings).stdout
     assert not cli.is_served
 
 

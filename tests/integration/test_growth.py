@@ -12,7 +12,7 @@ from moiety.agent.control.client import Call
 from tests.support.memory_probe import OURS
 
 TENANTS = 40
-WORKLOAD = "moiety.agent.control.workloads.Workload"
+WORKLOAD = "moiety.agent.control.workloads.RunningWorkload"
 BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.core.journal_events.Event"}
 """of these it has those of the last minute, and the last thousand"""
 PASSING = {"moiety.agent.core.client.Client"}

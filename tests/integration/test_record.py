@@ -11,6 +11,7 @@ import pytest
 from moiety.agent.control.client import Call
 from moiety.agent.control.protocol import RecordingPage
 from moiety.arbiter.replay import replay
+from moiety.model.errors import FileExists
 from moiety.testing.node import Node, finish
 from moiety.trace.event_recording import Fetched
 from tests.support.fault_injection import Ordeal, cases
@@ -36,7 +37,9 @@ def test_two_programs_are_recorded_and_replayed(
     again = node.cli("agent", "replay", file)
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.endswith(": the same\n")
-    assert node.cli("agent", "record", file).returncode == 100, "it is not replaced"
+    assert node.cli("agent", "record", file).returncode == FileExists.exit_code, (
+        "it is not replaced"
+    )
 
 
 @pytest.mark.timeout(7200)

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -18,7 +19,7 @@ from moiety.enforcement import usage
 from moiety.enforcement.policy import Offence
 from moiety.wire.layout import Refusal
 
-NATIVE: Final = PACKAGE.parents[1] / "native"
+NATIVE: Final = Path(__file__).resolve().parents[2] / "native"
 CALL: Final = re.compile(r"message_print\((.*?)\);", re.DOTALL)
 PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[(),?:]|[^"(),?:]+', re.DOTALL)
 CONVERSION: Final = re.compile(r"%(?:\.\*)?[a-z]+")
