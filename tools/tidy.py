@@ -24,9 +24,10 @@ from pathlib import Path
 import clang_tidy
 import ziglang
 
-from tests.support.native import cache_dir
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+from tests.support.native import cache_dir  # noqa: E402  it needs the path
+
 HEADERS = ("x86-linux-gnu", "generic-glibc", "x86-linux-any", "any-linux-any")
 DEVICE_CODE = {ROOT / "demo" / "kernels.c"}
 """for a real GPU's instruction set: other built-in functions, other rules"""
