@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.settings import Settings
 
 Tree = Any
@@ -245,6 +246,12 @@ class _Maker:
         return found
 
     def _object(self, cls: type, fields: list[str], values: list[Tree]) -> Any:
+        if issubclass(cls, Recordable):  # its fields are set once, when it is made
+            number = len(self._made)
+            self._made.append(None)
+            given = {field: self.make(value) for field, value in zip(fields, values, strict=True)}
+            self._made[number] = cls(**given)
+            return self._made[number]
         made: Any = object.__new__(cls)
         self._made.append(made)
         for field, value in zip(fields, values, strict=True):

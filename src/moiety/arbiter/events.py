@@ -7,14 +7,13 @@ Bytes are bytes of GPU memory; times are seconds on the caller's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.settings import Settings
 from moiety.model.share import NOTHING_ASKED, Share
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Recordable, frozen=True):
     """A process said hello. It holds no lease, unless `holding` (it outlived its agent).
 
     `epoch` is that of its last lease; the next one it gets has a higher one. `resumed` says that
@@ -40,8 +39,7 @@ class Hello:
     doubted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GangJoined:
+class GangJoined(Recordable, frozen=True):
     """From now on a process holds together with the others in this gang, or not at all.
 
     The gang begins once `size` are in it, or with whoever there is (0). `begun`: it has begun
@@ -54,15 +52,13 @@ class GangJoined:
     begun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Recordable, frozen=True):
     """A process is gone, and its memory with it: any state, any moment."""
 
     tenant: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(Recordable, frozen=True):
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
@@ -82,8 +78,7 @@ class Attach:
     exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Recordable, frozen=True):
     """What a process' context really takes on a GPU (NVML), in place of the estimate."""
 
     tenant: int
@@ -91,16 +86,14 @@ class Measured:
     residue_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(Recordable, frozen=True):
     """A process has no context on a GPU any more; whatever it had there is freed."""
 
     tenant: int
     gpu: int
 
 
-@dataclass(frozen=True, slots=True)
-class AllocRequest:
+class AllocRequest(Recordable, frozen=True):
     """A process wants to allocate; answered by `Admitted` or `Refused` with the same serial."""
 
     tenant: int
@@ -113,8 +106,7 @@ class AllocRequest:
     from the GPU when it has drained"""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverOom:
+class DriverOom(Recordable, frozen=True):
     """A process' driver ran out of memory for itself: code, a context, a graph.
 
     `free_bytes` is what the driver has free now (NVML); None: not known. Answered by `Admitted`
@@ -129,8 +121,7 @@ class DriverOom:
     free_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Free:
+class Free(Recordable, frozen=True):
     """A process freed `bytes`, of which `resident_bytes` were on the GPU.
 
     `allowed`: all of them were, they are part of its allowance from now on, and `resident_bytes` of
@@ -146,8 +137,7 @@ class Free:
     allowed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreditUsed:
+class CreditUsed(Recordable, frozen=True):
     """A process allocated `bytes` of its allowance; `spare_bytes` less are spare now."""
 
     tenant: int
@@ -156,8 +146,7 @@ class CreditUsed:
     spare_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CreditReturned:
+class CreditReturned(Recordable, frozen=True):
     """A process gave its allowance on a GPU back, of which `bytes` were left; nothing is spare."""
 
     tenant: int
@@ -165,8 +154,7 @@ class CreditReturned:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PinBytes:
+class PinBytes(Recordable, frozen=True):
     """So many `bytes` of what a process has can not leave from now on: others can see them.
 
     Freed like bytes that were pinned when they were asked for.
@@ -177,8 +165,7 @@ class PinBytes:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeTransferred:
+class ChargeTransferred(Recordable, frozen=True):
     """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
 
     They cannot leave, it may be more than its limit, and the process does not count them.
@@ -189,8 +176,7 @@ class ChargeTransferred:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeReleased:
+class ChargeReleased(Recordable, frozen=True):
     """A process has no longer what it inherited, or some of it."""
 
     tenant: int
@@ -198,22 +184,19 @@ class ChargeReleased:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRequest:
+class LeaseRequest(Recordable, frozen=True):
     """A thread of the process stands at the closed gate."""
 
     tenant: int
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Recordable, frozen=True):
     """Every byte of the process is resident."""
 
     tenant: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(Recordable, frozen=True):
     """The process counted how much of it is on a GPU (before `Drained`, if it has several)."""
 
     tenant: int
@@ -221,8 +204,7 @@ class Resident:
     resident_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Recordable, frozen=True):
     """The process has nothing running any more, as the revoke with this epoch asked.
 
     It has counted how much of it is on this GPU, the last one of those that it uses.
@@ -234,8 +216,7 @@ class Drained:
     resident_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Recordable, frozen=True):
     """A step of an `Evict` order was carried out; `last` ends the order, `failed` cut it short."""
 
     tenant: int
@@ -246,48 +227,42 @@ class Evicted:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Recordable, frozen=True):
     """A watched holder has submitted nothing for as long as `SetIdleTimeout` said."""
 
     tenant: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Recordable, frozen=True):
     """A holder that had said `Idle` submits again; it is watched no more."""
 
     tenant: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Recordable, frozen=True):
     """From now on nothing of the process can leave the GPU."""
 
     tenant: int
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopChecked:
+class StopChecked(Recordable, frozen=True):
     """The answer to `CheckStopped`: whether a signal, a debugger or a freezer stopped a process."""
 
     tenant: int
     stopped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ShareSet:
+class ShareSet(Recordable, frozen=True):
     """What a process is promised has changed; `Arbiter.refuse_share` said that it can be."""
 
     tenant: int
     share: Share
 
 
-@dataclass(frozen=True, slots=True)
-class UserLimitsSet:
+class UserLimitsSet(Recordable, frozen=True):
     """What all processes of a user may allocate together on one GPU; instead of what held before.
 
     By user: how much, and the rule in words.
@@ -296,23 +271,20 @@ class UserLimitsSet:
     limits: Mapping[int, tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsSet:
+class SettingsSet(Recordable, frozen=True):
     """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
 
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaSet:
+class ArenaSet(Recordable, frozen=True):
     """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
 
     arena_bytes: int
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLost:
+class GpuLost(Recordable, frozen=True):
     """A GPU does nothing any more, so nothing can be moved: nobody has to wait for room on it.
 
     Whoever has a context there is told so by its own next call.
@@ -321,13 +293,11 @@ class GpuLost:
     gpu: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Recordable, frozen=True):
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Recordable, frozen=True):
     """Whoever outlived the last agent has reconnected, or had the time to: decide from now on."""
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.states import State
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Recordable, frozen=True):
     """Answer the request with this serial: yes, and the room is there now."""
 
     tenant: int
@@ -16,8 +14,7 @@ class Admitted:
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Recordable, frozen=True):
     """Answer the request with this serial: no.
 
     `code` is one of "limit", "capacity", "gpu"; `text` says why with numbers and what to try.
@@ -30,8 +27,7 @@ class Refused:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreBudget:
+class RestoreBudget(Recordable, frozen=True):
     """Tell the process that it may make this many bytes more resident.
 
     Room adds up until the next `Grant`, or `Evict` on that GPU, which void what was not used of
@@ -45,24 +41,21 @@ class RestoreBudget:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Recordable, frozen=True):
     """Open the process' lease word with this epoch, then tell it."""
 
     tenant: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(Recordable, frozen=True):
     """Close the process' lease word with this epoch, then tell it to drain."""
 
     tenant: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AllowOne:
+class AllowOne(Recordable, frozen=True):
     """Let one thread of the process that stands at the closed gate pass it for one call.
 
     It has answered the revoke with this epoch, and answers it again once that call's work is done;
@@ -73,8 +66,7 @@ class AllowOne:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(Recordable, frozen=True):
     """Tell the process (it holds no lease) to move out this many bytes.
 
     Whole chunks, so it may be more. It ends with `Evicted(last=True)`, also if less was there.
@@ -86,8 +78,7 @@ class Evict:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetIdleTimeout:
+class SetIdleTimeout(Recordable, frozen=True):
     """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch.
 
     It answers with `Idle`, and with `Busy` once it submits again: that ends the watch too, and so
@@ -98,8 +89,7 @@ class SetIdleTimeout:
     idle_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SetQueueDepth:
+class SetQueueDepth(Recordable, frozen=True):
     """Have a process keep no more than `queue_s` of unfinished work submitted; 0: any amount.
 
     It holds until another one comes; a process begins without a bound, also with a new agent.
@@ -109,8 +99,7 @@ class SetQueueDepth:
     queue_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CreditGrant:
+class CreditGrant(Recordable, frozen=True):
     """Let the process allocate `bytes` more without asking: it tells with `CreditUsed`.
 
     The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what
@@ -125,16 +114,14 @@ class CreditGrant:
     most_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CreditRevoke:
+class CreditRevoke(Recordable, frozen=True):
     """Have the process give its allowance on a GPU back: answered by `CreditReturned`."""
 
     tenant: int
     gpu: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(Recordable, frozen=True):
     """The process did not do what it was told within the deadline: report it, kill it if `kill`.
 
     It was told to drain, or to move memory out, or there is room and it does not restore.
@@ -147,15 +134,13 @@ class Overdue:
     kill: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckStopped:
+class CheckStopped(Recordable, frozen=True):
     """Find out whether a process that is slow to answer is stopped, and tell with `StopChecked`."""
 
     tenant: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanged:
+class StateChanged(Recordable, frozen=True):
     """Write down that a tenant's stay in `before` ends now, on these GPUs; it began at `since_s`.
 
     `after` is the state that follows; None if the tenant has left, or does not use these GPUs any

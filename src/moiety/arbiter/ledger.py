@@ -26,8 +26,7 @@ class Ledger:
         self.arena_bytes = arena_bytes
         self.arena_reason = ""
         """why that is less than was wanted, if it is"""
-        self._changes: list[tuple[int, tuple[int, ...], State, float, State | None]] = []
-        """The fields of each `StateChanged` that was not yielded yet."""
+        self._changes: list[StateChanged] = []
         self.lost: set[int] = set()
         """GPUs that are gone: their specs say that there is always room"""
         self.tenants: dict[int, Tenant] = {}
@@ -72,44 +71,44 @@ class Ledger:
         No other function writes a state. Raises KeyError for a transition that does not exist.
         """
         before = tenant.state
-        tenant.state = after(before, cause)
-        self.end_stay(tenant, tuple(tenant.gpus), before, tenant.state)
-        if before is State.IDLE or tenant.state is State.IDLE:
+        tenant.state = state = after(before, cause)
+        self.end_stay(tenant, tuple(tenant.gpus), before, state)
+        drain, usage = tenant.drain, tenant.usage
+        if before is State.IDLE or state is State.IDLE:
             self.parts_changed = True
         if before is State.QUEUED:
             self.queue.remove(tenant.number)
         elif before in WITH_LEASE or before is State.DRAINING:
             tenant.lease.held_s += now_s - tenant.since_s
-        if tenant.state is State.QUEUED:
+        if state is State.QUEUED:
             if cause is Cause.POSTPONED:
                 self.queue.insert(0, tenant.number)
             else:
                 self.queue.append(tenant.number)
                 tenant.lease.waits_since_s = now_s
-        if tenant.state not in REVOKED:
-            tenant.drain.wants_again = False
-        was_detained = tenant.drain.detained
-        tenant.drain.answered = tenant.drain.detained = False
+        if state not in REVOKED:
+            drain.wants_again = False
+        was_detained = drain.detained
+        drain.answered = drain.detained = False
         tenant.since_s = now_s
-        tenant.usage.watched_s = 0.0
-        if tenant.state is State.QUEUED or tenant.state is State.HOLDING:
-            tenant.usage.silent_since_s = None
+        usage.watched_s = 0.0
+        if state is State.QUEUED or state is State.HOLDING:
+            usage.silent_since_s = None
         tenant.blocked_by = ""
-        if was_detained or (before in STAYING) != (tenant.state in STAYING):
+        if was_detained or (before in STAYING) != (state in STAYING):
             self.touch(tenant)
 
     def end_stay(
         self, tenant: Tenant, gpus: tuple[int, ...], before: State, after: State | None = None
     ) -> None:
         """Note that a tenant's stay in a state ends now on these GPUs."""
-        self._changes.append((tenant.number, gpus, before, tenant.since_s, after))
+        change = StateChanged(tenant.number, gpus, before, tenant.since_s, after)
+        self._changes.append(change)
 
     def take_changes(self) -> list[StateChanged]:
         """The stays that have ended since the last call."""
-        if not self._changes:
-            return []
         taken, self._changes = self._changes, []
-        return [StateChanged(*change) for change in taken]
+        return taken
 
     # Who is there
 

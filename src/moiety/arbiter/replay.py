@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
+
+from msgspec.structs import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.checkpoint import Checkpoint, names, with_texts
@@ -79,6 +81,4 @@ class Disguise:
         fields = TEXTS.get(type(each))
         if fields is None:
             return each
-        return dataclasses.replace(
-            each, **{name: self.text(getattr(each, name)) for name in fields}
-        )
+        return replace(each, **{name: self.text(getattr(each, name)) for name in fields})

@@ -224,7 +224,7 @@ def test_no_text_is_forgotten() -> None:
     special = {(ev.UserLimitsSet, "limits")}
     known = {(cls, name) for cls, fields in TEXTS.items() for name in fields} | OWN_WORDS
     for cls in EVENTS + INSTRUCTIONS:
-        for field in dataclasses.fields(cls):
+        for field in msgspec.structs.fields(cls):
             if "str" in str(field.type):
                 assert (cls, field.name) in known | special
 

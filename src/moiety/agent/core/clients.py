@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpu_probe import GpuProbe
@@ -92,14 +93,14 @@ class Clients:
         """
         before = self.known_as(client.pid, client.workload)
         if before and event.resumed:
-            event = dataclasses.replace(event, replaces=before.number)
+            event = replace(event, replaces=before.number)
             client.unspoken = before.gpus | before.unspoken
             self._remove(before, "its connection broke and it has another")
         elif before:
             self.leave(before, "it reconnected")
         if orphan := self._orphans.number_of(client.pid):
             if event.resumed:
-                event = dataclasses.replace(event, replaces=orphan)
+                event = replace(event, replaces=orphan)
                 client.unspoken = set(self._gpus)
             else:
                 self._runtime.feed(ev.Left(orphan))
@@ -110,7 +111,7 @@ class Clients:
         self._timeline.owners[client.number] = client.uid
         self._loop.add_reader(client.pidfd, self.leave, client, "it ended")
         self.gpus_changed(client)
-        self._runtime.feed(dataclasses.replace(event, share=client.part))
+        self._runtime.feed(replace(event, share=client.part))
         if before and event.resumed:
             self._forget(before)
         if client.unspoken:

@@ -6,52 +6,36 @@ of this version, so rows are only for programs of the same version; a file has t
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.checkpoint import Checkpoint, portable, with_texts
+from moiety.arbiter.recordable import NAMED
 from moiety.arbiter.replay import Step
 
 EVENTS: Final[tuple[Any, ...]] = get_args(ev.Event)
 INSTRUCTIONS: Final[tuple[Any, ...]] = get_args(do.Instruction)
 LENGTH: Final = Struct("<I")
 """in front of each record: how many bytes it has"""
-NAMED: Final = "is"
-"""key of the class' name in a file"""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
 
 
-def _row_maker(number: int, cls: Any) -> Callable[[Any], tuple[Any, ...]]:
-    names = [field.name for field in dataclasses.fields(cls)]
-    if not names:
-        return lambda _: (number,)
-    get = attrgetter(*names)
-    if len(names) == 1:
-        return lambda each: (number, get(each))
-    return lambda each: (number, *get(each))
-
-
-_ROWS: Final = {
-    cls: _row_maker(number, cls)
-    for kinds in (EVENTS, INSTRUCTIONS)
-    for number, cls in enumerate(kinds)
+_NUMBERS: Final = {
+    cls: number for kinds in (EVENTS, INSTRUCTIONS) for number, cls in enumerate(kinds)
 }
-_FIELDS: Final = {cls: dataclasses.fields(cls) for cls in EVENTS + INSTRUCTIONS}
-_NAMES: Final = {cls.__name__: cls for cls in EVENTS + INSTRUCTIONS}
 
 
 def pack(now_s: float, event: ev.Event, instructions: Iterable[do.Instruction]) -> bytes:
     """One step as bytes; raises TypeError or ValueError for what no record can hold."""
-    rows = _ROWS[type(event)](event), [_ROWS[type(each)](each) for each in instructions]
+    rows = _row(event), [_row(each) for each in instructions]
     try:
         return _encode((now_s, *rows))
     except (OverflowError, UnicodeEncodeError):  # a lie of more than 64 bits; a name of any bytes
@@ -91,26 +75,23 @@ def framed(data: bytes | bytearray) -> Iterator[bytes]:
 
 def as_document(each: Any) -> dict[str, Any]:
     """An event or an instruction for a file: its class and the fields that are not the default."""
-    found = {NAMED: type(each).__name__}
-    for field in _FIELDS[type(each)]:
-        value = getattr(each, field.name)
-        if value != field.default:
-            found[field.name] = value
-    plain: dict[str, Any] = _narrow(msgspec.to_builtins(found, str_keys=True))
+    plain: dict[str, Any] = _narrow(msgspec.to_builtins(each, str_keys=True, builtin_types=(int,)))
     return plain
 
 
 def from_document(found: dict[str, Any]) -> Any:
-    """The event or instruction that it is; raises KeyError or msgspec.ValidationError."""
-    fields = dict(found)
-    cls = _NAMES[fields.pop(NAMED)]
-    return msgspec.convert(fields, cls, strict=False, str_keys=True)
+    """The event or instruction that it is; raises msgspec.ValidationError."""
+    return msgspec.convert(found, ev.Event | do.Instruction, strict=False, str_keys=True)
+
+
+def _row(each: Any) -> tuple[Any, ...]:
+    return (_NUMBERS[type(each)], *astuple(each))
 
 
 def _of(kinds: tuple[Any, ...], row: list[Any]) -> Any:
     cls = kinds[row[0]]
-    fields = {field.name: value for field, value in zip(_FIELDS[cls], row[1:], strict=True)}
-    return msgspec.convert(fields, cls, strict=False)
+    fields = dict(zip(cls.__struct_fields__, row[1:], strict=True))
+    return msgspec.convert({NAMED: cls.__name__, **fields}, cls, strict=False)
 
 
 def _narrow(value: Any) -> Any:
