@@ -15,11 +15,12 @@ from typing import Any
 from moiety.agent.arena.arena import ArenaSize
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.components import Components, build
-from moiety.agent.configuration import Read, configured
 from moiety.agent.control import protocol, saved_settings
 from moiety.agent.control.commands import ControlCommands
+from moiety.agent.control.configuration import Read, configured
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
+from moiety.agent.control.options import ARENA_MOST, Options
 from moiety.agent.control.records import survivors as find_survivors
 from moiety.agent.control.report import Reports
 from moiety.agent.control.server import ControlServer, failed
@@ -27,7 +28,6 @@ from moiety.agent.control.shares import Shares
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.rate_limits import RateLimits
-from moiety.agent.options import ARENA_MOST, Options
 from moiety.agent.system import heap_warmup
 from moiety.agent.system.file_lock import FileLock, LockHeld
 from moiety.agent.system.gpu_locks import own

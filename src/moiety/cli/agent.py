@@ -18,7 +18,7 @@ from moiety.agent.control.client import (
     environment_of_agents,
 )
 from moiety.agent.control.client import start as start_agent
-from moiety.agent.options import FLAGS, parse
+from moiety.agent.control.options import FLAGS, parse
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed_as
 from moiety.cli.output import emit_json, fold, output_option

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from moiety.agent.control.client import arguments_from_environment
-from moiety.agent.options import FLAGS, typed
+from moiety.agent.control.options import FLAGS, typed
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
 from moiety.config import files

@@ -10,7 +10,7 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
-from moiety.agent.options import FLAGS
+from moiety.agent.control.options import FLAGS
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed, completed_as
 from moiety.cli.output import (

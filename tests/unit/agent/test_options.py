@@ -9,7 +9,7 @@ import pytest
 
 from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
-from moiety.agent.options import FLAGS, Options, parse
+from moiety.agent.control.options import FLAGS, Options, parse
 from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.config.files import File, Kind

@@ -13,7 +13,7 @@ import pytest
 
 from moiety.agent import service
 from moiety.agent.control import client
-from moiety.agent.options import FLAGS
+from moiety.agent.control.options import FLAGS
 from moiety.cli import agent as agent_command
 from moiety.cli import container, jupyter, kube
 from moiety.model import errors

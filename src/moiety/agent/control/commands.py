@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moiety.agent.configuration import Read, later
 from moiety.agent.control import metrics, protocol, saved_settings
+from moiety.agent.control.configuration import Read, later
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer
+from moiety.agent.control.options import Options
 from moiety.agent.control.report import Reports
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
@@ -22,7 +23,6 @@ from moiety.agent.core.clients import Clients
 from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import LiveSettings, Runtime
-from moiety.agent.options import Options
 from moiety.agent.system import processes
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.users import USERS, beside, name_of

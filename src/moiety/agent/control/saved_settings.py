@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from moiety.agent.control.options import Options, changed_settings
 from moiety.agent.control.records import write_whole
-from moiety.agent.options import Options, changed_settings
 from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import Settings
 

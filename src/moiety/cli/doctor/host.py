@@ -12,7 +12,7 @@ from typing import Final
 
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.control import protocol
-from moiety.agent.options import ARENA_SHARE
+from moiety.agent.control.options import ARENA_SHARE
 from moiety.agent.system.paths import find
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.talk import talk

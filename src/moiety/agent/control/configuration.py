@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from moiety.agent.control.limits import LimitRules
-from moiety.agent.options import Options, files_of_system, parse, typed
+from moiety.agent.control.options import Options, files_of_system, parse, typed
 from moiety.agent.system.users import USERS
 from moiety.config.load import load
 
