@@ -14,7 +14,7 @@ from moiety.agent.control.client import Call, call
 from moiety.agent.system.paths import find
 from moiety.cli.output import Duration, count, emit_json, output_option
 from moiety.cli.trace import writing
-from moiety.model.errors import RecordingInvalid
+from moiety.model.errors import RecordingMissing
 from moiety.model.format import format_duration
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def replay(file: Path, output: str) -> None:
     try:
         found = replay_file(file)
     except OSError as error:
-        raise RecordingInvalid(str(file), error.strerror or str(error)) from None
+        raise RecordingMissing(str(file), error.strerror or str(error)) from None
     if output == "json":
         emit_json(found)
     else:

@@ -63,6 +63,7 @@ EXAMPLES = [
     errors.BadConfigFile("config.toml", "it is not TOML"),
     errors.BadSetting("config.toml:3", "agent.turn", "there is no such setting", "turn-min"),
     errors.RecordingInvalid("events.recording", "line 3 is none of a recording"),
+    errors.RecordingMissing("events.recording", "No such file or directory"),
     errors.TraceInvalid("jobs.csv", 7, "cpu_milli is negative: -1"),
     errors.TraceMissing("/data", "it has no nodes.csv"),
     errors.ScenarioInvalid("cases.json", "cases[3].queues", "there are two queues q"),

@@ -23,10 +23,12 @@ from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.cli.doctor.redact import Redactor
 from moiety.cli.main import moiety
-from moiety.model.errors import AgentSilent, RecordingInvalid
+from moiety.model.errors import AgentSilent, RecordingInvalid, RecordingMissing
+from moiety.model.errors.base import ExitCode
 from moiety.model.share import Share
 from moiety.trace.event_privacy import OWN_WORDS, TEXTS, Disguise
 from moiety.trace.event_recording import Fetched, replay_file, write
+from tests.unit.cli.commands import outcome
 
 GIB = 1 << 30
 SECRETS = ("diffusion", "hush", "alice", "sesame")
@@ -233,3 +235,11 @@ def test_a_page_can_be_sent() -> None:
     agent = Agent()
     page = agent.ask(EventRecording())
     assert msgspec.json.decode(msgspec.json.encode(page), type=RecordingPage) == page
+
+
+def test_a_file_that_is_not_there_is_no_bad_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = outcome(["agent", "replay", str(tmp_path / "none")], capsys)
+    assert code == RecordingMissing.exit_code == ExitCode.NO_INPUT
+    assert "moiety agent record" in said

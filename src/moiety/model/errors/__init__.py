@@ -53,6 +53,7 @@
     │   ├── FileExists                           73
     │   ├── FileNotWritable                      73
     │   ├── RecordingInvalid                     65   a recording of events cannot be replayed
+    │   ├── RecordingMissing                     66
     │   ├── TraceInvalid                         65   a line of a trace makes no sense
     │   ├── TraceMissing                         66
     │   └── ScenarioInvalid                      65   a case makes no sense
@@ -117,6 +118,7 @@ from moiety.model.errors.files import (
     FileExists,
     FileNotWritable,
     RecordingInvalid,
+    RecordingMissing,
     ScenarioInvalid,
     TraceInvalid,
     TraceMissing,
@@ -214,6 +216,7 @@ __all__ = [
     "ProgramNotFound",
     "ProtocolError",
     "RecordingInvalid",
+    "RecordingMissing",
     "RequestAboveLimit",
     "ScenarioInvalid",
     "ScreenMissing",

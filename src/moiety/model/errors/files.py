@@ -42,6 +42,18 @@ class RecordingInvalid(FileError):
         )
 
 
+class RecordingMissing(FileError):
+    """The file of a recording cannot be opened."""
+
+    exit_code = ExitCode.NO_INPUT
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"there is no recording in {path}: {problem}",
+            "`moiety agent record FILE`, which writes one",
+        )
+
+
 class TraceInvalid(FileError):
     """A line of a trace makes no sense."""
 
