@@ -3,6 +3,8 @@
 - docs/glossary.md has each word once, and the place in the code that it names exists.
 - One act has one stem: the message `MW_ALLOC_REQUEST`, the event `AllocRequest` and the handler
   `on_alloc_request`. Messages that become no event, and events that no message brings, are listed.
+- A line of the log has a name in snake_case: that of the act where a handler runs, an instruction
+  is carried out or an event is fed. `on_pinned` feeds `Pinned` and logs `pinned`.
 - No two public classes of the product have one name.
 """
 
@@ -22,6 +24,7 @@ from tools.wire_header import read  # noqa: E402  it needs the path
 
 PACKAGE: Final = ROOT / "src" / "moiety"
 PAGE: Final = ROOT / "docs" / "glossary.md"
+STEM: Final = re.compile(r"[a-z]+(_[a-z]+)*")
 WORD: Final = re.compile(r"^\| \*\*(.+?)\*\* \| .* \| `(.+?)` \|$", re.MULTILINE)
 
 WITHOUT_EVENT: Final = {
@@ -42,6 +45,15 @@ WITHOUT_MESSAGE: Final = {
     "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick", "UserLimitsSet",
 }  # fmt: skip
 """events that the agent itself observes"""
+
+
+LOGGED_AS: Final = {
+    "gpu_lost": "xid_error",  # most errors of a GPU lose nothing
+    "hello": "orphaned",  # the agent says hello for a process that did not come back
+    "attach": "orphaned",
+}
+"""events whose line in the log has the name of what the agent observed"""
+LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 
 
 def words(text: str) -> Iterator[str]:
@@ -118,6 +130,59 @@ def acts() -> Iterator[str]:
             yield f"the message {name} has no handler on_{stem}"
 
 
+def logged(node: ast.AST) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """The calls below a node that write a line of the log, each with the name of its line."""
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr in LEVELS and ast.unparse(call.func.value).endswith("log"):
+            yield call, call.args[0]
+
+
+def fed(node: ast.AST) -> set[str]:
+    """The events that a function makes, as stems."""
+    return {
+        snake(each.func.attr)
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and ast.unparse(each.func.value) == "ev"
+    }
+
+
+def lines() -> Iterator[str]:
+    """Lines of the log whose name is no stem, or not that of the act that they tell of."""
+    files = [*(PACKAGE / "agent").rglob("*.py"), *(PACKAGE / "kube").rglob("*.py")]
+    instructions = {
+        snake(node.name)
+        for node in ast.parse((PACKAGE / "arbiter" / "instructions.py").read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+    for file in sorted(files):
+        tree = ast.parse(file.read_text())
+        for call, name in logged(tree):
+            if not isinstance(name, ast.Constant) or not STEM.fullmatch(str(name.value)):
+                where = f"{file.relative_to(ROOT)}:{call.lineno}"
+                yield f"{where}: {ast.unparse(name)} is no name in snake_case"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                yield from act_lines(file, node, instructions)
+
+
+def act_lines(file: Path, node: ast.FunctionDef, instructions: set[str]) -> Iterator[str]:
+    """Lines of one function that do not have the name of its act."""
+    stems = {LOGGED_AS.get(event, event) for event in fed(node)}
+    if node.name.startswith("on_"):
+        stems.add(node.name.removeprefix("on_"))
+    if file.stem == "executor" and node.name in instructions:
+        stems.add(node.name)
+    names = {str(name.value) for _, name in logged(node) if isinstance(name, ast.Constant)}
+    if stems and names - stems:
+        where = f"{file.relative_to(ROOT)}:{node.lineno}"
+        wrong, right = (", ".join(sorted(each)) for each in (names - stems, stems))
+        yield f"{where}: {node.name} logs {wrong}, and its act is {right}"
+
+
 def doubles() -> Iterator[str]:
     """Names that two public classes have."""
     for name, files in sorted(classes(PACKAGE).items()):
@@ -126,7 +191,7 @@ def doubles() -> Iterator[str]:
 
 
 def main() -> int:
-    complaints = [*words(PAGE.read_text()), *acts(), *doubles()]
+    complaints = [*words(PAGE.read_text()), *acts(), *lines(), *doubles()]
     print("\n".join(complaints))
     return 1 if complaints else 0
 

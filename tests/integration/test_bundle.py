@@ -77,7 +77,7 @@ def test_no_secret_is_in_it_and_all_that_is_needed(
     script = f'exec "$@" # --api-key={IN_ARGUMENT}'
     assert finish(node.run(["/bin/sh", "-c", script, "sh", *worker], "--name", "train.py"))[0] == 0
     line = json.dumps({"ask": "create_workload", "argv": [f"--password {IN_LOG}"]})
-    entry = {"time": "2026", "level": "error", "event": "request failed", "line": line}
+    entry = {"time": "2026", "level": "error", "event": "request_failed", "line": line}
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in entry.items())
     with (node.directory / "agent.log").open("a") as file:
         file.write((json.dumps(entry) if form == "json" else pairs) + "\n")
@@ -94,7 +94,7 @@ def test_no_secret_is_in_it_and_all_that_is_needed(
     reasons = [json.loads(line)["reason"] for line in found["events.jsonl"].splitlines()]
     assert reasons == ["AgentStarted", "Joined", "Left"]
     assert "ready" in found["agent.log"]
-    assert "request failed" in found["agent.log"]
+    assert "request_failed" in found["agent.log"]
     assert json.loads(found["status.json"])["metrics"] == "~/scrape.sock"
     values = {row["name"]: row for row in json.loads(found["config.json"])}
     assert values["run.priority"]["value"] == "high"

@@ -182,7 +182,7 @@ def test_settings_that_are_damaged_are_set_aside(agent: AgentProcess, damaged: b
     agent.kill()
     agent.directory.settings.write_bytes(damaged)
     assert started(agent)["turn_min_s"] == 0.1
-    assert "settings not understood" in agent.log()
+    assert "settings_invalid" in agent.log()
     assert Path(f"{agent.directory.settings}.damaged").read_bytes() == damaged
 
 

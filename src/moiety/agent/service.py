@@ -127,7 +127,7 @@ class Service:
             try:
                 known.adopt(record)
             except OSError as error:  # somebody has tidied up its folder: the others go on
-                self._log.error("workload lost", workload=record.id, problem=str(error))
+                self._log.error("workload_lost", workload=record.id, problem=str(error))
         self._commands = commands = self._make_commands(parts, known, enforcer, changed)
         control = ControlServer(
             self._directory, commands, parts.runtime, parts.journal, parts.limits

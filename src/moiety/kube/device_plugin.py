@@ -118,11 +118,11 @@ class DevicePlugin:
                 await self._free(name for each in assignments for name in each.units)
                 await self.shares.give(assignments)
             except (MoietyError, OSError) as error:
-                self.log.warning("units refused", resource=self.named.resource, reason=str(error))
+                self.log.warning("units_refused", resource=self.named.resource, reason=str(error))
                 raise rpc.CallRefused(str(error), grpc.StatusCode.FAILED_PRECONDITION) from None
         for each in assignments:
             self.log.info(
-                "units given",
+                "units_allocated",
                 resource=self.named.resource,
                 units=len(each.units),
                 share=each.name,
@@ -156,7 +156,7 @@ class DevicePlugin:
         except grpc.aio.AioRpcError as error:
             raise OSError(f"the kubelet does not take {self.named.resource}: {error.details()}") \
                 from None  # fmt: skip
-        self.log.info("registered with the kubelet", resource=self.named.resource)
+        self.log.info("kubelet_registered", resource=self.named.resource)
 
     def _now(self) -> Any:
         found = []
@@ -216,5 +216,5 @@ async def take_back_unused(shares: ShareManager, used: Collection[str], log: Any
         and not 0 <= now_s - each.at_s < UNUSED_S
     ]
     if over:
-        log.info("units that no pod has taken back", shares=over)
+        log.info("units_reclaimed", shares=over)
         await shares.take_back(over)

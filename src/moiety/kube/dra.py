@@ -68,7 +68,7 @@ class DraDriver:
                 assignments = await self._prepare(claim.namespace, claim.name, claim.uid)
             except (MoietyError, OSError) as error:
                 text = _sentence(error)
-                self.log.warning("claim refused", claim=_name(claim), uid=claim.uid, reason=text)
+                self.log.warning("claim_refused", claim=_name(claim), uid=claim.uid, reason=text)
                 return dra_pb.NodePrepareResourceResponse(error=text)
         return dra_pb.NodePrepareResourceResponse(
             devices=[
@@ -91,10 +91,10 @@ class DraDriver:
                 await self.shares.take_back(names)
             except (MoietyError, OSError) as error:
                 text = _sentence(error)
-                self.log.warning("claim not taken back", claim=_name(claim), reason=text)
+                self.log.warning("claim_not_unprepared", claim=_name(claim), reason=text)
                 return dra_pb.NodeUnprepareResourceResponse(error=text)
         if names:
-            self.log.info("claim unprepared", claim=_name(claim), uid=claim.uid)
+            self.log.info("claim_unprepared", claim=_name(claim), uid=claim.uid)
         self._busy.pop(claim.uid, None)
         return dra_pb.NodeUnprepareResourceResponse()
 
@@ -133,7 +133,7 @@ class DraDriver:
         for each in assignments:
             devices = [slot.device for slot in each.slots]
             self.log.info(
-                "claim prepared",
+                "claim_prepared",
                 claim=f"{namespace}/{name}",
                 uid=uid,
                 share=each.name,
@@ -146,7 +146,7 @@ class DraDriver:
         try:
             return await self.client.get(PODS, name, namespace)
         except ApiError as no:  # it was deleted meanwhile, or we may not look: the kubelet knows
-            self.log.info("pod not readable", pod=f"{namespace}/{name}", problem=no.what)
+            self.log.info("pod_unreadable", pod=f"{namespace}/{name}", problem=no.what)
             return None
 
     def _assignment(self, claim: Object, found: AllocatedRequest, number: int | None) -> Assignment:
@@ -212,9 +212,9 @@ class Registration:
         self.registered = request.plugin_registered
         self.problem = request.error
         if request.plugin_registered:
-            self.log.info("registered with the kubelet", driver=DRIVER)
+            self.log.info("kubelet_registered", driver=DRIVER)
         else:
-            self.log.error("the kubelet does not take the driver", problem=request.error)
+            self.log.error("kubelet_refused", problem=request.error)
         return registration_pb.RegistrationStatusResponse()
 
 

@@ -103,7 +103,7 @@ class EventRecorder:
         lately = self._lately.setdefault(key, deque(maxlen=A_MINUTE))
         now_s = time.monotonic()
         if len(lately) == A_MINUTE and now_s - lately[0] < 60:
-            self._log.info("event left out", reason=reason, note=note)
+            self._log.info("event_left_out", reason=reason, note=note)
             return ""
         lately.append(now_s)
         self._forget()
@@ -126,7 +126,7 @@ class EventRecorder:
         try:
             await self._client.create(EVENTS, body, namespace)
         except ApiError as no:
-            self._log.warning("event not taken", reason=reason, note=note, problem=no.what)
+            self._log.warning("event_refused", reason=reason, note=note, problem=no.what)
             return ""
         return own
 
@@ -145,7 +145,7 @@ class EventRecorder:
         try:
             await self._client.patch(EVENTS, known.name, change, pod.namespace)
         except ApiError as no:
-            self._log.warning("event not counted", reason=reason, problem=no.what)
+            self._log.warning("event_not_counted", reason=reason, problem=no.what)
             return not no.is_missing  # Kubernetes keeps them for an hour, usually
         return True
 

@@ -139,7 +139,7 @@ class NodeDriver:
                 return True
             except MoietyError as error:
                 if not said:
-                    self.log.warning("waiting for the agent", problem=error.what)
+                    self.log.warning("agent_awaited", problem=error.what)
                 said = True
                 await asyncio.wait([stop], timeout=AGAIN_S)
         return False
@@ -238,7 +238,7 @@ class NodeDriver:
             try:
                 await self.pods.follow()
             except ApiError as no:  # we may not look: then shares have no names and no wishes
-                self.log.error("pods not seen", problem=no.what)
+                self.log.error("pods_unreadable", problem=no.what)
                 await asyncio.sleep(PUBLISH_S)
 
     async def _look(self) -> None:
@@ -252,13 +252,13 @@ class NodeDriver:
             self.log.info("agent", pid=status.pid, gpus=len(status.gpus))
         if self.inventory.saw(status.gpus):
             for gpu in self.inventory.gpus.values():
-                self.log.info("GPU", device=gpu.device, uuid=gpu.card.uuid, trouble=gpu.trouble)
+                self.log.info("gpu", device=gpu.device, uuid=gpu.card.uuid, trouble=gpu.trouble)
 
     async def _keep_sockets(self) -> None:
         """Whoever empties the kubelet's folders takes our sockets along: then they come again."""
         for number, server in enumerate(self._servers):
             if not server.is_there:
-                self.log.warning("socket is gone, and made again", path=str(server.path))
+                self.log.warning("socket_recreated", path=str(server.path))
                 await server.stop()
                 self._kubelet_inode = 0
                 self._servers[number] = server.again()
@@ -272,11 +272,11 @@ class NodeDriver:
             try:
                 gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
                 if await resource_slices.publish(self.client, self.options.name, gpus):
-                    self.log.info("slices published", gpus=len(gpus))
+                    self.log.info("slices_published", gpus=len(gpus))
                 self.published = True
             except ApiError as no:
                 wait_s = AGAIN_S if no.is_conflict else 5 * AGAIN_S
-                self.log.warning("slices not published", problem=no.what)
+                self.log.warning("slices_not_published", problem=no.what)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):  # wait_for may swallow that it was cancelled
                     await self._stale.wait()
@@ -302,7 +302,7 @@ class NodeDriver:
                 continue
             since_s = self._suspects.setdefault(each.key, time.monotonic())
             if time.monotonic() - since_s >= ORPHANS_S:  # the kubelet's own word comes first
-                self.log.warning("claim is gone, and so its share", claim=each.claim, uid=each.key)
+                self.log.warning("claim_gone", claim=each.claim, uid=each.key)
                 await self.shares.take_back([each.name])
 
     async def _is_gone(self, namespace: str, name: str, uid: str) -> bool:
@@ -350,7 +350,7 @@ def _cards(log: Any) -> dict[str, Card]:
     try:
         nvml = Nvml()
     except NvmlUnavailable as error:
-        log.warning("properties of GPUs are not known", problem=str(error))
+        log.warning("gpu_properties_unknown", problem=str(error))
         return {}
     try:
         return {card.uuid: card for card in nvml.cards()}

@@ -159,7 +159,7 @@ class PodReconciler:
             await self.shares.change(wished)
         except (MoietyError, OSError) as error:
             why = f"refused: {error}"[:TEXT_MOST]
-            self._log.warning("resize refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
+            self._log.warning("resize_refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
             await self._change(assignment)  # it is answered, all the same
             await self._notices.tell(pod, "ResizeRefused", f"{wish}: {why}", warning=True)
             await self._answer(pod, why)
@@ -173,13 +173,13 @@ class PodReconciler:
         try:
             await self._client.patch(PODS, pod.name, change, pod.namespace)
         except ApiError as no:
-            self._log.warning("answer not written", pod=pod.name, problem=no.what)
+            self._log.warning("answer_not_written", pod=pod.name, problem=no.what)
 
     async def _change(self, assignment: Assignment) -> None:
         try:
             await self.shares.change(assignment)
         except (MoietyError, OSError) as error:
-            self._log.warning("share not changed", share=assignment.name, problem=str(error))
+            self._log.warning("share_not_set", share=assignment.name, problem=str(error))
 
 
 def _slots(assignment: Assignment, share: Share) -> list[Any]:

@@ -112,17 +112,17 @@ class ShareManager:
             for name, row in rows.items():
                 if name.startswith(PREFIX) and name not in self.assignments:
                     if row.pids:
-                        self.log.warning("share of no pod is in use", share=name, pids=row.pids)
+                        self.log.warning("share_in_use", share=name, pids=row.pids)
                         continue
-                    self.log.info("share of no pod removed", share=name)
+                    self.log.info("share_removed", share=name)
                     await self._forget(name)
             for each in self.assignments.values():
                 try:
                     await self._make(each, rows.get(each.name))
                 except errors.MoietyError as error:
-                    self.log.error("share not made again", share=each.name, problem=error.what)
+                    self.log.error("share_not_recreated", share=each.name, problem=error.what)
             for name in self.specs.sweep(self.assignments):
-                self.log.info("specification of no pod removed", share=name)
+                self.log.info("specification_removed", share=name)
 
     async def _make(self, assignment: Assignment, row: ContainerRow | None = None) -> None:
         wanted = protocol.CreateContainer(
@@ -149,7 +149,7 @@ class ShareManager:
             except (errors.MoietyError, OSError) as error:
                 if must:
                     raise
-                self.log.warning("share not removed yet", share=name, problem=str(error))
+                self.log.warning("share_not_removed", share=name, problem=str(error))
                 continue  # it stays in the book, and the next who comes does the rest
             if name in self.assignments:
                 self.ledger.checkpoint.drop(name)

@@ -38,9 +38,9 @@ def test_an_entry_has_a_sentence_a_level_and_each_key(tmp_path: Path) -> None:
             form=LogFormat.JOURNAL,
             journal=tmp_path / "journal",
         )
-        log.warning("connection dropped", client="train.py (pid 7)", tenant=3)
+        log.warning("connection_dropped", client="train.py (pid 7)", tenant=3)
         found = entry(sock.recv(1 << 16))
-    assert found["MESSAGE"] == 'connection dropped  client="train.py (pid 7)" tenant=3'
+    assert found["MESSAGE"] == 'connection_dropped  client="train.py (pid 7)" tenant=3'
     assert found["PRIORITY"] == "4"
     assert found["SYSLOG_IDENTIFIER"] == "moiety"
     assert (found["MOIETY_CLIENT"], found["MOIETY_TENANT"]) == ("train.py (pid 7)", "3")

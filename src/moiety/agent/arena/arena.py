@@ -212,7 +212,7 @@ class Arena:
         reason = ""
         if size < wanted:
             reason = f"of {format_bytes(wanted)}, because the host is short of memory"
-        self._runtime.log.warning("arena", size_bytes=size, wanted_bytes=wanted)
+        self._runtime.log.warning("arena_set", size_bytes=size, wanted_bytes=wanted)
         what = "HostMemoryShort" if reason else "HostMemoryEnough"
         told = f"{format_bytes(size)} for evicted data"
         self._journal.often("arena", what, f"{told} {reason}" if reason else told)
@@ -236,7 +236,7 @@ class Arena:
             except InterruptedError:
                 return
             except Exception as error:  # whatever the system says: the segment does not exist
-                self._runtime.log.warning("no host memory", problem=str(error))
+                self._runtime.log.warning("host_memory_unavailable", problem=str(error))
             try:
                 self._loop.call_soon_threadsafe(self._made, number, fd)
             except RuntimeError:  # the loop has ended

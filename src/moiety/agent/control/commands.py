@@ -289,7 +289,7 @@ class ControlCommands:
         except (MoietyError, ValueError, TimeoutError) as error:
             if isinstance(error, TimeoutError):
                 error = BadArgument(f"it could not be read within {READ_S:.0f} s")
-            self.runtime.log.error("configuration refused", problem=str(error))
+            self.runtime.log.error("configuration_refused", problem=str(error))
             self.journal.note("ReloadRefused", f"{error}; what was read before still counts")
             if isinstance(error, MoietyError):
                 raise

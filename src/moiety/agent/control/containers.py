@@ -82,7 +82,7 @@ class ContainerShares:
                 labels=asked.labels,
             )
             own = self.workloads.create_container(record, peer)
-        self.runtime.log.info("share for containers", name=asked.name, share=str(asked.share))
+        self.runtime.log.info("container_share_created", name=asked.name, share=str(asked.share))
         return protocol.Contained(row=self._row(own))
 
     def remove(self, asked: protocol.RemoveContainer, peer: processes.Peer) -> protocol.Contained:
@@ -95,7 +95,7 @@ class ContainerShares:
         if own.clients and not asked.force:
             raise ContainerShareInUse(asked.name, row.pids)
         self.workloads.remove(own)
-        self.runtime.log.info("share for containers removed", name=asked.name)
+        self.runtime.log.info("container_share_removed", name=asked.name)
         return protocol.Contained(row=row)
 
     def rows(self, only: int | None = None) -> protocol.ContainerRows:

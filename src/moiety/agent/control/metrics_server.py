@@ -81,7 +81,7 @@ class MetricsServer:
         try:
             body = await self._answer()
         except Exception as error:
-            self._log.exception("metrics failed")
+            self._log.exception("metrics_failed")
             text = f"the agent failed on it: {error}\n".encode()
             return response("500 Internal Server Error", text, "text/plain")
         return response("200 OK", body, TEXT, without_body=method == b"HEAD")

@@ -69,7 +69,7 @@ class Reports:
             for gpu in self._gpus:
                 found[gpu] = await loop.run_in_executor(None, self._devices.usage, gpu)
         except Exception as error:  # NVML raises anything; the rest is still true
-            self._runtime.log.warning("GPU not readable", error=str(error))
+            self._runtime.log.warning("gpu_unreadable", error=str(error))
         return found
 
     def driver_version(self) -> str:

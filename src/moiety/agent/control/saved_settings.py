@@ -59,7 +59,7 @@ def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
     except FileNotFoundError:
         return SavedSettings()
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-        log.warning("settings not understood", problem=str(error), set_aside=_set_aside(path))
+        log.warning("settings_invalid", problem=str(error), set_aside=_set_aside(path))
         return SavedSettings()
     newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
     named = {field: text for field, text in kept.settings.items() if field not in newer}

@@ -95,7 +95,7 @@ class ControlServer:
         if not pod:
             return None
         text = f"pid {peer.pid} of this pod came to the agent's own socket and was turned away"
-        self.runtime.log.warning("stranger turned away", pid=peer.pid, pod=pod)
+        self.runtime.log.warning("caller_refused", pid=peer.pid, pod=pod)
         self.journal.often(pod, "Refused", text, pod=pod)
         return NotAllowed(
             "this agent takes no commands from pods", "the same in its own pod, by kubectl exec"
@@ -137,11 +137,11 @@ class ControlServer:
         except MoietyError as error:
             return failed(error)
         except OSError as error:
-            self.runtime.log.exception("request refused by the system")
+            self.runtime.log.exception("request_refused_by_system")
             return failed(SystemRefusal(error))
         except Exception as error:
             text = line[:200].decode("utf-8", "replace")
-            self.runtime.log.exception("request failed", line=text)
+            self.runtime.log.exception("request_failed", line=text)
             return failed(BadRequest(problem=f"the agent failed on it: {error}"))
 
 

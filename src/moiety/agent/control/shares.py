@@ -105,7 +105,7 @@ class Shares:
         self.workloads.promise(workload, share)
         source = workload.record.id
         if self.journal.often(source, "ShareChanged", _told(changes), client):
-            self.runtime.log.info("share", workload=source, share=str(share))
+            self.runtime.log.info("share_set", workload=source, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
         above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0

@@ -283,27 +283,27 @@ class Workloads:
             sock, _ = workload.listener.accept()
         except OSError as error:
             if not isinstance(error, BlockingIOError):  # no descriptors are left, say
-                self._runtime.log.warning("accept failed", error=str(error))
+                self._runtime.log.warning("accept_failed", error=str(error))
                 self._loop.remove_reader(workload.listener.fileno())
                 self._loop.call_later(ACCEPT_AGAIN_S, self._accept_again, workload)
             return
         peer = processes.peer_of(sock)
         if not workload.stays and not processes.may_use(peer, workload.record.uid):
-            self._runtime.log.warning("stranger turned away", uid=peer.uid, pid=peer.pid)
+            self._runtime.log.warning("caller_refused", uid=peer.uid, pid=peer.pid)
             text = f"share {workload.record.id} is another user's"
             self._journal.turned_away(peer, text)
             sock.close()
             return
         if no := container_files.keeps_out(workload.record.pods, peer.pid):
             text = f"share {workload.record.id}: {no}"
-            self._runtime.log.warning("stranger turned away", pid=peer.pid, reason=no)
+            self._runtime.log.warning("caller_refused", pid=peer.pid, reason=no)
             pod = container_files.pod_of(peer.pid)
             self._journal.often(workload.record.id, "Refused", text, pod=pod)
             sock.close()
             return
         is_admin = is_unbounded(workload.record, peer, os.getuid())
         if no := self._limits.connections.refuse(workload.record.uid, is_admin=is_admin):
-            self._runtime.log.warning("turned away", pid=peer.pid, reason=no)
+            self._runtime.log.warning("client_refused", pid=peer.pid, reason=no)
             self._journal.turned_away(peer, no)
             sock.close()
             return
@@ -338,9 +338,7 @@ class Workloads:
         try:
             write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
-            self._runtime.log.warning(
-                "client not written down", client=str(client), error=str(error)
-            )
+            self._runtime.log.warning("client_not_recorded", client=str(client), error=str(error))
         self.divide(workload)
         self.on_owner(workload.record.uid)
 
@@ -353,7 +351,7 @@ class Workloads:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{workload.folder}/clients/{client.pid}")
         except OSError as error:
-            self._runtime.log.warning("client not struck off", client=str(client), error=str(error))
+            self._runtime.log.warning("client_not_unrecorded", client=str(client), error=str(error))
         self.divide(workload)
         self.on_owner(workload.record.uid)
         self._linger(workload)
@@ -375,7 +373,7 @@ class Workloads:
         del self.by_id[workload.record.id]
         self._close(workload)
         shutil.rmtree(workload.folder, ignore_errors=True)
-        self._runtime.log.info("workload over", workload=workload.record.id)
+        self._runtime.log.info("workload_ended", workload=workload.record.id)
         if not self.by_id and self._on_empty:
             self._on_empty()
 

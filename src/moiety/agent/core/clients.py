@@ -140,7 +140,7 @@ class Clients:
         if client.number not in self.by_number:
             return
         if reason:
-            self._runtime.log.warning("connection dropped", client=str(client), reason=reason)
+            self._runtime.log.warning("connection_dropped", client=str(client), reason=reason)
             self._journal.note("ConnectionLost", reason, client)
         self._await(client)
 

@@ -52,7 +52,7 @@ class GpuProbe:
             try:
                 usage = self._devices.usage(gpu)
             except Exception as error:  # NVML raises anything; estimates remain
-                self._runtime.log.warning("GPU not readable", gpu=gpu, error=str(error))
+                self._runtime.log.warning("gpu_unreadable", gpu=gpu, error=str(error))
                 told = f"GPU {gpu}", "GpuUnreadable", f"NVML: {error}", None, gpu
                 self._loop.call_soon_threadsafe(self._journal.often, *told)
                 usage = None

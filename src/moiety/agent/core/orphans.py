@@ -161,7 +161,7 @@ class Orphans:
                     orphan.number, gpu, 0, residue, data, data, data, pinned_bytes=data, exists=True
                 )
             )
-        self._runtime.log.warning("missing", pid=pid, bytes=total)
+        self._runtime.log.warning("orphaned", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
         uid = None if owner == NOBODY else owner
         self._journal.note("Missing", text, pid=pid, program=program, uid=uid)

@@ -45,7 +45,7 @@ class Enforcer:
         client = self._clients.get(use.tenant) if use.tenant is not None else None
         text = action.text + f"; {action.threat}" * bool(action.threat)
         self._runtime.log.warning(
-            "watch",
+            "escalation",
             deed=action.deed.value,
             offence=action.offence.value,
             who=str(use.who),

@@ -124,7 +124,7 @@ class UsageMonitor:
         self._before_s = self._runtime.now()
         if self.finder.is_blind:
             problem = "the agent is not in the host's PID namespace, whose pids NVML tells"
-            self._runtime.log.warning("watch is blind", problem=problem)
+            self._runtime.log.warning("usage_unreadable", problem=problem)
             self._journal.note("WatchBlind", problem)
         if self.policy.every_s > 0:
             self._arm()
@@ -161,7 +161,7 @@ class UsageMonitor:
             try:
                 found = self.finder.find(gpus, since_us)
             except Exception as error:  # what /proc shows may be anything: the next look may do
-                self._runtime.log.warning("watch saw nothing", problem=str(error))
+                self._runtime.log.warning("usage_not_read", problem=str(error))
                 found = {}, {}
             self._loop.call_soon_threadsafe(self.looked, found)
 
@@ -309,7 +309,7 @@ class UsageMonitor:
         waited = {who: cost.waited_s for who, cost in self.costs.items()}
         for number in self._slow.due(waited, self.policy.slow_s):
             client, text = self._clients[number], str(self.costs[number])
-            self._runtime.log.warning("slow neighbour", client=str(client), text=text)
+            self._runtime.log.warning("interference", client=str(client), text=text)
             self._journal.note("SlowNeighbour", text, client)
         worked: dict[int, float] = {}
         for stranger in self.strangers.values():
@@ -320,7 +320,7 @@ class UsageMonitor:
             who = stranger.use.who
             if who.pid in due and stranger.worked_s(now_s):
                 text = took(stranger, now_s)
-                self._runtime.log.warning("slow neighbour", who=str(who), text=text)
+                self._runtime.log.warning("interference", who=str(who), text=text)
                 self._journal.note(
                     "SlowNeighbour",
                     text,

@@ -72,7 +72,7 @@ class XidErrors:
             try:
                 found = self._devices.next_error(WAIT_S)
             except Exception as error:  # whatever NVML raises: then nobody is told
-                self._runtime.log.warning("errors of GPUs are not told", problem=str(error))
+                self._runtime.log.warning("xid_errors_unreadable", problem=str(error))
                 return
             if found is not None and not self._stopped:
                 try:

@@ -112,6 +112,6 @@ class GangDetection:
 
     def _tell(self, client: Client, text: str) -> None:
         """Say something to whoever reads the program's standard error."""
-        self._runtime.log.warning("told", client=str(client), text=text)
+        self._runtime.log.warning("terminal_line", client=str(client), text=text)
         self._journal.often(client.number, "Gang", text, client)
         client.connection.send(RefusedMessage(code=Refusal.GPU, text=text).encode())

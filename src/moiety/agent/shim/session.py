@@ -138,7 +138,7 @@ class Session:
         except ProtocolError as error:
             self._hang_up(Refusal.PROTOCOL, str(error))
         except Exception:
-            self._runtime.log.exception("message not understood", packet=packet[:64].hex())
+            self._runtime.log.exception("message_invalid", packet=packet[:64].hex())
             self._hang_up(Refusal.PROTOCOL, "the agent failed on this message; see its log")
 
     def on_hello(self, hello: HelloMessage) -> None:
@@ -268,7 +268,9 @@ class Session:
 
     def _hang_up(self, code: Refusal, text: str) -> None:
         who = str(self._client) if self._client else f"pid {self._peer.pid}"
-        self._runtime.log.warning("hung up", client=who, code=code.name.lower(), text=text)
+        self._runtime.log.warning(
+            "connection_closed", client=who, code=code.name.lower(), text=text
+        )
         self._context.journal.often(
             f"user {self._owner}",
             "BadMessage",

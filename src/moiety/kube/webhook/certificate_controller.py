@@ -71,7 +71,7 @@ class CertificateController:
             if found != self.certificates:
                 _load(self.context, found)
                 self.certificates = found
-                self.log.info("serving with a certificate", until=str(certificates.ends(found)))
+                self.log.info("certificate_loaded", until=str(certificates.ends(found)))
             return
         raise ApiError(409, "Conflict", "its content changes all the time", f"secret {SECRET}")
 
@@ -106,13 +106,13 @@ class CertificateController:
             except ApiError as no:
                 if not no.is_missing:
                     raise
-                self.log.warning("nobody is asked about pods", missing=resource.kind,
+                self.log.warning("webhook_not_registered", missing=resource.kind,
                                  hint="kubectl apply -k deploy/overlays/...")  # fmt: skip
                 continue
             new = _with(found, wanted, owner)
             if new != found:
                 await self.client.update(resource, new)
-                self.log.info("the API server was told", kind=resource.kind)
+                self.log.info("webhook_registered", kind=resource.kind)
 
     async def _owner(self) -> Object | None:
         """The namespace: what is left when it goes must not refuse pods."""

@@ -49,7 +49,7 @@ class ClusterCache:
                 cluster_gpus.of(self._slices.values()),
             )
             for problem in set(found.problems) - set(self.problems):
-                self.log.warning("settings make no sense", problem=problem)
+                self.log.warning("settings_invalid", problem=problem)
             self._cluster, self.problems = found.cluster, found.problems
         return self._cluster
 
@@ -72,7 +72,7 @@ class ClusterCache:
                     self._cluster = None
                     self.changed.set()
             except ApiError as no:
-                self.log.error("settings are not readable", problem=no.what)
+                self.log.error("settings_unreadable", problem=no.what)
                 await asyncio.sleep(AGAIN_S)
 
     async def _watch_slices(self) -> None:
@@ -92,7 +92,7 @@ class ClusterCache:
                     self._cluster = None
             except ApiError as no:
                 self._synced["slices"] = True
-                self.log.warning("GPUs are not known", problem=no.what)
+                self.log.warning("gpus_unknown", problem=no.what)
                 await asyncio.sleep(AGAIN_S)
 
 

@@ -115,7 +115,7 @@ class Webhook:
             try:
                 await self.keeper.keep()
             except ApiError as no:
-                self.log.warning("certificate or registration not kept", problem=no.what)
+                self.log.warning("certificate_not_kept", problem=no.what)
             self.knowledge.changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
@@ -128,7 +128,7 @@ class Webhook:
             try:
                 await template_gc.sweep(self.client, self.log)
             except ApiError as no:
-                self.log.warning("templates not swept", problem=no.what)
+                self.log.warning("templates_not_swept", problem=no.what)
 
 
 @contextlib.asynccontextmanager
@@ -167,7 +167,7 @@ async def _first_certificate(hook: Webhook) -> None:
         except ApiError as no:
             if not (no.is_away or no.is_conflict):
                 raise
-            hook.log.warning("no certificate yet", problem=no.what)
+            hook.log.warning("certificate_missing", problem=no.what)
             await asyncio.sleep(1)
 
 
@@ -185,6 +185,6 @@ async def _main(options: WebhookOptions, log: Any) -> None:
         ApiClient(access.find(options.kubeconfig)) as client,
         serving(client, options, log) as (_, port),
     ):
-        log.info("webhook serves", port=port, namespace=options.namespace)
+        log.info("webhook_serving", port=port, namespace=options.namespace)
         await ended.wait()
-        log.info("webhook ends")
+        log.info("webhook_ending")

@@ -49,7 +49,7 @@ async def sweep(
     for each in gone:
         told = each["metadata"]
         await client.delete(TEMPLATES, told["name"], told["namespace"], uid=told["uid"])
-        log.info("template of no pod removed", template=told["name"], namespace=told["namespace"])
+        log.info("template_removed", template=told["name"], namespace=told["namespace"])
     if not gone:
         return 0
     await asyncio.sleep(settle_s)
