@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.arbiter.settings import GpuSpec, Settings
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 
 def refusal(node: SimulatedNode, tenant: SimulatedTenant) -> do.Refused:

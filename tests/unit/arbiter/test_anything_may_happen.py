@@ -16,7 +16,8 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import NOTHING_ASKED, Priority, Share
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 Chance = st.DataObject | Random
 T = TypeVar("T")

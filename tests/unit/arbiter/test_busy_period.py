@@ -9,7 +9,8 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.state.busy_period import BusyPeriods
 from moiety.model.share import Share
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 LEAST_S = 0.02
 LONG_S = 100.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import KEPT_S
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 
 def test_room_is_made_from_what_others_have(node: SimulatedNode) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter.settings import GpuSpec, Settings
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 
 def node_of(arena: int = 1000) -> SimulatedNode:

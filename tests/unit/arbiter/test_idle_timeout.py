@@ -13,7 +13,8 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.state.idle_timeout import IdlePeriods, cost_s
 from moiety.model.share import Share
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 LEAST_S, MOVE_S = 0.02, 1.0
 

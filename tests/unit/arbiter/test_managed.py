@@ -6,7 +6,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
-from tests.support.simulated_tenants import handle
+from tests.support.simulated_node import handle
 
 MIB = 1 << 20
 NEED = 60 * MIB

@@ -5,7 +5,8 @@ from __future__ import annotations
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 
 def said(node: SimulatedNode, kind: type[do.Evict | do.RestoreBudget]) -> list[tuple[int, int]]:

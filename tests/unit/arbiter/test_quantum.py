@@ -8,7 +8,8 @@ from dataclasses import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.model.share import Share
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 
 def kinds(told: list[do.Instruction]) -> list[type]:

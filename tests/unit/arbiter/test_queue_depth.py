@@ -5,7 +5,7 @@ from __future__ import annotations
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.model.share import Priority, Share
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 SHARED_S, WAITED_S = 0.002, 0.0001
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 
 def test_nothing_is_decided_before_all_are_back(node: SimulatedNode) -> None:

@@ -10,7 +10,8 @@ from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
 from tests.support.backlog import GPU_BYTES, Backlog
-from tests.support.simulated_tenants import SimulatedNode, SimulatedTenant, handle
+from tests.support.simulated_node import SimulatedNode, handle
+from tests.support.simulated_tenants import SimulatedTenant
 
 FITS, FITS_NOT = 1 << 30, 60 << 30
 

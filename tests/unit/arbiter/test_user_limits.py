@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.user_limits import Entitlement, Rule, divide, entitle, refuse, within
 from moiety.model.share import Mode, Priority, Share
-from tests.support.simulated_tenants import SimulatedNode
+from tests.support.simulated_node import SimulatedNode
 
 GIB = 1 << 30
 

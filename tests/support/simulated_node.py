@@ -1,0 +1,211 @@
+"""A node that carries messages between simulated tenants and an arbiter.
+
+A `SimulatedNode` delivers messages one at a time, in order for each process and each direction, as
+late as the test wants. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from operator import attrgetter
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.snapshots import TenantView
+from tests.support.simulated_tenants import SimulatedTenant
+
+
+def handle(arbiter: Arbiter, now_s: float, event: ev.Event) -> list[do.Instruction]:
+    """All that an arbiter wants done after an event, without what is only written down."""
+    told = arbiter.handle(now_s, event)
+    return [each for each in told if not isinstance(each, do.StateChanged)]
+
+
+class SimulatedNode:
+    """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read.
+
+    With `compares`, another arbiter that grants no lease early comes to the same each time.
+    """
+
+    def __init__(
+        self, gpus: Iterable[GpuSpec], settings: Settings, *, compares: bool = False
+    ) -> None:
+        """A node without processes, at time 0."""
+        self.specs = {spec.gpu: spec for spec in gpus}
+        self.settings = settings
+        self._compares = compares
+        self._begin(settled=True)
+        self.tenants: dict[int, SimulatedTenant] = {}
+        self.now_s = 0.0
+        self.gangs: dict[str, list[SimulatedTenant]] = {}
+        self.gang_sizes: dict[str, int] = {}
+        self.told: list[do.Instruction] = []
+        self._numbers = itertools.count(1)
+
+    def _begin(self, *, settled: bool) -> None:
+        """A new agent decides from now on."""
+        specs, settings = self.specs.values(), self.settings
+        self.arbiter = Arbiter(specs, settings, settled=settled)
+        self._slower: Arbiter | None = None
+        if self._compares:
+            self._slower = Arbiter(specs, settings, settled=settled, grants_early=False)
+
+    def _step(self, event: ev.Event) -> list[do.Instruction]:
+        """What the arbiter wants, in order."""
+        told = handle(self.arbiter, self.now_s, event)
+        self.arbiter.check()
+        if self._slower is not None:
+            same = handle(self._slower, self.now_s, event)
+            of = attrgetter("tenant")  # between processes there is no order
+            assert sorted(told, key=of) == sorted(same, key=of), (event, told, same)
+            assert self.arbiter.deadline_s == self._slower.deadline_s
+            assert self.arbiter.tenants() == self._slower.tenants()
+        return told
+
+    def join(self, gang: str = "", size: int = 0, owner: int = -1) -> SimulatedTenant:
+        """A new process, of this user."""
+        tenant = SimulatedTenant(next(self._numbers))
+        self.tenants[tenant.number] = tenant
+        self.feed(ev.Hello(tenant.number, owner=owner))
+        if gang:
+            self.band(tenant, gang, size)
+        return tenant
+
+    def band(self, tenant: SimulatedTenant, gang: str, size: int = 0) -> None:
+        """Make a process a member of a gang."""
+        members = self.gangs.setdefault(gang, [])
+        self.gang_sizes[gang] = max(size, self.gang_sizes.get(gang, 0))
+        members.append(tenant)
+        tenant.gang = members
+        tenant.launched = max(mate.launched for mate in members)
+        self.feed(ev.GangJoined(tenant.number, gang, size))
+
+    def start(
+        self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
+    ) -> SimulatedTenant:
+        """A new process that has its memory, as far as it was admitted and nobody stands still."""
+        tenant = self.join(owner=owner)
+        for gpu, sizes in chunks.items():
+            tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
+            self.settle()
+            if sizes:
+                tenant.allocate(gpu, sizes)
+            self.settle()
+        tenant.touch()
+        self.settle()
+        return tenant
+
+    def view(self, tenant: SimulatedTenant) -> TenantView:
+        """What the arbiter says of a process."""
+        return next(v for v in self.arbiter.tenants() if v.tenant == tenant.number)
+
+    def kill(self, tenant: SimulatedTenant) -> None:
+        """A process dies; what it said before may still arrive."""
+        del self.tenants[tenant.number]
+        if tenant.gang:
+            tenant.gang.remove(tenant)
+        self.feed(ev.Left(tenant.number))
+
+    def feed(self, event: ev.Event) -> list[do.Instruction]:
+        """Tell the arbiter and carry out what it wants: lease words change at once."""
+        told = self._step(event)
+        for instruction in told:
+            tenant = self.tenants[instruction.tenant]
+            if isinstance(instruction, do.Grant):
+                tenant.is_open = True
+            elif isinstance(instruction, do.Revoke):
+                tenant.is_open = False
+            if not isinstance(instruction, do.Overdue | do.CheckStopped):
+                tenant.inbox.append(instruction)
+        self.told += told
+        for each in [i.tenant for i in told if isinstance(i, do.CheckStopped)]:
+            told = told + self.feed(ev.StopChecked(each, self.tenants[each].stopped))
+        return told
+
+    def hear(self, tenant: SimulatedTenant) -> list[do.Instruction]:
+        """Deliver the oldest thing that a process said."""
+        return self.feed(tenant.sent.popleft())
+
+    def tick(self, seconds: float) -> list[do.Instruction]:
+        """Let time pass, as far as the arbiter asked to be woken on the way."""
+        until_s = self.now_s + seconds
+        told: list[do.Instruction] = []
+        while (due_s := self.arbiter.deadline_s) is not None and due_s <= until_s:
+            self.now_s = max(self.now_s, due_s)
+            told += self.feed(ev.Tick())
+            if self.arbiter.deadline_s == due_s:
+                raise AssertionError(f"asked again to be woken at {due_s}")
+        self.now_s = until_s
+        return told
+
+    def settle(self, steps: int = 10_000) -> None:
+        """Deliver and work until nothing is under way."""
+        for _ in range(steps):
+            busy = False
+            for tenant in list(self.tenants.values()):
+                if tenant.has_work:
+                    tenant.work()
+                    busy = True
+                elif tenant.sent:
+                    self.hear(tenant)
+                    busy = True
+            if not busy:
+                return
+        raise AssertionError("this does not come to rest")
+
+    def restart(self) -> None:
+        """The agent dies and another one begins, which knows only what processes tell it.
+
+        What was under way is lost. A process whose lease word is open goes on; everybody else
+        drains, says what it has, and asks again for what was not answered.
+        """
+        self._begin(settled=False)
+        for tenant in self.tenants.values():
+            tenant.inbox.clear()
+            tenant.sent.clear()
+            tenant.orders.clear()
+            tenant.credit.clear()
+            tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
+            tenant.draining = None
+            for gpu in list(tenant.allowed_most):
+                tenant.end_allowance(gpu, quietly=True)
+
+    def resume(self, tenant: SimulatedTenant) -> None:
+        """A process finds the new agent, which told it no bound yet."""
+        tenant.queue_s = 0.0
+        self.feed(ev.Hello(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
+        for name, members in self.gangs.items():
+            if tenant in members:
+                size = self.gang_sizes[name]
+                self.feed(ev.GangJoined(tenant.number, name, size, begun=tenant.is_open))
+        known = tenant.contexts.keys() | {b.gpu for b in tenant.blocks}
+        for gpu in sorted(known):
+            admitted = [b for b in tenant.blocks if b.gpu == gpu and b.admitted]
+            self.feed(
+                ev.Attach(
+                    tenant.number,
+                    gpu,
+                    0,
+                    tenant.contexts[gpu],
+                    self.specs[gpu].capacity_bytes,
+                    sum(b.bytes for b in admitted),
+                    tenant.resident_bytes(gpu),
+                    sum(b.bytes for b in admitted if b.pinned),
+                    exists=True,
+                )
+            )
+        limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
+        for serial, (gpu, amount) in tenant.needing.items():
+            tenant.sent.append(ev.DriverOom(tenant.number, gpu, serial, amount))
+        for serial, (gpu, residue) in tenant.attaching.items():
+            tenant.sent.append(ev.Attach(tenant.number, gpu, serial, residue, limit[gpu]))
+        for block in tenant.blocks:
+            if not block.admitted:
+                tenant.sent.append(
+                    ev.AllocRequest(
+                        tenant.number, block.gpu, block.serial, block.bytes, block.pinned
+                    )
+                )
