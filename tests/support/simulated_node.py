@@ -65,11 +65,11 @@ class SimulatedNode:
             assert self.arbiter.tenants() == self._slower.tenants()
         return told
 
-    def join(self, gang: str = "", size: int = 0, owner: int = -1) -> SimulatedTenant:
+    def join(self, gang: str = "", size: int = 0, uid: int = -1) -> SimulatedTenant:
         """A new process, of this user."""
         tenant = SimulatedTenant(next(self._numbers))
         self.tenants[tenant.number] = tenant
-        self.feed(ev.Hello(tenant.number, owner=owner))
+        self.feed(ev.Hello(tenant.number, uid=uid))
         if gang:
             self.band(tenant, gang, size)
         return tenant
@@ -84,10 +84,10 @@ class SimulatedNode:
         self.feed(ev.GangJoined(tenant.number, gang, size))
 
     def start(
-        self, chunks: dict[int, list[int]], residue_bytes: int = 0, owner: int = -1
+        self, chunks: dict[int, list[int]], residue_bytes: int = 0, uid: int = -1
     ) -> SimulatedTenant:
         """A new process that has its memory, as far as it was admitted and nobody stands still."""
-        tenant = self.join(owner=owner)
+        tenant = self.join(uid=uid)
         for gpu, sizes in chunks.items():
             tenant.attach(gpu, residue_bytes, self.specs[gpu].capacity_bytes)
             self.settle()

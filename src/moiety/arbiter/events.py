@@ -32,7 +32,7 @@ class Hello(Recordable, frozen=True):
     share: Share = NOTHING_ASKED
     name: str = ""
     """how people know it; for sentences"""
-    owner: int = -1
+    uid: int = -1
     """the user whose it is"""
     replaces: int = 0
     fenced: bool = False

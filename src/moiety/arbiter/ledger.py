@@ -31,8 +31,8 @@ class Ledger:
         """GPUs that are gone: their specs say that there is always room"""
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, TenantGang] = {}
-        self.owner_limits: Mapping[int, tuple[int, str]] = {}
-        """by user: what its tenants may allocate together on one GPU, and the rule in words"""
+        self.user_limits: Mapping[int, tuple[int, str]] = {}
+        """by uid: what all tenants of a user may allocate on one GPU, and the rule in words"""
         self.queue: list[int] = []
         self.parts_changed = True
         """who wants something, or what they were promised, is not what it was"""

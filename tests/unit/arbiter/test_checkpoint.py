@@ -24,9 +24,7 @@ def busy_arbiter() -> Arbiter:
     for number in (1, 2, 3):
         share = Share(gpu=0.2, priority=Priority.HIGH)
         list(
-            made.handle(
-                number, ev.Hello(number, share=share, name=f"program {number}", owner=number)
-            )
+            made.handle(number, ev.Hello(number, share=share, name=f"program {number}", uid=number))
         )
         list(made.handle(number, ev.Attach(number, 0, 1, 2, 90)))
         list(made.handle(number, ev.AllocRequest(number, 0, 2, 50)))

@@ -222,6 +222,34 @@ def test_none_is_given_where_little_is_left(node: SimulatedNode) -> None:
     assert not tenant.allowed_most
 
 
+def test_credit_stays_within_the_limit_of_the_user(node: SimulatedNode) -> None:
+    node.feed(ev.UserLimitsSet({1: (30, "alice may have there, 30 B (/etc/f:1)")}))
+    first, second = node.start({0: [5]}, uid=1), node.start({0: [5]}, uid=1)
+    first.allocate(0, [10])
+    node.settle()
+    assert first.allowed == {0: 10}, "20 of 30 bytes are allocated"
+    second.allocate(0, [8])
+    node.settle()
+    assert second.blocks[-1].admitted, "credit that is not used is no obstacle"
+    assert not second.refusals
+    on = [node.view(tenant).gpus[0].allocated_bytes for tenant in (first, second)]
+    assert sum(on) <= 30
+
+
+def test_a_smaller_limit_of_the_user_takes_credit_back(node: SimulatedNode) -> None:
+    tenant = node.start({0: [10]}, uid=1)
+    tenant.allocate(0, [10])
+    node.settle()
+    assert tenant.allowed == {0: ALLOWED}
+    node.feed(ev.UserLimitsSet({1: (25, "alice may have there, 25 B (/etc/f:1)")}))
+    node.settle()
+    assert recalls(node) == [tenant.number]
+    tenant.allocate(0, [10])
+    node.settle()
+    (refused,) = tenant.refusals
+    assert refused.code == "limit"
+
+
 def test_whoever_is_sent_away_gives_it_back_first(node: SimulatedNode) -> None:
     tenant = churning(node, 10, 10)
     newcomer = node.join()

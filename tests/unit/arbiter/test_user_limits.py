@@ -121,8 +121,8 @@ def test_equals_have_equal_parts_and_what_one_may_not_have_goes_to_the_others() 
 
 def test_all_programs_of_a_user_together_are_held_to_its_memory(node: SimulatedNode) -> None:
     node.feed(ev.UserLimitsSet({1: (50, "alice may have there, 50 B (/etc/f:1)")}))
-    first, second = node.start({0: [30]}, owner=1), node.start({0: [10]}, owner=1)
-    other = node.start({0: [30]}, owner=2)
+    first, second = node.start({0: [30]}, uid=1), node.start({0: [10]}, uid=1)
+    other = node.start({0: [30]}, uid=2)
     second.allocate(0, [20])
     node.settle()
     (refused,) = second.refusals

@@ -45,7 +45,7 @@ class Agent:
 
     def feed_early(self) -> None:
         """What is in the starting point only."""
-        list(self.arbiter.handle(1.0, ev.Hello(1, name="diffusion (pid 11)", owner=1000)))
+        list(self.arbiter.handle(1.0, ev.Hello(1, name="diffusion (pid 11)", uid=1000)))
         list(self.arbiter.handle(1.0, ev.Attach(1, 0, 1, GIB, 9 * GIB)))
         list(self.arbiter.handle(1.0, ev.AllocRequest(1, 0, 2, 5 * GIB)))
         list(self.arbiter.handle(1.0, ev.GangJoined(1, "u1000.hush")))
@@ -61,7 +61,7 @@ class Agent:
     def day(self) -> None:
         self.feed(
             ev.Pinned(1, "cuIpcGetMemHandle"),
-            ev.Hello(2, name="sesame.py (pid 12)", owner=1000),
+            ev.Hello(2, name="sesame.py (pid 12)", uid=1000),
             ev.Attach(2, 0, 1, GIB, 9 * GIB),
             ev.UserLimitsSet({1000: (6 * GIB, "users.alice memory_limit 6GiB in /home/alice/x")}),
             ev.AllocRequest(2, 0, 3, 2 * GIB),

@@ -150,7 +150,7 @@ class Orphans:
             self._timeline.owners[orphan.number] = owner
         told = f"tenant {orphan.number} of {name_of(owner)}" if self._shared else name
         # What it has counts for what its user may have in all.
-        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, owner=owner))
+        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=owner))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, self._gpus[gpu].residue_bytes)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
+from moiety.arbiter.admission.user_limits import user_room_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.balance import Balance
@@ -84,7 +85,8 @@ class Credit:
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
         more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
-        more = more // step * step
+        of_user = user_room_bytes(self._ledger, asked, gpu)
+        more = (more if of_user is None else min(more, of_user)) // step * step
         if more <= 0 or balance.free_bytes < more:
             return
         self._count(on, given=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moiety.arbiter.admission.user_limits import refuse_user_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
@@ -29,8 +30,8 @@ def refuse_bytes(
             f"{asked} would exceed this program's limit of "
             f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
         )
-    if no := _refuse_owner(ledger, tenant, gpu, wanted):
-        return no
+    if no := refuse_user_bytes(ledger, tenant, gpu, wanted):
+        return "limit", no
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     budget = budget_bytes(ledger, gpu)
     room = budget - (promised - promised_own)
@@ -64,21 +65,6 @@ def refuse_bytes(
             f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
         )
     return None
-
-
-def _refuse_owner(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> Refusal | None:
-    """Why a user may not allocate so much more, with all of its tenants."""
-    found = ledger.owner_limits.get(tenant.owner)
-    if found is None:
-        return None
-    most, rule = found
-    used = sum(on.allocated_bytes for t, on in ledger.on(gpu) if t.owner == tenant.owner)
-    if used + wanted <= most:
-        return None
-    return "limit", (
-        f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
-        f"({format_bytes(used)} in use)"
-    )
 
 
 def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:

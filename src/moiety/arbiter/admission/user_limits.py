@@ -1,6 +1,9 @@
 """What one user may have of each GPU, all programs of that user together.
 
-A rule that somebody wrote is kept with the place where it stands, so that a refusal can name it.
+A limit's way: config/table.py declares the setting, agent/control/limits.py reads the rules and
+sends `UserLimitsSet`. `refuse` answers what a share may ask for, when a program starts;
+`refuse_user_bytes` answers each allocation. A rule is kept with the place where it stands, so that
+a refusal can name it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.state.tenant import Tenant
 from moiety.model.format import format_bytes, format_duration, format_fraction
 from moiety.model.share import Priority, Share
 
@@ -120,6 +125,29 @@ def _refuse_memory(
             rule.where,
         )
     return None
+
+
+def user_room_bytes(ledger: Ledger, tenant: Tenant, gpu: int) -> int | None:
+    """What the user of a tenant may still allocate on a GPU, in bytes; None: there is no limit.
+
+    It is negative where the limit became smaller than what is allocated.
+    """
+    found = ledger.user_limits.get(tenant.uid)
+    if found is None:
+        return None
+    return found[0] - sum(on.allocated_bytes for t, on in ledger.on(gpu) if t.uid == tenant.uid)
+
+
+def refuse_user_bytes(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> str | None:
+    """Why the limit of its user forbids a tenant `wanted` more bytes; None: it does not."""
+    room = user_room_bytes(ledger, tenant, gpu)
+    if room is None or wanted <= room:
+        return None
+    most, rule = ledger.user_limits[tenant.uid]
+    return (
+        f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
+        f"({format_bytes(most - room)} in use)"
+    )
 
 
 def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:

@@ -36,8 +36,11 @@ def _set_turn(context: Context, tenant: Tenant) -> None:
 
 
 def on_user_limits_set(context: Context, event: ev.UserLimitsSet) -> None:
-    """Replace the limits of users."""
-    context.ledger.owner_limits = event.limits
+    """Replace the limits of users; credit was given by the old ones."""
+    before, context.ledger.user_limits = context.ledger.user_limits, event.limits
+    for tenant in context.ledger.tenants.values():
+        if event.limits.get(tenant.uid) != before.get(tenant.uid):
+            context.credit.recall_from(tenant, context.out)
 
 
 def on_settings_set(context: Context, event: ev.SettingsSet) -> None:

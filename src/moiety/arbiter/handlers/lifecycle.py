@@ -26,7 +26,7 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         state=_first_state(event),
         epoch=event.epoch,
         since_s=context.now_s,
-        owner=event.owner,
+        uid=event.uid,
         usage=TenantUsage(joined_s=context.now_s),
         drain=Drain(resumed=event.resumed or event.holding or event.epoch > 0),
         memory=TenantMemory(pinned=event.pinned),

@@ -32,7 +32,7 @@ class Tenant:
     """when it entered its state"""
     blocked_by: str = ""
     share: Share = NOTHING_ASKED
-    owner: int = -1
+    uid: int = -1
     """the user whose it is"""
     lease: Lease = field(default_factory=Lease)
     usage: TenantUsage = field(default_factory=TenantUsage)
