@@ -15,7 +15,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from tools.messages import doctor, terminal
+from tools.messages import doctor, passed_on, terminal
 from tools.messages.texts import said_by_class
 from tools.site.reference import attribute_docs, escaped, table
 
@@ -65,7 +65,8 @@ def of_commands() -> Iterator[str]:
             yield f"### {error.__name__}\n"
             yield f"{escaped(inspect.getdoc(error) or '')}\n"
             usual = "the command's `--help`" if issubclass(error, errors.InvalidValue) else ""
-            rows = [(_code(what), escaped(hint or usual)) for what, hint in said[error.__name__]]
+            told = passed_on.in_full(error.__name__, said[error.__name__])
+            rows = [(_code(what), escaped(hint or usual)) for what, hint in told]
             yield table(["message", "try"], rows)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from tools.messages import flow
+from tools.messages import flow, passed_on
 from tools.messages.texts import PACKAGE, Names, is_a_sentence, trees
 
 from moiety.agent.monitor import enforcer
@@ -89,6 +89,8 @@ def refusals() -> list[tuple[str, str]]:
             for function in flow.functions(tree):
                 for node, names in flow.reached(function, {}, _refuses):
                     said |= {each for each in _told(node, names) if is_a_sentence(each[1])}
+    for code, sources in passed_on.OF_REFUSALS.items():
+        said |= {(code, text) for text in passed_on.texts(sources)}
     order = list(CODES)
     return sorted(said, key=lambda each: (order.index(each[0]), each[1]))
 

@@ -6,7 +6,7 @@ import ast
 import re
 
 import pytest
-from tools.messages import page, texts
+from tools.messages import page, passed_on, texts
 
 from moiety.agent.core.journal_events import REASONS
 from moiety.model import errors
@@ -83,3 +83,10 @@ def test_a_call_and_its_constructor_are_read_together(source: str, what: str, hi
 def test_what_is_decided_when_it_runs_is_told_either_way() -> None:
     said = [what for what, _ in said_by("NoAgent(folder, shared=is_shared)")]
     assert said == ["no agent of all users runs in FOLDER", "no agent runs in FOLDER"]
+
+
+def test_a_text_that_is_passed_on_stands_in_full() -> None:
+    said = dict(passed_on.in_full("UserLimit", [("PROBLEM (WHERE)", "ask for less")]))
+    assert "USER may have no program of the latency class (WHERE)" in said
+    assert "PROBLEM" not in "".join(said)
+    assert passed_on.in_full("BadArgument", [("PROBLEM", "")]) == [("PROBLEM", "")]

@@ -35,7 +35,7 @@ class UserQuota:
         Administrators may have all that there can be, and a few more when others have that.
         """
         if self.counts[uid] >= self.each and not is_admin:
-            return f"{name_of(uid)} has {self.each} {self.what}, and nobody may have more"
+            return f"{name_of(uid)} has {self.each} {self.what}, the most that one user may have"
         if self.whole >= self.together + RESERVE * is_admin:
             return f"all users together have {self.together} {self.what}, which is all there can be"
         return ""

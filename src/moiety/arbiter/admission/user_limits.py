@@ -144,10 +144,8 @@ def refuse_user_bytes(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> 
     if room is None or wanted <= room:
         return None
     most, rule = ledger.user_limits[tenant.uid]
-    return (
-        f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} "
-        f"({format_bytes(most - room)} in use)"
-    )
+    used = format_bytes(most - room)
+    return f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} ({used} in use)"
 
 
 def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
