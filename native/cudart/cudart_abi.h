@@ -1,8 +1,9 @@
-/* What a program and a CUDA runtime exchange: the documented runtime API's types, as our own declarations.
+/* What a program and a CUDA runtime exchange: the documented runtime API's types, as our own
+ * declarations.
  *
- * Handles, enums and most structs are the driver API's with other names, with the same values and layouts;
- * for those the driver's type (cuda/cuda_abi.h) is used. Only what differs is declared here.
- * tests/frameworks/test_cudart_abi.py compares it with NVIDIA's own header, where one can be had.
+ * Handles, enums and most structs are the driver API's with other names, with the same values and
+ * layouts; for those the driver's type (cuda/cuda_abi.h) is used. Only what differs is declared
+ * here. tests/native/test_cudart_abi.py compares it with NVIDIA's own header, where one can be had.
  */
 #ifndef MOIETY_CUDART_ABI_H
 #define MOIETY_CUDART_ABI_H

@@ -10,8 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The program's own descriptor may extent, and making it one that does not would change it for all who
- * have it. So what can extent is opened once more; without /proc, it is asked whether it has room. */
+/* The program's own descriptor may block. O_NONBLOCK is not set on it, because other processes may
+ * use the same open file. So a file that can block is opened once more. Without /proc, poll(2) says
+ * first whether the file has room. */
 void message_write_at_once(const char *text, size_t size)
 {
     struct stat about;
@@ -31,7 +32,7 @@ void message_write_at_once(const char *text, size_t size)
         }
     }
     if (write(own < 0 ? STDERR_FILENO : own, text, size) < 0) {
-        /* nobody listens: there is nowhere else to say it */
+        /* there is nowhere else to write it */
     }
     if (own >= 0) {
         close(own);

@@ -60,12 +60,12 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
         .resident_bytes = device->resident_bytes,
     };
     if (last) {
-        drain_count_moves(); /* before the agent looks: the rest of its time were messages */
+        drain_count_moves(); /* the agent reads the counters when the message comes */
     }
     agent_send(&note, sizeof(note), MW_EVICTED);
 }
 
-/* Moves what can be moved now; in how many ns to come back. */
+/* Moves what can be moved now; returns in how many ns to call it again. */
 static uint64_t move_on(void)
 {
     bool restored;
@@ -83,7 +83,7 @@ static void answer(const union agent_message *message)
     if (!request) {
         if (message->header.type == MW_REFUSED) {
             message_print(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
-        } else if (message->header.type == MW_ATTACHED) { /* to what a new agent was told */
+        } else if (message->header.type == MW_ATTACHED) { /* answers resume_tell_state */
             device_set_limit(message->attached.gpu, message->attached.limit_bytes);
         }
         return;
@@ -166,7 +166,7 @@ static void carry_out(const union agent_message *message)
         answer(message);
         break;
     default:
-        break; /* of a newer agent that thinks we can do without it */
+        break; /* a newer agent sends it, and the client can do without it */
     }
 }
 
@@ -180,23 +180,24 @@ static void reopen(bool holding)
     gate_wake();
 }
 
-/* Deputy: the agent is gone, and the drain is not over. What runs may wait for a thread at the gate, and
- * all memory is still there; so to the next agent this process still holds its lease. */
+/* Drain listener: the agent is gone, and the drain is not over. Running work may wait for a thread
+ * at the gate, and all memory is still resident, so to the next agent this process still holds its
+ * lease. */
 static void come_back_holding(void)
 {
     reopen(true);
     drain_note_reopened();
 }
 
-/* Another agent, or the same one anew: drain if the lease was lost with the old one, so that what
- * is told is either "holding" or "nothing runs". */
+/* The agent is gone: connects to the next one. Drains first if the lease was lost with the old one,
+ * so that the next agent is told either "holding" or "nothing runs". */
 static void come_back(void)
 {
     bool holding = gate_is_open();
     swap_settle();
     swap_forget_orders();
     if (!holding && !drain_for_new_agent(&holding)) {
-        return; /* the listener has taken another agent meanwhile */
+        return; /* the drain listener has connected to another agent meanwhile */
     }
     reopen(holding);
 }

@@ -8,7 +8,7 @@
 
 static struct queue_markers *all;
 static struct lock lock =
-    LOCK_INIT(LOCK_QUEUE_MARKERS); /* of `all`, and of each track's stream, context and is_free */
+    LOCK_INIT(LOCK_QUEUE_MARKERS); /* of `all`, and of each element's stream, context and is_free */
 static __thread struct queue_markers *mine __attribute__((tls_model("initial-exec")));
 static bool key_made;
 static unsigned key;
@@ -22,7 +22,7 @@ static void give_back(void *value)
     mine = NULL;
 }
 
-/* NULL stands for the current context's, and so do the other two. */
+/* NULL and the two special handles stand for streams of the current context. */
 static bool is_default(CUstream stream)
 {
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -37,7 +37,7 @@ static bool find_context(CUstream stream, CUcontext *context)
     return DRIVER(cuStreamGetCtx)(stream, context) == CUDA_SUCCESS;
 }
 
-/* Empty again, but for the events as long as their context is there. */
+/* Empties the markers, but keeps the events while their context exists. */
 static void clear(struct queue_markers *markers, CUstream stream, CUcontext context)
 {
     struct queue_markers empty = {.next = markers->next, .next_of_all = markers->next_of_all};
@@ -53,7 +53,8 @@ static void clear(struct queue_markers *markers, CUstream stream, CUcontext cont
     *markers = empty;
 }
 
-/* With the lock held: one that nobody uses, best one of this context, whose events serve again. */
+/* With the lock held: unused markers, best of this context, because their events can be used
+ * again. */
 static struct queue_markers *find_free(CUcontext context)
 {
     struct queue_markers *found = NULL;
@@ -71,7 +72,7 @@ static struct queue_markers *find_free(CUcontext context)
     return found;
 }
 
-/* One of this thread's own whose stream is gone. */
+/* Markers of this thread whose stream is gone. */
 static struct queue_markers *find_lost(CUcontext context)
 {
     for (struct queue_markers *markers = mine; markers; markers = markers->next) {

@@ -1,7 +1,7 @@
-/* Tracks: what one thread submits to one stream, with marks (events of ours) in it.
+/* Queue markers: what one thread submits to one stream, with marks (events of the shim) in it.
  *
- * A track belongs to its thread; only `lost` is written by others. Events belong to a context and are
- * gone with it, so a track is told when its context or its stream is destroyed.
+ * They belong to their thread; other threads write only `lost`. Events belong to a context and are
+ * gone with it, so `lost` says that the context or the stream was destroyed.
  */
 #ifndef MOIETY_SHIM_GATE_QUEUE_MARKERS_H
 #define MOIETY_SHIM_GATE_QUEUE_MARKERS_H
@@ -14,22 +14,22 @@
 
 #define QUEUE_MARKERS_MAX 8
 
-/* The end of a batch: all that was submitted up to it is done when its event is. */
+/* The end of a batch: when its event is done, so is all that was submitted before. */
 struct mark {
     CUevent event;
     bool made;
-    uint64_t began_ns;    /* nothing of the batch was submitted before */
-    uint64_t recorded_ns; /* and all of it by then */
+    uint64_t began_ns;    /* nothing of the batch was submitted before this */
+    uint64_t recorded_ns; /* all of the batch was submitted by then */
     uint64_t expected_ns; /* of GPU time */
     uint32_t kernels;
-    const void *key; /* what else: long ones, of one kind */
+    const void *key; /* the kind of its long submissions */
     uint32_t longs;
-    uint64_t others_ns; /* expected of all but those */
+    uint64_t others_ns; /* expected of all others */
 };
 
 enum markers_loss {
     MARKERS_LOST_STREAM = 1,
-    MARKERS_LOST_CONTEXT = 2, /* and our events with it */
+    MARKERS_LOST_CONTEXT = 2, /* the events are gone with it */
 };
 
 struct queue_markers {
@@ -50,8 +50,8 @@ struct queue_markers {
     uint64_t done_hi_ns; /* and not after this */
 
     /* the batch that is being submitted */
-    uint32_t left;    /* kernels until it is marked, while the thread uses another track */
-    uint32_t granted; /* of so many */
+    uint32_t left;    /* kernels until it is marked, while the thread uses other markers */
+    uint32_t granted; /* the kernels that it may have */
     uint64_t began_ns;
     const void *key;
     uint32_t longs;
@@ -59,7 +59,7 @@ struct queue_markers {
     uint64_t others_ns;
 
     /* what was learned */
-    uint64_t bound_ns; /* that `left` was made for */
+    uint64_t bound_ns; /* the bound that `left` was computed for */
     uint32_t batch;
     uint64_t cost_ps;    /* of a kernel, of the longer ones; 0: not known */
     uint64_t mean_ps;    /* the same, of all */
@@ -68,15 +68,15 @@ struct queue_markers {
     uint32_t given_up;   /* waits in a row that did not end */
 };
 
-/* The calling thread's track for a stream (NULL, legacy and per-thread: of the current context),
- * with its losses dealt with; NULL when there is no memory or no context. */
+/* The calling thread's markers for a stream (NULL, legacy and per-thread: of the current context),
+ * with lost ones made anew; NULL when there is no memory or no context. */
 struct queue_markers *queue_markers_of(CUstream stream);
-/* Whether the track still stands for the stream: it was not lost, nor the context changed. */
+/* True if the markers still stand for the stream: it was not lost, nor did the context change. */
 bool queue_markers_are_good(const struct queue_markers *markers, CUstream stream);
-/* Makes a mark's event in the track's context. */
+/* Makes a mark's event in the markers' context. */
 bool queue_markers_make_event(const struct queue_markers *markers, struct mark *mark);
 
-/* About to be destroyed, or gone. */
+/* The stream is about to be destroyed; the context is gone. */
 void queue_markers_forget_stream(CUstream stream);
 void queue_markers_forget_context(CUcontext context);
 void queue_markers_after_fork(void);

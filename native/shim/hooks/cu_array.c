@@ -1,4 +1,4 @@
-/* Arrays, whose memory the driver lays out as it likes: it stays where it is. */
+/* Arrays. The driver lays out their memory as it likes, so it stays where it is. */
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
@@ -6,7 +6,7 @@
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/unevictable.h"
 
-/* The largest element of a texture: what formats of several planes or extents take is less. */
+/* The largest size of an element; formats of several planes or of blocks take less. */
 static uint64_t element_bytes(CUarray_format format, unsigned channels)
 {
     switch (format) {
@@ -22,7 +22,7 @@ static uint64_t element_bytes(CUarray_format format, unsigned channels)
     }
 }
 
-/* The driver does not tell; whole pages and rows are what its layout comes to at least. */
+/* The driver does not tell the size. Its layout takes at least whole pages and rows. */
 static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned levels)
 {
     uint64_t rows = form->Height ? form->Height : 1;
@@ -31,7 +31,7 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned levels
     if (__builtin_mul_overflow(form->Width * element_bytes(form->Format, form->NumChannels), rows,
                                &bytes) ||
         __builtin_mul_overflow(bytes, layers, &bytes) || bytes > 1ull << 44) {
-        return 1ull << 44; /* nobody has that much */
+        return 1ull << 44; /* no GPU has that much */
     }
     bytes += levels > 1 ? bytes / 3 + levels * UNEVICTABLE_PAGE : 0; /* each level is a quarter */
     return (bytes + UNEVICTABLE_PAGE - 1) / UNEVICTABLE_PAGE * UNEVICTABLE_PAGE;
@@ -61,7 +61,7 @@ static CUresult create_mipmapped(void **object, const CUDA_ARRAY3D_DESCRIPTOR *f
     return DRIVER(cuMipmappedArrayCreate)((CUmipmappedArray *)object, form, levels);
 }
 
-/* The driver may lack a little more than was counted: room is made for that as well. */
+/* The driver may need a little more memory than was charged: room is made for that as well. */
 static CUresult try_create(create_call *call, void **object, const CUDA_ARRAY3D_DESCRIPTOR *form,
                            unsigned levels)
 {

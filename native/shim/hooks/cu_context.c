@@ -19,7 +19,8 @@
 #include "shim/mem/release.h"
 #include "shim/pool/pool.h"
 
-/* How long creating a context waits for memory that the driver still counts as used (alloc.c). */
+/* How long creating a context waits for memory that the driver still counts as used
+ * (oom_retry.c). */
 #define PATIENCE_NS 15000000000ull
 
 CUresult cuInit(unsigned int flags)

@@ -20,7 +20,8 @@
 #ifndef MADV_POPULATE_WRITE
 #    define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-/* Between two pieces, so that whoever waits for the contexts gets them; and until there is one. */
+/* The pause between two pieces, so that a thread that waits for contexts_lock gets it; while
+ * another thread has it; and while there is no context. */
 #define PAUSE_NS 100000L
 #define BUSY_NS 1000000L
 #define NO_CONTEXT_NS 20000000L
@@ -35,9 +36,9 @@ struct segment {
 };
 
 static struct lock lock =
-    LOCK_INIT(LOCK_HOST_SEGMENTS); /* before the arena's and the link's, after all others */
+    LOCK_INIT(LOCK_HOST_SEGMENTS); /* taken before the arena's and the socket's, after all others */
 static struct segment *segments;
-static struct segment *unmapping; /* empty, and being unmapped: of the one thread */
+static struct segment *unmapping; /* empty, and being unmapped by the thread below */
 static uint64_t wanted_back;
 static bool back_asked;
 static _Atomic uint32_t work;
@@ -61,7 +62,7 @@ static uint64_t next_piece_bytes(const struct segment *segment)
     return left < HOST_PIECE_BYTES ? left : HOST_PIECE_BYTES;
 }
 
-/* The first that is not registered as a whole. It stays until it is. */
+/* The first segment that is not registered as a whole. It stays in the list until it is. */
 static struct segment *unfinished(void)
 {
     LOCK_SCOPE(&lock);
@@ -72,8 +73,8 @@ static struct segment *unfinished(void)
     return segment;
 }
 
-/* Fills in page tables up to there, in steps, since nobody in this process can map memory during
- * one. The pages are there, but each would be a fault in the middle of a copy. */
+/* Fills in page tables up to `end`, in steps, because no thread of this process can map memory
+ * during a step. The pages exist, but each would cost a fault in the middle of a copy. */
 static void map_until(struct segment *segment, uint64_t end)
 {
     uint64_t at = segment->mapped;
@@ -106,7 +107,7 @@ bool host_segments_register_one(void)
     return added;
 }
 
-/* Takes the last one of which nothing is in use out of the list and the arena. */
+/* Takes the last segment of which nothing is in use out of the list and the arena. */
 static void begin_unmap(void)
 {
     LOCK_SCOPE(&lock);
@@ -155,11 +156,11 @@ static bool has_work(void)
     return found;
 }
 
-/* Registers a piece, or takes one back; returns how long to leave the contexts to others. */
+/* Registers or unregisters a piece. Returns how long to leave the contexts to other threads. */
 static long work_a_little(void)
 {
     if (!lock_try(&contexts_lock)) {
-        return BUSY_NS; /* waiting for it would hold up what is on its way */
+        return BUSY_NS; /* waiting for it would hold up the copies of the control thread */
     }
     struct device *device = device_next(NULL);
     bool pushed = device && device_push(device);

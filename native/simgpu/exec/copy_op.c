@@ -1,4 +1,3 @@
-/* Finds the memory of one side: the GPU's number, or -1 for the host. */
 #include "simgpu/exec/copy_op.h"
 
 #include "simgpu/base/entry.h"
@@ -7,6 +6,7 @@
 #include "simgpu/mem/array.h"
 #include "simgpu/mem/peer_access.h"
 
+/* Finds the memory of one side: the GPU's number, or -1 for the host. */
 static CUresult locate(uint64_t address, uint64_t bytes, enum sg_copy_side side, int *gpu)
 {
     *gpu = -1;

@@ -66,7 +66,7 @@ class ArenaSize:
 
     @classmethod
     def of(cls, size: int, ready: int | None, budgets: Iterable[GpuBudget]) -> ArenaSize:
-        """The extent for GPUs of these sizes."""
+        """The size of an arena for GPUs with these budgets."""
         each = list(budgets)
         near = max((b.capacity_bytes for b in each), default=0) // 8
         segment = 1 << max(0, near.bit_length() - 1)
