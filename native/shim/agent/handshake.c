@@ -101,8 +101,9 @@ static void pause_before_retry(void)
     nanosleep(&pause, NULL);
 }
 
-/* Whoever ran this program made sure of an agent, but that one may just be dead. A path that was
- * never there is a mistake, which time does not mend. */
+/* The command that started this program made sure that an agent runs, but the agent may have died
+ * since: then the connection is tried again. A path at which there never was a socket is a mistake,
+ * which waiting does not mend. */
 static int open_first(const struct session *session, const struct mw_hello *hello,
                       union agent_message *reply, int *lease)
 {

@@ -17,8 +17,8 @@ static int fd = -1;
 static uint32_t last_serial;
 static struct agent_request *queue;
 
-/* Messages that came while one of another type was awaited. Control thread only, as all that
- * receives is. */
+/* Messages that came while a message of another type was awaited. Only the control thread uses the
+ * list, because only it receives. */
 struct late {
     struct late *next;
     union agent_message message;
@@ -99,7 +99,8 @@ void agent_send(void *message, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
-/* The kernel lets a user have only so many descriptors under way: then a moment later. */
+/* The kernel limits how many descriptors of one user are in flight (ETOOMANYREFS): then the message
+ * is sent a moment later. */
 static bool send_fds_locked(struct msghdr *packet)
 {
     struct timespec pause = {0, RETRY_NS};
@@ -164,7 +165,7 @@ void agent_ask(struct agent_request *request, size_t bytes, enum mw_type type)
     errno = kept;
 }
 
-/* Keeps the descriptors that a message may bring, and none that was not to be expected. */
+/* Keeps the descriptors that a message of this type may bring, and closes all others. */
 static void take_fds(struct msghdr *packet, uint16_t type)
 {
     uint32_t most = type == MW_ARENA ? 1 : type == MW_IMPORT ? MW_PIECES_MAX : 0;
@@ -231,7 +232,7 @@ static int receive(union agent_message *message, uint64_t timeout_ns)
         return -ECONNRESET;
     }
     if (ready.revents & POLLHUP && message->header.type != MW_REFUSED) {
-        close_fds(); /* what an agent granted that is gone, the next one may have given others */
+        close_fds(); /* a grant of an agent that is gone may be another tenant's by now */
         return 0;
     }
     return 1;

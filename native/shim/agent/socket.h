@@ -42,8 +42,8 @@ struct agent_request {
     _Atomic uint32_t answered;
 };
 
-/* From now on everybody sends through this socket. Before anything else the agent gets `states`,
- * and once more the questions whose answers were lost with the last agent. */
+/* From now on all threads send through this socket. First the agent gets `states`, and once more
+ * the requests whose answers were lost with the last agent. */
 void agent_begin(int socket, struct mw_attach *states, uint32_t count);
 /* Closes the connection, if there is one. Requests stay queued. */
 void agent_close(void);
@@ -51,8 +51,8 @@ int agent_fd(void);
 /* Whether the agent has hung up, also if messages of it are still to be received. */
 bool agent_is_lost(void);
 
-/* Sends a message; lost without a word when there is no connection, since a new agent is told
- * the whole state anyway. */
+/* Sends a message. Without a connection it is dropped, because a new agent is told the whole state
+ * anyway. */
 void agent_send(void *message, size_t bytes, enum mw_type type);
 /* The same with descriptors, which stay the caller's; false: it was not sent. A reply has the
  * request's serial in its header. */
@@ -65,11 +65,11 @@ void agent_ask(struct agent_request *request, size_t bytes, enum mw_type type);
 /* Control thread: the next message; 1, 0 when none came within timeout_ns (UINT64_MAX: for ever), or
  * a negative errno when the connection is gone. */
 int agent_receive(union agent_message *message, uint64_t timeout_ns);
-/* Whoever hears in the control thread's place: the next message of a type that `takes` likes (none of
- * those brings a descriptor); the others are received later. 1, 0 when there is none, or a negative
- * errno. */
+/* For a thread that receives in the control thread's place: the next message of a type that `takes`
+ * accepts, which brings no descriptor. All other messages are received later. 1, 0 when there is
+ * none, or a negative errno. */
 int agent_sift(bool (*takes)(int type), union agent_message *message);
-/* Control thread: the next message of this type; what else comes meanwhile is received later. */
+/* Control thread: the next message of this type; messages of other types are received later. */
 int agent_fetch(enum mw_type type, union agent_message *message, uint64_t timeout_ns);
 /* Control thread: a descriptor that the last message brought, now the caller's, in their order; -1:
  * there is none (any more). */

@@ -35,7 +35,7 @@ void terminal_notice_print(const char *text, size_t size)
     if (n > (int)sizeof(line) - 2) {
         n = (int)sizeof(line) - 2;
     }
-    for (int i = 0; i < n; i++) { /* names of other programs are in it, for a terminal */
+    for (int i = 0; i < n; i++) { /* a name in it must not control the terminal */
         if ((unsigned char)line[i] < ' ' || line[i] == DELETE) {
             line[i] = '?';
         }

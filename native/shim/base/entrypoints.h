@@ -219,13 +219,13 @@
 #define CLASS_cuEventCreate MAKES
 #define CLASS_cuCtxSetLimit MAKES
 
-/* Wait for the GPU: need no lease, but whoever waits is not idle. */
+/* Wait for the GPU: need no lease, but their caller is not idle. */
 #define CLASS_cuCtxSynchronize SYNC
 #define CLASS_cuCtxSynchronize_v2 SYNC
 #define CLASS_cuStreamSynchronize SYNC
 #define CLASS_cuEventSynchronize SYNC
 
-/* Ask whether the GPU is done: need no lease, but whoever asks is not idle. */
+/* Ask whether the GPU is done: need no lease, but their caller is not idle. */
 #define CLASS_cuStreamQuery QUERY
 #define CLASS_cuEventQuery QUERY
 

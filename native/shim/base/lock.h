@@ -35,7 +35,7 @@ enum lock_rank {
 };
 
 struct lock {
-    _Atomic uint32_t word; /* 0 free, 1 taken, 2 taken with somebody waiting */
+    _Atomic uint32_t word; /* 0: free, 1: taken, 2: taken, and a thread waits */
 #ifdef MOIETY_DEBUG
     enum lock_rank rank;
 #endif
@@ -49,11 +49,11 @@ struct lock {
 
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
-/* Takes it if nobody has it. */
+/* Takes the lock if it is free. */
 bool lock_try(struct lock *lock);
-/* In a forked child: free, whichever thread of the parent had it. */
+/* In a forked child: frees the lock, whichever thread of the parent had it. */
 void lock_after_fork(struct lock *lock);
-/* Whether somebody waits for a lock that the caller holds. */
+/* True if a thread waits for a lock that the caller holds. */
 static inline bool lock_is_wanted(struct lock *lock) { return atomic_load(&lock->word) == 2; }
 
 /* Sleeps while *word is still `seen`; timeout_ms < 0 waits for ever. Spurious returns happen. */

@@ -1,5 +1,5 @@
-/* Comparisons that call nobody: sanitizers stand before libc's, and look symbols up through us before
- * theirs work. */
+/* Comparisons that call no other function: a sanitizer replaces those of libc, and looks symbols up
+ * through the shim before those work. */
 #ifndef MOIETY_SHIM_BASE_SAFE_STRING_H
 #define MOIETY_SHIM_BASE_SAFE_STRING_H
 

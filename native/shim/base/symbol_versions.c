@@ -34,7 +34,7 @@ enum entry symbol_versions_find(const char *name, int cuda_version, cuuint64_t f
             (form->per_thread && !per_thread)) {
             continue;
         }
-        /* of the flavour asked for if there is one, and of those the newest */
+        /* the newest form of the flavour asked for, else the newest of the other flavour */
         if (!best || (form->per_thread && !best->per_thread) ||
             (form->per_thread == best->per_thread && form->since > best->since)) {
             best = form;

@@ -1,5 +1,6 @@
-/* Debuggers and profilers that cannot do their work on a shared GPU. `moiety run` refuses them by name;
- * here those are found that a program of a share starts later (src/moiety/cli/debugger_check.py says why). */
+/* Debuggers and profilers that cannot do their work on a shared GPU. `moiety run` refuses them by
+ * name; this file finds the ones that a program of a share starts later
+ * (src/moiety/cli/debugger_check.py says why). */
 #ifndef MOIETY_SHIM_CONTROL_DEBUGGER_CHECK_H
 #define MOIETY_SHIM_CONTROL_DEBUGGER_CHECK_H
 

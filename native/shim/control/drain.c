@@ -18,7 +18,7 @@ static drain_listener_lost *lost;
 static uint32_t revoked_epoch;
 static bool draining;
 static bool granted;  /* since the drain began */
-static bool reopened; /* and the agent is another one */
+static bool reopened; /* another agent has taken this process back */
 
 void drain_connect(struct session *of, drain_listener_hear *with, drain_listener_lost *without)
 {
@@ -41,7 +41,7 @@ void drain_count_moves(void)
     session->counters->zero_bytes = moved.zero_bytes;
 }
 
-/* Once more, if the lease was given back meanwhile and taken again. */
+/* Drains once. False: again, because the lease was granted and revoked meanwhile. */
 static bool drain_once(void)
 {
     granted = false;
@@ -59,8 +59,9 @@ static bool drain_once(void)
     return is_empty && !granted;
 }
 
-/* Waits until nothing of this process is in the driver or on a GPU. False: opened again. What runs
- * may wait for threads at the gate, so the agent is heard meanwhile: it can let them go on. */
+/* Waits until nothing of this process is in the driver or on a GPU. False: the gate is open again.
+ * Running work may wait for threads at the gate, so messages are received meanwhile: the agent can
+ * let the threads go on. */
 static bool drain_all(void)
 {
     uint64_t began = now_ns();
@@ -93,8 +94,8 @@ static void give_way(void)
     draining = false;
 }
 
-/* What this process has submitted is done, but not what others have that it computes with: theirs waits
- * for what a thread at the gate is about to submit. */
+/* The work of this process is done, but not the work of other members of its gang: it waits for
+ * what a thread at the gate is about to submit. */
 void drain_step(uint32_t epoch)
 {
     if (gate_is_open()) {
@@ -106,7 +107,7 @@ void drain_step(uint32_t epoch)
     give_way();
 }
 
-/* Heard while an earlier drain goes on, it is the one that is answered in the end. */
+/* A revoke that comes while an earlier drain goes on is the one that is answered in the end. */
 void drain_revoke(uint32_t epoch)
 {
     revoked_epoch = epoch;
@@ -121,7 +122,7 @@ bool drain_for_new_agent(bool *holding)
     reopened = false;
     *holding = !drain_all();
     draining = false;
-    if (reopened && !*holding) { /* and revoked again meanwhile */
+    if (reopened && !*holding) { /* the lease was revoked again meanwhile */
         tell_drained();
     }
     return !reopened;

@@ -10,15 +10,15 @@
 
 struct session;
 
-/* What is done with messages, and with the loss of the agent, while a drain waits. */
+/* Sets what is called with messages, and at the loss of the agent, while a drain waits. */
 void drain_connect(struct session *of, drain_listener_hear *with, drain_listener_lost *without);
 
 /* The agent revoked the lease: drains, unless a drain goes on, which is then the one that is answered. */
 void drain_revoke(uint32_t epoch);
 /* The agent lets one thread at the gate go on for one call; then it drains as before. */
 void drain_step(uint32_t epoch);
-/* Drains for an agent that is not there yet. False: the listener has taken one meanwhile, and it knows all.
- * *holding: the lease was granted meanwhile. */
+/* Drains for an agent that is not connected yet. False: the drain listener has connected to one
+ * meanwhile and told it all. *holding: the lease was granted meanwhile. */
 bool drain_for_new_agent(bool *holding);
 /* What has moved so far goes into the counters. */
 void drain_count_moves(void);

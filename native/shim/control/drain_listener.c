@@ -15,18 +15,19 @@
 
 /* A wait that is shorter needs no listener. */
 #define AFTER_NS 2000000L
-/* How long it listens before it looks whether it is still needed. */
+/* How long the listener listens before it checks whether it is still needed. */
 #define LISTEN_MS 20
 #define PAUSE_NS 5000000L
 
 static struct lock hearing = LOCK_INIT(LOCK_HEARING);
-static _Atomic bool waiting; /* the control thread is; it becomes false before it hears again */
+static _Atomic bool waiting; /* the control thread waits; false again before it receives */
 static drain_listener_hear *hear;
 static drain_listener_lost *lost;
 static int timer = -1;
 static bool started;
 
-/* Not what is about memory that moves, nor what brings a descriptor. */
+/* True if the listener may receive messages of this type. They are not about memory that moves, and
+ * bring no descriptor. */
 static bool may_hear(int type)
 {
     return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT ||
@@ -34,7 +35,7 @@ static bool may_hear(int type)
            type == MW_ALLOC_REPLY || type == MW_REFUSED || type == MW_EXPORT;
 }
 
-/* The next message, if it is one of those. False: pause before the next try. */
+/* Handles the next message of a type that may_hear allows. False: pause before the next try. */
 static bool hear_one(void)
 {
     union agent_message message = {0};
@@ -48,7 +49,7 @@ static bool hear_one(void)
     } else if (got < 0) {
         lost();
     }
-    return got != 0; /* else it is for the control thread */
+    return got != 0; /* 0: what there is, is for the control thread */
 }
 
 static void *drain_listener_main(void *unused)
@@ -68,7 +69,8 @@ static void *drain_listener_main(void *unused)
     return unused;
 }
 
-/* At the first wait: a program that is never interrupted needs neither thread nor timer. */
+/* Called at the first wait: a program whose lease is never revoked needs neither thread nor
+ * timer. */
 static void start(void)
 {
     sigset_t all;
@@ -77,7 +79,7 @@ static void start(void)
     started = true;
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     if (timer < 0) {
-        return; /* nobody listens meanwhile: only work that waits for itself notices */
+        return; /* without a listener only a drain of work that waits for its own threads suffers */
     }
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before); /* of this thread: the program keeps its signals */
@@ -111,7 +113,7 @@ void drain_listener_end(void)
 {
     atomic_store(&waiting, false);
     ring_in(0);
-    lock_take(&hearing); /* until what is just being heard is done */
+    lock_take(&hearing); /* until the listener is done with its message */
     lock_drop(&hearing);
 }
 

@@ -26,13 +26,14 @@ static struct lock slots_lock = LOCK_INIT(LOCK_SLOTS);
 static _Atomic uint32_t sequence;
 static bool waits_on_word; /* the agent wakes threads there itself; else the control thread does */
 static _Atomic uint32_t wanted;
-static _Atomic uint32_t let_through; /* so many threads may pass although the gate is closed */
-static _Atomic uint32_t captures;    /* that are open */
+static _Atomic uint32_t let_through; /* this many threads may pass the closed gate */
+static _Atomic uint32_t captures;    /* open stream captures */
 static _Atomic bool alone;
 static int key_made;
 static unsigned key;
 
-/* How long whoever stands at the gate has for noticing that it may pass, and how often it is told. */
+/* How long a thread at the gate has to notice that it may pass, and how often it is woken for
+ * that. */
 #define PASS_NS 20000000ull
 #define PASS_STEP_NS 50000L
 
@@ -68,7 +69,8 @@ bool gate_is_alone(void) { return atomic_load(&alone); }
 int gate_map_lease(int memfd)
 {
     void *old = gate.word == &always_open ? NULL : (void *)(uintptr_t)gate.word;
-    /* Whoever sleeps there sleeps on the old page, also when another lies at its address. */
+    /* Waiting threads sleep on the old page, even when the new one lies at its address: they are
+     * woken through an alias of the old page. */
     void *alias = old ? mremap(old, 0, MW_LEASE_BYTES, MREMAP_MAYMOVE) : MAP_FAILED;
     void *page = mmap(old, MW_LEASE_BYTES, PROT_READ, MAP_SHARED | (old ? MAP_FIXED : 0), memfd, 0);
     int error = page == MAP_FAILED ? -errno : 0;
@@ -89,7 +91,7 @@ struct mw_slot *gate_register(void)
     static __thread struct mw_slot own __attribute__((tls_model("initial-exec")));
     struct mw_slot *slot = NULL;
     if (atomic_load(&alone)) {
-        gate_slot = &own; /* nobody counts: no lock, and no place that others write to */
+        gate_slot = &own; /* no process reads the counts: no lock and no shared memory */
         return &own;
     }
     LOCK_SCOPE(&slots_lock);
@@ -111,8 +113,8 @@ struct mw_slot *gate_register(void)
     return slot;
 }
 
-/* Until the word is not what it was, or gate_wake; that may be missed by who is just about to sleep,
- * which is why nobody sleeps for long. */
+/* Sleeps until the word changes or gate_wake is called. A thread that is about to sleep may miss
+ * gate_wake, so no sleep is longer than a second. */
 static void sleep_at(uint32_t word, uint32_t seen)
 {
     if (waits_on_word) {
@@ -122,7 +124,7 @@ static void sleep_at(uint32_t word, uint32_t seen)
     }
 }
 
-/* Its count was stored before, so whoever waits for the gate to be empty waits for it too. */
+/* The caller has stored its count before, so gate_await_empty waits for the caller too. */
 static bool may_pass(void)
 {
     uint32_t left = atomic_load(&let_through);
@@ -200,7 +202,7 @@ static bool is_inside(void)
     return __atomic_load_n(&counters->slots[OVERFLOW_SLOT].depth, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Makes the stores of all threads visible that they made before they read what we read last. */
+/* Makes visible the stores that other threads made before they read the word last. */
 static void fence_all(void)
 {
     if (!gate.fenced && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) != 0) {
@@ -241,7 +243,7 @@ void gate_wake(void)
 bool gate_let_through(void)
 {
     uint64_t began = now_ns();
-    atomic_store(&wanted, 0); /* who comes to the gate from now on, or stays there, says so again */
+    atomic_store(&wanted, 0); /* threads that come to the gate, or stay there, ask again */
     atomic_store(&let_through, 1);
     do {
         struct timespec pause = {0, PASS_STEP_NS};
@@ -262,7 +264,7 @@ void gate_forget_want(void)
 {
     bool stood = atomic_exchange(&wanted, 0);
     if (stood && !gate_is_open()) {
-        gate_want(); /* for whoever came back to the gate meanwhile and thinks that it was said */
+        gate_want(); /* a thread may have come back meanwhile and take the request for sent */
     }
 }
 

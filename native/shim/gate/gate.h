@@ -25,7 +25,7 @@ struct gate {
 extern struct gate gate;
 extern __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec")));
 
-/* Uses `shared` for the threads' counts; NULL stands for counts nobody reads. */
+/* Uses `shared` for the threads' counts; NULL: counts that no process reads. */
 void gate_init(struct mw_counters *shared);
 /* There is no agent and there will be none: from now on a thread's counts are its own. */
 void gate_leave_alone(void);
@@ -47,10 +47,10 @@ bool gate_await_empty(void);
 void gate_wake(void);
 /* Control thread: lets one thread that waits pass the closed gate, for one call; whether one did. */
 bool gate_let_through(void);
-/* Asks for a lease, unless that was done. */
+/* Requests a lease, unless that was done already. */
 void gate_want(void);
-/* Forgets that anybody asked for a lease, so that the next thread asks again; if the gate is closed,
- * asks at once for those who stand there. */
+/* Forgets that a lease was requested, so that the next thread requests it again. If threads stand
+ * at the closed gate, requests it for them at once. */
 void gate_forget_want(void);
 /* Whether a thread stands at the closed gate. */
 bool gate_is_wanted(void);

@@ -2,7 +2,8 @@
 
 #define KINDS 256u
 
-/* What long submissions took, for all threads; who comes later takes another's place. */
+/* What long submissions took, for all threads. A later kind replaces an earlier one at its
+ * place. */
 static struct kind {
     const void *key;
     uint64_t cost_ns;

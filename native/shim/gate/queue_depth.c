@@ -13,19 +13,21 @@
 #include "shim/gate/queue_markers.h"
 
 #define US 1000ull
-/* A wait shorter than this is spent asking again and again: sleeping takes longer. */
+/* A wait shorter than this is spent polling: sleeping takes longer. */
 #define SPIN_NS (60 * US)
 #define NAP_NS (20 * US)
 #define LONG_NAP_NS (1000 * US)
-/* But where a bound may cost no throughput: whoever waits is there before the GPU is through. */
+/* The longest nap with a bound that may cost no throughput (WIDE_NS): the thread is back before the
+ * GPU has run out of work. */
 #define WIDE_NAP_NS (200 * US)
-/* Work that waits for other work may wait for what its own thread submits next: no wait is longer
- * than this, or than a few times what was ever seen, and each that was in vain lets more pass. */
+/* Work may wait for what its own thread submits next. So no wait is longer than this, or than four
+ * times the slowest batch, and each wait in vain lets more work pass. */
 #define PATIENCE_NS (100000 * US)
 #define PATIENCE_MAX_NS (1000000 * US)
-/* And this is the limit for programs that are known to submit such work. */
+/* The longest wait of a program that is known to submit such work. */
 #define IMPATIENCE_NS (5000 * US)
-/* Graphs so short that a look at each would be felt are counted together, up to this part of the bound. */
+/* Graphs up to SHORT_NS are so short that checking each would slow the program down. They are
+ * counted together, up to a RUN_PART-th of the bound and RUN_MAX graphs. */
 #define SHORT_NS (1 * US)
 #define RUN_PART 16
 #define RUN_MAX 64
@@ -68,8 +70,9 @@ static void take_off(struct queue_markers *markers, bool is_done)
     markers->count--;
 }
 
-/* How long it is until `next_ns` more fit under the bound; 0: they do. A last little rest of what runs
- * counts for nothing, or the GPU would stand still between two long kernels. */
+/* How long it is until `next_ns` more fit under the bound; 0: they fit. A rest of running work of
+ * up to an eighth of the bound does not count, or the GPU would stand still between two long
+ * kernels. */
 static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next_ns,
                               uint64_t bound_ns, uint64_t now)
 {
@@ -77,7 +80,7 @@ static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next
     uint64_t began = max_u64(oldest->began_ns, markers->done_hi_ns);
     uint64_t ran = now > began ? now - began : 0;
     if (ran > oldest->expected_ns) {
-        ran = 0; /* it takes longer than was thought, and so may the others */
+        ran = 0; /* it takes longer than expected, and so may the later batches */
     }
     if (markers->count < 2 && bound_ns >= WIDE_NS) {
         return 0;
@@ -101,7 +104,7 @@ static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns, uint64_t bound_n
         return;
     }
     syscall(SYS_nanosleep, &nap,
-            NULL); /* not nanosleep(3): nobody is cancelled in the middle of a call */
+            NULL); /* not nanosleep(3): no thread may be cancelled in the middle of a call */
 }
 
 static bool is_patient(const struct queue_markers *markers, uint64_t waited_ns)
@@ -113,7 +116,7 @@ static bool is_patient(const struct queue_markers *markers, uint64_t waited_ns)
     return waited_ns < patience * (markers->given_up + 1);
 }
 
-/* Takes off the marks that are done, and waits for as many as it takes. */
+/* Removes the marks that are done, and waits until `next_ns` more fit under the bound. */
 static void await_room(struct queue_markers *markers, uint64_t next_ns)
 {
     struct mw_slot *slot = NULL;
@@ -178,7 +181,7 @@ static void begin_batch(struct queue_markers *markers, uint64_t bound_ns)
     queue_depth_here.left = markers->granted;
 }
 
-/* The bound changed while a batch was under way: what it may still grow to. */
+/* The bound changed while a batch was under way: sets how far the batch may still grow. */
 static void fit_batch(struct queue_markers *markers, uint64_t bound_ns)
 {
     markers->bound_ns = bound_ns;
@@ -222,8 +225,8 @@ static void end_run(void)
     }
 }
 
-/* After one of this cost: more of the same may follow without being looked at, as long as neither they nor
- * one more fill the batch. */
+/* After a submission of this cost: lets more submissions of the same kind follow unchecked, as many
+ * as leave room for one more in the batch. */
 static void begin_run(struct queue_markers *markers, uint64_t cost_ns, uint64_t most,
                       uint64_t room_ns)
 {
@@ -314,7 +317,7 @@ static void record(struct queue_markers *markers, CUstream stream)
 {
     struct mark *mark = &markers->marks[(markers->first + markers->count) % QUEUE_MARKERS_MAX];
     if (markers->count == QUEUE_MARKERS_MAX || is_capturing(stream)) {
-        return; /* the next one will stand for these as well */
+        return; /* the next mark covers these submissions too */
     }
     if ((!mark->made && !queue_markers_make_event(markers, mark)) ||
         DRIVER(cuEventRecord)(mark->event, stream) != CUDA_SUCCESS) {
@@ -329,7 +332,7 @@ static void record(struct queue_markers *markers, CUstream stream)
     mark->others_ns = kernels_ns(markers) + markers->others_ns;
     mark->expected_ns = mark->others_ns + markers->longs_ns;
     if (!markers->cost_ps || (markers->longs && !markers->longs_ns)) {
-        mark->expected_ns += markers->bound_ns / 2; /* nobody knows */
+        mark->expected_ns += markers->bound_ns / 2; /* the cost is not known */
     }
     markers->sum_ns += mark->expected_ns;
     markers->count++;

@@ -18,10 +18,10 @@ struct queue_markers;
 
 /* Where the calling thread submits. */
 struct queue_depth_here {
-    uint64_t bound_ns; /* that `left` was made for */
+    uint64_t bound_ns; /* the bound that `left` was computed for */
     CUstream stream;
     uint32_t left; /* submissions until the batch is full */
-    uint32_t run; /* and so many of `run_key` that are counted already, ahead of their submission */
+    uint32_t run;  /* submissions of `run_key` that are counted ahead */
     const void *run_key;
     uint64_t run_cost_ns; /* of one of them */
     struct queue_markers *markers;
@@ -33,21 +33,22 @@ extern __thread struct queue_depth_here queue_depth_here __attribute__((tls_mode
 /* Copies of less than this count like kernels; others take long enough to be known by their size. */
 #define QUEUE_DEPTH_SMALL_COPY_BYTES ((size_t)256 << 10)
 
-/* From now on; 0 ends it, also for those who wait. */
+/* Sets the bound; 0 ends it, also for threads that wait. */
 void queue_depth_set(uint64_t queue_us);
 /* The slow halves of queue_depth_count and queue_depth_count_long. */
 bool queue_depth_wait_turn(CUstream stream, const void *key);
 /* From now on work of this process may wait for what its threads do later. */
 void queue_depth_be_impatient(void);
-/* Behind the submission that filled a batch, inside the gate, with what the driver said of it. */
+/* Marks the end of a batch: called inside the gate with the driver's result of its last
+ * submission. */
 void queue_depth_mark(CUstream stream, CUresult result);
-/* About to be destroyed, or gone. */
+/* The stream is about to be destroyed; the context is gone. */
 void queue_depth_forget_stream(CUstream stream);
 void queue_depth_forget_context(CUcontext context);
 void queue_depth_after_fork(void);
 
-/* Before a submission, outside the gate; waits for room. Whether queue_depth_mark must follow it. A stream is
- * given as the plain flavour of a call takes it. */
+/* Called before a submission, outside the gate; waits for room. True: queue_depth_mark must follow
+ * the submission. A stream is given as the plain flavour of a call takes it. */
 static inline bool queue_depth_count(CUstream stream)
 {
     uint64_t bound = __atomic_load_n(&queue_depth_bound_ns, __ATOMIC_RELAXED);

@@ -14,8 +14,9 @@ bool stream_capture_remove(CUstream stream);
 /* The context is gone, with the captures in it. */
 void stream_capture_forget_context(CUcontext context);
 
-/* What a call says that the driver refuses during some captures and that the shim does itself:
- * CUDA_SUCCESS, or the driver's own refusal, which marks those captures as it would without us. */
+/* The result of a call that the shim does itself and the driver refuses during some captures:
+ * CUDA_SUCCESS, or the driver's own refusal, which invalidates these captures as without the
+ * shim. */
 CUresult stream_capture_check(void);
 
 void stream_capture_after_fork(void);

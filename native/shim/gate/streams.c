@@ -9,7 +9,7 @@
 
 #define NAP_NS 20000L
 #define LONGEST_NAP_NS 200000L
-/* A thread that was about to wait in the driver does so after this. */
+/* A thread that was about to wait in the driver waits there after some of these. */
 #define ENTERS_NS 200000L
 #define ENTERS_TRIES 25
 
@@ -32,7 +32,7 @@ static struct mark *marks;
 static size_t mark_count, mark_room;
 static uint32_t synchronising; /* threads that wait for a context in the driver, or are about to */
 
-/* Room for one more; false: no memory. */
+/* Makes room for one more element; false: no memory. */
 static bool grow(void **array, size_t count, size_t *room, size_t bytes)
 {
     if (count < *room) {
@@ -54,7 +54,7 @@ static void nap(long ns)
     nanosleep(&pause, NULL);
 }
 
-/* ---- which there are ---- */
+/* ---- the program's streams ---- */
 
 void streams_add(CUstream stream)
 {
@@ -131,7 +131,7 @@ static void mark(CUcontext context, CUstream stream)
     if (made) {
         made->pending = true;
     } else {
-        DRIVER(cuStreamSynchronize)(stream); /* no event, so it has to end now */
+        DRIVER(cuStreamSynchronize)(stream); /* without an event its work has to end now */
     }
 }
 
@@ -157,7 +157,7 @@ static void mark_before_capture(CUcontext context, CUstream stream)
     if (DRIVER(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY) {
         mark(context, stream);
     }
-    /* From then on nobody may ask the legacy stream, so what it has is marked now. */
+    /* During the capture the legacy stream cannot be queried, so its work is marked now. */
     if (!(flags & CU_STREAM_NON_BLOCKING) && is_busy(CU_STREAM_LEGACY)) {
         mark(context, CU_STREAM_LEGACY);
     }
@@ -251,7 +251,7 @@ static bool is_quiet(CUcontext context)
             return false;
         }
     }
-    return !is_busy(CU_STREAM_LEGACY); /* and all that it waits for */
+    return !is_busy(CU_STREAM_LEGACY); /* and all streams that it waits for */
 }
 
 void streams_drain(CUcontext context)

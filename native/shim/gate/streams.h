@@ -12,16 +12,17 @@
 #include "cuda/cuda_abi.h"
 #include "shim/base/lock.h"
 
-/* Whoever has a stream join or leave a capture, or destroys one, holds this meanwhile. */
+/* Held by a thread while it makes a stream join or leave a capture, or destroys a stream. */
 extern struct lock streams_lock;
 
-/* Just created in the current context, about to be destroyed, or gone with its context. */
+/* A stream was created in the current context; is about to be destroyed; is gone with its
+ * context. */
 void streams_add(CUstream stream);
 void streams_remove(CUstream stream);
 void streams_forget_context(CUcontext context);
 
-/* Takes streams_lock for a capture that begins: at first waits until whoever asked the driver to wait
- * for a context is really waiting, but not for long. */
+/* Takes streams_lock for a capture that begins. Waits first until no thread waits for a context,
+ * but only some milliseconds: after that each such thread is inside the driver. */
 void streams_lock_to_capture(void);
 /* With streams_lock: the stream is about to take part in a capture. */
 void streams_will_capture(CUstream stream);
@@ -32,7 +33,8 @@ bool streams_synchronise(CUresult *result);
  * is unfinished but what captures hold, or when the gate was opened again. */
 void streams_drain(CUcontext context);
 
-/* Something was submitted to the calling thread's own default stream, which no other thread can ask. */
+/* Work was submitted to the calling thread's own default stream, which no other thread can
+ * query. */
 void streams_note_own(void);
 static inline void streams_note(CUstream stream)
 {
