@@ -1,8 +1,8 @@
 /* Stream capture: it goes on over any number of hand-offs (docs/decisions/0016).
  *
- * What is captured does not run, and addresses stay what they are, so a capture that is open stands in
- * nobody's way; the calls that it captures stand at the gate like all others. Beginning one needs the
- * lease, so that none begins while a GPU is drained.
+ * Captured work does not run, and addresses stay what they are, so an open capture keeps no other
+ * tenant waiting. The calls that it captures wait at the gate like all others. A capture begins
+ * only with the lease, so that none begins while a GPU is drained.
  */
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
@@ -32,7 +32,7 @@
         gate_leave(slot);                                         \
         return result;                                            \
     }
-/* An error may or may not have ended it: the stream tells. */
+/* An error may or may not have ended the capture: the stream's state says which. */
 #define END_CAPTURE(name, flavour, is_capturing)                     \
     CUresult name(CUstream stream, CUgraph *graph)                   \
     {                                                                \
@@ -47,7 +47,7 @@
         release_after_capture();                                     \
         return result;                                               \
     }
-/* A stream that waits for what is captured takes part from then on. */
+/* A stream that waits for captured work takes part in the capture from then on. */
 #define WAIT_EVENT(name, flavour)                                         \
     CUresult name(CUstream stream, CUevent event, unsigned int flags)     \
     {                                                                     \

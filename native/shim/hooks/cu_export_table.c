@@ -1,7 +1,8 @@
-/* Tables of functions that have no names: what NVIDIA's own libraries use beside the documented calls.
+/* Tables of functions that have no names: what NVIDIA's own libraries use beside the documented
+ * calls.
  *
- * They are handed through, since whoever asks for one cannot do without it. What a program then calls is
- * out of our sight, so a table that is not known to be harmless pins.
+ * They are handed through, because a library that asks for one cannot do without it. The shim does
+ * not see the calls through a table, so a table that is not known to be harmless pins its caller.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,9 @@
 #include "shim/base/driver.h"
 #include "shim/gate/unknown_calls.h"
 
-/* Beginnings of the UUIDs of those that NVIDIA's runtimes 11 to 13 fetch at their start. None of them
- * makes device memory that moves: code that is loaded through the first is charged as what a context takes. */
+/* Beginnings of the UUIDs of tables that NVIDIA's runtimes 11 to 13 fetch at their start. None of
+ * them makes device memory that moves: code that is loaded through the first is charged as what a
+ * context takes. */
 static const unsigned char harmless[][4] = {
     {0x6b, 0xd5, 0xfb, 0x6c}, /* the runtime's own calls: primary context, modules */
     {0xa0, 0x94, 0x79, 0x8c}, /* tools */

@@ -1,5 +1,6 @@
-/* Nodes of graphs, and memory that graphs allocate: the driver takes it when they are launched, at addresses that the
- * nodes were given before, and keeps it until it is told to trim. It stays on the GPU. */
+/* Nodes of graphs, and memory that graphs allocate. The driver allocates it when a graph is
+ * launched, at addresses that the nodes got before, and keeps it until it is told to trim. It stays
+ * on the GPU. */
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
@@ -14,8 +15,7 @@ static CUresult expect(CUdevice ordinal, uint64_t bytes)
 {
     struct device *device;
     if (device_current(&device) != CUDA_SUCCESS || device->ordinal != ordinal) {
-        client_report_pinned(
-            "cuGraphAddMemAllocNode"); /* of a device that nobody is attached to here */
+        client_report_pinned("cuGraphAddMemAllocNode"); /* of another device than the current one */
         return CUDA_SUCCESS;
     }
     struct meter *meter = unevictable_meter(NULL, device);
@@ -42,7 +42,7 @@ static CUresult expect_any(const CUgraphNodeParams *params)
 {
     if (params && (params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
                    params->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT)) {
-        queue_depth_be_impatient(); /* a graph that waits may wait for its own thread */
+        queue_depth_be_impatient(); /* such a graph may wait for the thread that launches it */
     }
     return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? expect_node(&params->alloc)
                                                                   : CUDA_SUCCESS;

@@ -23,7 +23,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
     return result;
 }
 
-/* What a token is worth: CUDA_ERROR_NOT_FOUND where the driver is to say what such a handle is to it. */
+/* Opens a handle that holds a token. CUDA_ERROR_NOT_FOUND: the driver is to judge the handle. */
 static CUresult open_ours(CUdeviceptr *pointer, const CUipcMemHandle *handle, unsigned flags)
 {
     struct ipc_token token;
@@ -31,7 +31,7 @@ static CUresult open_ours(CUdeviceptr *pointer, const CUipcMemHandle *handle, un
         !ipc_token_read(handle, &token) || device_check() != CUDA_SUCCESS) {
         return CUDA_ERROR_NOT_FOUND;
     }
-    queue_depth_be_impatient(); /* what uses it will wait for the other process */
+    queue_depth_be_impatient(); /* work that uses it may wait for the other process */
     return ipc_export_has(&token) ? CUDA_ERROR_INVALID_CONTEXT : ipc_import_open(&token, pointer);
 }
 
@@ -60,6 +60,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
-    queue_depth_be_impatient(); /* who waits for it waits for another process */
+    queue_depth_be_impatient(); /* work that waits for it waits for another process */
     return DRIVER(cuIpcOpenEventHandle)(event, handle);
 }

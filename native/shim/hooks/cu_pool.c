@@ -252,7 +252,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     return result;
 }
 
-/* ---- others may see it ---- */
+/* ---- pools that other processes can see ---- */
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer)
 {

@@ -20,7 +20,7 @@ static bool is_movable(const CUmemAllocationProp *prop)
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
-/* As the driver sees it, before anybody is asked for room. */
+/* Checks the arguments as the driver does, before the agent is asked for room. */
 static CUresult check(const void *handle, size_t size, const CUmemAllocationProp *prop,
                       unsigned long long flags)
 {
@@ -33,7 +33,8 @@ static CUresult check(const void *handle, size_t size, const CUmemAllocationProp
     return handle && !flags && size && size % step == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A context is not needed for memory, but the agent counts none where it knows of no use. */
+/* Memory needs no context, but the agent counts memory only on GPUs that the client has
+ * attached. */
 static CUresult find_device(CUdevice ordinal, struct device **device)
 {
     CUresult result = device_attach(ordinal, device);
@@ -101,7 +102,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     return result;
 }
 
-/* Nobody has or sees the memory of a retiring extent any more. */
+/* The extent is retiring: the program has no handle and no mapping of its memory any more. */
 static void discard(struct extent *extent)
 {
     struct device *device = extent->device;
@@ -131,7 +132,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
     lock_take(&extent_lock);
     struct vmm_mapping *mapping = vmm_mappings_find(at);
-    bool hidden = extent_table_find(at) != NULL; /* without us it would be no such memory */
+    bool hidden = extent_table_find(at) != NULL; /* cuMemAlloc's, which has no handle */
     if (mapping && handle) {
         mapping->of->handles++;
         *handle = mapping->of->handle;
@@ -205,7 +206,7 @@ static void lock_when_still(CUdeviceptr address, size_t size)
     }
 }
 
-/* What lies between our mappings was made behind our back (imported, the host's): the driver's own. */
+/* Mappings between those of the table are the driver's own: imported memory, or the host's. */
 static CUresult unmap_between(CUdeviceptr address, size_t size)
 {
     CUdeviceptr end = address + size;
@@ -221,7 +222,8 @@ static CUresult unmap_between(CUdeviceptr address, size_t size)
     return result;
 }
 
-/* With extent_lock: *gone is the list of extents that nobody has or sees any more; they are retiring. */
+/* With extent_lock: *gone is the list of extents without handles and mappings; they are
+ * retiring. */
 static CUresult unmap(CUdeviceptr address, size_t size, struct vmm_handle **gone)
 {
     if (extent_table_find(address) || !vmm_mappings_are_whole(address, size)) {
@@ -305,7 +307,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
     return used ? CUDA_ERROR_INVALID_VALUE : DRIVER(cuMemAddressFree)(address, size);
 }
 
-/* ---- others may see it ---- */
+/* ---- memory that other processes can see ---- */
 
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
@@ -327,7 +329,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     return result;
 }
 
-/* With extent_lock held. Of our own, a driver may give the handle that it gave us. */
+/* With extent_lock held. For memory of this process a driver may return the handle that the shim
+ * has. */
 static bool import_own(CUmemGenericAllocationHandle *handle)
 {
     struct vmm_handle *vmm_handle = vmm_handle_of_driver(*handle);
@@ -352,7 +355,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return result;
 }
 
-/* With extent_lock held: all in a range that the shim could move stays from now on. */
+/* With extent_lock held: pins all extents in a range. */
 static void keep_range(CUdeviceptr address, size_t size)
 {
     struct vmm_mapping *mapping = vmm_mappings_after(address);
@@ -380,7 +383,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     return result;
 }
 
-/* The mark is the driver's, on its own piece of memory, and whoever sets it has another device use that. */
+/* The driver keeps the attribute for its own piece of memory. A program sets it so that another
+ * device can use that memory. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct mw_slot *slot = gate_enter();

@@ -51,8 +51,9 @@ static void *in_place_of(void *handle, const char *name, void *found)
     return is_driver_call(name) ? substitute(name, found) : nvml_wrapped(handle, name, found);
 }
 
-/* Whoever is loaded so finds the driver and libc's lookup before ours, so that its work would be done
- * without a lease. MOIETY_DEEPBIND=keep leaves it to whom nothing else runs. */
+/* A library that is loaded with RTLD_DEEPBIND finds the driver and libc's lookup before the shim's,
+ * so its work would be done without a lease. MOIETY_DEEPBIND=keep keeps the flag, for programs that
+ * need it. */
 static int without_deepbind(int mode)
 {
     const char *socket = getenv("MOIETY_SOCKET");
@@ -61,7 +62,7 @@ static int without_deepbind(int mode)
     return shares && !shim_is_disabled() ? mode & ~RTLD_DEEPBIND : mode;
 }
 
-/* A jump, too: where the loader searches depends on who calls. */
+/* A jump, too: where the loader searches depends on the caller. */
 void *dlopen(const char *file, int mode)
 {
     if (__builtin_expect(mode & RTLD_DEEPBIND, 0)) {
@@ -70,8 +71,8 @@ void *dlopen(const char *file, int mode)
     TAIL_CALL real_dlopen()(file, mode);
 }
 
-/* RTLD_NEXT and RTLD_DEFAULT depend on who calls: names that are none of ours are passed on by a
- * jump, so that libc still sees the program as its caller. */
+/* RTLD_NEXT and RTLD_DEFAULT depend on the caller: names that the shim does not replace are passed
+ * on by a jump, so that libc still sees the program as its caller. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     if (__builtin_expect(!is_looked_at(name), 1)) {
@@ -90,7 +91,8 @@ void *dlvsym(void *restrict handle, const char *restrict name, const char *restr
     return found ? in_place_of(handle, name, found) : NULL;
 }
 
-/* What cuGetProcAddress returned: known by its address, or else by what was asked for. */
+/* Replaces what cuGetProcAddress returned: known by its address, or else by the name and
+ * version. */
 static void *substitute_version(const char *symbol, void *found, int cuda_version, cuuint64_t flags)
 {
     if (shim_is_disabled()) {

@@ -1,8 +1,8 @@
 /* What monitoring tools are told inside a share: its memory, not the whole card's.
  *
- * They ask NVML, which knows nothing of shares, often without ever starting CUDA. So the agent is
- * asked, by whoever asks NVML, in a conversation of one question: nobody joins for that. Where it does
- * not answer, or the GPU is none of its own, NVML's answer stands.
+ * They ask NVML, which knows nothing of shares, often without ever starting CUDA. So a process that
+ * asks NVML also asks the agent, in a connection for one question, and does not become a client by
+ * that. Where the agent does not answer, or does not own the GPU, NVML's answer stands.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ typedef int uuid_fn(void *device, char *uuid, unsigned bytes);
 EXPORT memory_fn nvmlDeviceGetMemoryInfo;
 EXPORT memory_v2_fn nvmlDeviceGetMemoryInfo_v2;
 
-static void *_Atomic library; /* through which the program found NVML's functions last */
+static void *_Atomic library; /* the handle by which the program found NVML's functions last */
 
 static void *real(const char *name)
 {
@@ -98,7 +98,8 @@ static bool converse(int fd, const char *path, const struct mw_attach *question,
            answer->header.type == MW_LIMIT_REPLY && answer->header.bytes == sizeof(*answer);
 }
 
-/* The program's share of a GPU, and what of it is used; false: it has none there, or who knows. */
+/* The memory limit of the program's share on a GPU, and the bytes used of it; false: the program
+ * has no share there, or the agent does not answer. */
 static bool share_of(void *device, uint64_t *limit, uint64_t *used)
 {
     struct mw_attach question = {.header = {MW_LIMIT_QUERY, sizeof(question), 0}};
@@ -157,7 +158,7 @@ void *nvml_wrapped(void *handle, const char *name, void *found)
         atomic_store(&library, handle);
     }
     if (driver_is_ours(found) && !real(name)) {
-        return NULL; /* without us the program would not have found it */
+        return NULL; /* without the shim the program would not have found it */
     }
     bool second = strcmp(name, "nvmlDeviceGetMemoryInfo") != 0;
     return second ? (void *)nvmlDeviceGetMemoryInfo_v2 : (void *)nvmlDeviceGetMemoryInfo;

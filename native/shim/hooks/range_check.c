@@ -19,13 +19,14 @@ CUresult range_check_error(void)
 
 enum owner { NOBODY, A_POOL, AN_ALLOCATION };
 
-/* Whose page it is that an address lies in, and the allocation there, which may have no bytes. */
+/* The owner of the page that an address lies in, and the allocation there, which may have no
+ * bytes. */
 static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
 {
     uint64_t number;
     LOCK_SCOPE(&extent_lock);
     const struct extent *extent = extent_table_find(address);
-    if (!extent && free_cache_has(address)) { /* the driver knows these addresses still */
+    if (!extent && free_cache_has(address)) { /* the driver still knows these addresses */
         *base = address;
         *size = 0;
         return AN_ALLOCATION;

@@ -14,14 +14,14 @@
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
 
-#define MARK "moietyIP" /* what the handles of ours begin with */
+#define MARK "moietyIP" /* what a handle with a token begins with */
 
 struct ipc_export {
     struct ipc_export *next;
     struct ipc_token token;
     CUdeviceptr base; /* of the allocation */
     const struct extent *extent;
-    struct mw_share note; /* what is told of it */
+    struct mw_share note; /* what the agent is told of it */
 };
 static struct ipc_export *exports; /* under extent_lock */
 
@@ -39,7 +39,7 @@ bool ipc_token_read(const CUipcMemHandle *handle, struct ipc_token *token)
     return !memcmp(handle->reserved, MARK, sizeof(MARK) - 1);
 }
 
-/* Nobody can guess it; getrandom(2) is older than its function in libc. */
+/* Draws a token that no process can guess; getrandom(2) is older than its function in libc. */
 static bool draw(struct ipc_token *token)
 {
     long got;
@@ -58,7 +58,7 @@ static struct ipc_export *find(const struct ipc_token *token)
     return export;
 }
 
-/* Inside the gate, so that all of the extent is present, and with the lock held. */
+/* Inside the gate, so that all of the extent is resident, and with extent_lock held. */
 static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
 {
     CUdeviceptr base = 0;
@@ -108,7 +108,7 @@ CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
     lock_drop(&extent_lock);
     gate_leave(slot);
     if (result == CUDA_SUCCESS && !known) {
-        /* Whoever gets the token from us must find it known. */
+        /* the agent must know the token before another process gets it */
         agent_ask(&request, sizeof(request.message.share), MW_EXPORT);
         if (request.message.header.type != MW_EXPORT) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -175,7 +175,7 @@ void ipc_export_tell(void)
     }
 }
 
-/* Sends pieces until one cannot be had; true: that were all. */
+/* Sends all pieces, or stops at one that the driver does not export; true: all were sent. */
 static bool hand_out(const struct ipc_export *export, struct mw_share *share)
 {
     const struct extent *extent = export->extent;

@@ -1,8 +1,9 @@
-/* Allocations that other processes may open: legacy CUDA IPC, which the driver does not do for memory
- * that it maps.
+/* Allocations that other processes may open: legacy CUDA IPC, which the driver does not do for
+ * memory that it maps.
  *
- * The 64 bytes that the program hands to others hold a token. Whoever brings it to the agent gets what
- * is behind it from us, by the agent: one descriptor for each chunk. What was exported never leaves.
+ * The 64 bytes that the program hands to other processes hold a token. A process that brings the
+ * token to the agent gets the memory behind it from this process, through the agent: one descriptor
+ * for each chunk. Exported memory is pinned.
  */
 #ifndef MOIETY_SHIM_IPC_EXPORT_H
 #define MOIETY_SHIM_IPC_EXPORT_H
@@ -21,7 +22,7 @@ struct ipc_token {
 };
 
 void ipc_token_write(CUipcMemHandle *handle, const struct ipc_token *token);
-/* False: the handle is none of ours. */
+/* False: the handle holds no token. */
 bool ipc_token_read(const CUipcMemHandle *handle, struct ipc_token *token);
 
 /* The token of the allocation that `pointer` points into, the same each time; outside the gate.
@@ -34,15 +35,16 @@ bool ipc_export_has(const struct ipc_token *token);
 
 /* The allocation at this address is freed; its extent may stay. */
 void ipc_export_freed(CUdeviceptr base);
-/* Those in an extent that is about to be destroyed are no more; when it is, the agent is told. */
+/* Takes the exports of an extent that is about to be destroyed. ipc_export_end tells the agent when
+ * the extent is gone. */
 struct ipc_export *ipc_export_take(const struct extent *extent);
 void ipc_export_end(struct ipc_export *taken);
 /* A new agent is told what may be opened. */
 void ipc_export_tell(void);
 
-/* ---- for who hears the agent ---- */
+/* ---- for the thread that receives messages ---- */
 
-/* Somebody wants to open what is behind a token. */
+/* Another process wants to open what is behind a token. */
 void ipc_export_asked(const struct mw_share *asked);
 void ipc_export_after_fork(void);
 

@@ -8,13 +8,13 @@
 #include "cuda/cuda_abi.h"
 #include "shim/ipc/export.h"
 
-/* Maps what is behind a token, for the current context; once more, it is the same address.
- * CUDA_ERROR_NOT_FOUND: nobody has such a token. */
+/* Maps what is behind a token, for the current context. The second time it returns the same
+ * address. CUDA_ERROR_NOT_FOUND: no process has such a token. */
 CUresult ipc_import_open(const struct ipc_token *token, CUdeviceptr *pointer);
-/* Gives it back once; false: it is none of ours. */
+/* Closes the import once; false: the pointer is no import. */
 bool ipc_import_close(CUdeviceptr pointer, CUresult *result);
 struct address_info;
-/* What the pointer points to; false: it is none of ours. */
+/* What the pointer points to; false: the pointer is no import. */
 bool ipc_import_describe(CUdeviceptr pointer, struct address_info *info);
 /* The context is gone, and all that was opened for it. */
 void ipc_import_forget(CUcontext context);

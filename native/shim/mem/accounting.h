@@ -1,13 +1,13 @@
 /* What memory is charged with.
  *
- * The agent is asked before memory is made, and told when it is gone. `flags` are MW_ALLOC_*: what kind
- * of bytes they are, the same in the question and at the end.
+ * The agent is asked before memory is made, and told when it is gone. `flags` are MW_ALLOC_*: what
+ * kind of bytes they are, the same in the question and at the end.
  *
  * Credit is memory that may be allocated without asking, while no other program needs it. The agent
- * gives it to programs that ask often, counts it as allocated and resident, and revokes it before it is
- * in anybody's way. It is told of each use, so that it knows what the program has. What the program frees
- * becomes credit again, and its memory may stay (free_cache.h). Credit that is unused for a moment is
- * given back.
+ * gives it to programs that ask often, counts it as allocated and resident, and revokes it before
+ * another program needs it. It is told of each use, so that it knows what the program has. What the
+ * program frees becomes credit again, and its memory may stay (free_cache.h). Credit that is unused
+ * for a moment is given back.
  */
 #ifndef MOIETY_SHIM_MEM_ACCOUNTING_H
 #define MOIETY_SHIM_MEM_ACCOUNTING_H

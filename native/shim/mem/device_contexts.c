@@ -64,7 +64,7 @@ CUresult device_current(struct device **device)
     }
     result = device_of_ordinal(ordinal, device);
     if (result == CUDA_SUCCESS && DRIVER(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context) {
-        device_add_context(*device, context); /* one that was made behind our back */
+        device_add_context(*device, context); /* new, if it was made behind our back */
     }
     return result;
 }

@@ -6,19 +6,20 @@
 #include "shim/base/driver.h"
 #include "shim/mem/upcalls.h"
 
-#define PIECES 16         /* at least, of an allocation, unless they would be too small */
+#define PIECES 16         /* of an allocation, at least, unless they would be too small */
 #define SMALLEST_PART 8   /* of the largest piece: below, the calls cost more than the copy */
 #define ALONE_PART 2      /* of the largest piece: an allocation up to this has one */
-#define MAPPED_AT_ONCE 16 /* chunks, until others get the lock */
+#define MAPPED_AT_ONCE 16 /* chunks, until other threads get the lock */
 
 struct lock extent_lock = LOCK_INIT(LOCK_EXTENTS);
 static uint64_t births;
-static _Atomic uint32_t endings; /* of moves: whoever waits for one sleeps on it */
+static _Atomic uint32_t endings; /* ends of moves: threads that wait for one sleep here */
 
 uint64_t extent_next_sequence(void) { return __atomic_add_fetch(&births, 1, __ATOMIC_RELAXED); }
 
-/* What an allocation is backed with: large pieces for a large one, so that there are few calls; for
- * a smaller one smaller pieces, so that it streams: while one leaves, the one before is reused. */
+/* The size of an allocation's chunks. A large allocation has large ones, so that there are few
+ * calls. A smaller one has smaller ones, so that it streams: while one chunk leaves, the memory of
+ * the one before is reused. */
 static uint64_t piece_bytes(uint64_t span, uint64_t largest)
 {
     uint64_t piece = largest / SMALLEST_PART > GRANULE ? largest / SMALLEST_PART : GRANULE;
@@ -30,8 +31,8 @@ static uint64_t piece_bytes(uint64_t span, uint64_t largest)
 
 uint64_t extent_span(uint64_t bytes) { return (bytes + GRANULE - 1) / GRANULE * GRANULE; }
 
-/* The calls for one chunk take as long as the driver's own allocation, so those of which there are many
- * have one. */
+/* The calls for one chunk take as long as the driver's own allocation. So small allocations, of
+ * which there are many, have one chunk. */
 static uint64_t heap_piece_of(uint64_t span, uint64_t largest, enum cut cut)
 {
     bool whole = cut == CUT_WHOLE || (cut == CUT_PLAIN && span <= largest / ALONE_PART);
@@ -144,7 +145,8 @@ CUresult extent_map_chunk(struct extent *extent, uint32_t chunk)
     return result;
 }
 
-/* As many neighbouring ones from `first` on as are missing, up to `most`; how many are present now. */
+/* Maps the neighbouring chunks from `first` on that lack memory, up to `most`. Returns how many
+ * have memory now. */
 static uint32_t map_run(struct extent *extent, uint32_t first, uint32_t most, CUresult *result)
 {
     uint32_t run = 0;
@@ -198,7 +200,7 @@ CUresult extent_map_in_steps(struct extent *extent)
     return result;
 }
 
-/* Wakes those who wait for moves to end. */
+/* Wakes the threads that wait for moves to end. */
 static void wake_waiters(void)
 {
     atomic_fetch_add(&endings, 1);

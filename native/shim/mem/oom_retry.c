@@ -10,15 +10,15 @@
 #include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
 
-/* The driver does not tell how much it lacked. Code of one program is mostly some megabytes; a
- * large library, or a context on a big card, is some hundred. */
-/* How long an allocation that the agent admitted waits for memory that the driver still counts
- * as used: that of a process killed just now, say. On a busy machine that takes seconds, and who is
- * told that there is none gives up for good. */
+/* How long an allocation that the agent admitted waits for memory that the driver still counts as
+ * used: that of a process killed just now, say. On a busy machine that takes seconds, and a program
+ * whose allocation fails gives up for good. */
 #define PATIENCE_NS 15000000000ull
-/* What a killed program had comes back by itself; what drivers have taken for code does not. */
+/* Memory of a killed program comes back by itself; memory that drivers took for code does not. */
 #define ASK_AFTER_NS 500000000ull
 
+/* The driver does not tell how much it lacked. Code of one program is mostly some megabytes; a
+ * large library, or a context on a big card, is some hundred. */
 static const uint64_t guesses[OOM_ATTEMPTS] = {64ull << 20, 512ull << 20};
 
 static bool may_wait(void)

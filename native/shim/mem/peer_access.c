@@ -92,7 +92,7 @@ CUresult peer_access_allow(struct device *owner, CUdevice peer, struct opener op
     return result;
 }
 
-/* With extent_lock: if nobody holds it open any more. */
+/* With extent_lock: closes the device's memory to the peer if no opener holds it open any more. */
 static CUresult close_unheld(struct device *owner, CUdevice peer)
 {
     if (find(owner, peer, NULL) || !(owner->peers >> peer & 1)) {

@@ -17,8 +17,9 @@ CUdevice peer_reach_device_of(CUcontext context)
     return device;
 }
 
-/* The context of an allocation of ours that a device has no access to; NULL: it has, or the memory is none of
- * ours. That of pools and what the program mapped itself is closed without us, too. */
+/* The context of an allocation of ours that a device has no access to; NULL: the device has access,
+ * or the memory is none of ours. Memory of pools and what the program mapped itself is closed
+ * without us, too. */
 CUcontext peer_reach_context(CUdeviceptr address, CUdevice device)
 {
     LOCK_SCOPE(&extent_lock);
@@ -30,7 +31,7 @@ CUcontext peer_reach_context(CUdeviceptr address, CUdevice device)
     if (owner->ordinal == device || owner->peers >> device & 1) {
         return NULL;
     }
-    owner->crossed |= 1ull << device; /* whoever frees its memory waits for that one, too */
+    owner->crossed |= 1ull << device; /* freeing its memory waits for that device, too */
     return extent->context;
 }
 

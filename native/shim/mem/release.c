@@ -47,7 +47,7 @@ static CUresult put_off(CUdeviceptr pointer, CUcontext context)
     return CUDA_SUCCESS;
 }
 
-/* With extent_lock held: those in an extent that goes are gone with it. */
+/* With extent_lock held: drops the deferred frees in an extent that is destroyed. */
 static void drop_later(const struct extent *extent)
 {
     for (struct later **at = &later; *at;) {

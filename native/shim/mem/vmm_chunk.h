@@ -11,11 +11,11 @@ struct extent;
 
 struct vmm_handle {
     CUmemGenericAllocationHandle handle;
-    uint32_t handles; /* how often the program has it */
+    uint32_t handles; /* how many handles the program has */
     CUmemAllocationProp prop;
     struct extent *extent;
     struct vmm_mapping *mappings;
-    struct vmm_handle *next_gone; /* of those that one call has unmapped for the last time */
+    struct vmm_handle *next_gone; /* in the list of handles that one call unmapped last */
     CUdeviceptr
         staging; /* a range for copies of what the program did not map; 0: none was needed yet */
 };

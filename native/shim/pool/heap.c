@@ -173,7 +173,7 @@ int heap_decommit(struct heap *heap, struct piece *piece, CUdeviceptr base, uint
     take_out(part);
     part->decommitted = true;
     put_in(list_of(heap, part), part);
-    return 0; /* neighbours are joined later, so whoever walks through them can go on */
+    return 0; /* neighbours are joined later, so that a walk along them can go on */
 }
 
 void heap_free(struct heap *heap, struct piece *piece, struct stream_fence *fence)

@@ -154,7 +154,7 @@ static struct segment *segment_of(CUdeviceptr pointer)
 bool pool_range(CUdeviceptr pointer, CUdeviceptr *base, size_t *bytes)
 {
     LOCK_SCOPE(&pools_lock);
-    const struct piece *piece = heap_piece_at(pointer); /* most who ask mean its beginning */
+    const struct piece *piece = heap_piece_at(pointer); /* most callers name its beginning */
     if (!piece) {
         const struct segment *segment = segment_of(pointer);
         piece = segment ? heap_piece_of(segment, pointer) : NULL;

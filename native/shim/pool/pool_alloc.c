@@ -16,7 +16,7 @@
 #include "shim/pool/stream_fence.h"
 #include "shim/pool/trim.h"
 
-#define LARGEST_STEP (32ull << 20) /* what a pool of a big card grows by, as the driver's do */
+#define LARGEST_STEP (32ull << 20) /* a pool of a big card grows by this, as the driver's do */
 #define STEPS_OF_MEMORY 512u       /* on smaller ones less */
 #define PATIENCE_NS 1000000000ull  /* for work that has yet to free what is needed now */
 #define PAUSE_NS 50000
@@ -42,7 +42,7 @@ static CUresult use(struct pool *pool, struct piece *piece, uint64_t size, size_
     return CUDA_SUCCESS;
 }
 
-/* The memory that there is, of pieces that are free or become so in the stream's order. */
+/* Uses a piece that is free, or becomes free in the order of the stream. */
 static CUresult reuse(struct pool *pool, uint64_t size, size_t bytes, struct stream_fence *fence,
                       CUdeviceptr *pointer)
 {
@@ -54,7 +54,7 @@ static CUresult reuse(struct pool *pool, uint64_t size, size_t bytes, struct str
     return piece ? use(pool, piece, size, bytes, pointer) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What another stream has yet to come past: this one waits for it. */
+/* Uses a piece that another stream has yet to come past, and makes this stream wait for it. */
 static CUresult reuse_later(struct pool *pool, uint64_t size, size_t bytes,
                             struct stream_fence *fence, CUstream stream, CUdeviceptr *pointer)
 {
@@ -76,17 +76,17 @@ static bool is_without_contexts(const struct device *device)
     if (device_contexts(device, contexts)) {
         return false;
     }
-    /* One that was made behind our back is known after this. */
+    /* A context that was made behind our back is known after this. */
     return device_check() != CUDA_SUCCESS || device_current(&own) != CUDA_SUCCESS || own != device;
 }
 
-/* With pools_lock: an extent that was made becomes a segment's, whose memory outlives contexts, but not the last one, and
- * not that of whoever asks for it. Whether it did. */
+/* With pools_lock: gives a new extent to a segment, whose memory outlives its context. False: the
+ * context of the allocating thread, or the last context of the device, is gone. */
 static bool adopt(struct extent *extent, struct segment *segment, bool alone)
 {
     LOCK_SCOPE(&extent_lock);
     bool may = segment && !alone && !extent->orphan;
-    extent->making = !may; /* or a context that ends meanwhile would take it along */
+    extent->making = !may; /* else a context that ends meanwhile would take it along */
     extent->context = NULL;
     if (may) {
         extent->use = EXTENT_OF_POOL;
@@ -152,8 +152,8 @@ static CUresult grow_somehow(struct pool *pool, struct device *device, uint64_t 
     return result;
 }
 
-/* Waits until nothing that was freed on the device is still in use. Work that itself waits for the
- * calling thread would never end, so not for ever. */
+/* Waits until nothing that was freed on the device is still in use, but not for ever: work that
+ * itself waits for the calling thread would never end. */
 static void await_frees(const struct device *device)
 {
     uint64_t began = now_ns();

@@ -45,7 +45,7 @@ bool trim_give_back(struct taken *taken);
 /* Sets trim_is_due if the pool has more than its threshold. */
 void trim_note(const struct pool *pool);
 
-/* Gives back free memory, in whole chunks, until no more than so many bytes are reserved. */
+/* Gives back free memory, in whole chunks, until no more than `keep_bytes` are reserved. */
 void trim_pool(struct pool *pool, uint64_t keep_bytes);
 /* True if a pool has more than its threshold. The program has waited for the GPU: pools give back what is
  * above. */

@@ -14,14 +14,14 @@
 /* Registered with one call: no chunk is larger, and longer ones would hold up a drain. */
 #define HOST_PIECE_BYTES (64ull << 20)
 
-/* What the last agent asked back is void. */
+/* A new agent: what the last one wanted back is void. */
 void host_segments_new_agent(void);
 
 /* ---- for the control thread ---- */
 
 /* The agent lends a segment: maps it and closes `fd`. False: there was none, or it could not be mapped. */
 bool host_segments_offer(const struct mw_arena *note, int fd);
-/* The agent wants up to so many bytes back that are empty. */
+/* The agent wants empty segments back, up to `bytes`. */
 void host_segments_back(uint64_t bytes);
 /* Tells a new agent what the last one lent us. */
 void host_segments_tell(void);

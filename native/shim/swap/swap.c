@@ -11,11 +11,11 @@
 #include "shim/swap/restore.h"
 #include "shim/swap/transfer.h"
 
-#define YIELD_NS 300000ull /* for whoever waits to destroy a context */
+#define YIELD_NS 300000ull /* for a thread that waits to destroy a context */
 
 static struct transfer transfers[MW_GPUS_MAX];
-static bool owns_contexts; /* contexts_lock: as long as anything is on its way */
-static bool has_room; /* for some of what is missing: whoever gave it waits until all is back */
+static bool owns_contexts; /* contexts_lock is held, as long as anything is moved */
+static bool has_room; /* the agent gave a budget to restore, and waits until every byte is back */
 
 static struct transfer *transfer_of(struct device *device)
 {
@@ -30,7 +30,7 @@ static struct transfer *transfer_of(struct device *device)
     return &transfers[i];
 }
 
-/* Ends what is done. With `wait`, waits until all is. */
+/* Ends the copies and the scan that are done. With `wait`, waits until all are. */
 static void finish(struct transfer *transfer, bool wait)
 {
     struct copy_streams *copy_streams = &transfer->copy_streams;
@@ -78,7 +78,7 @@ static uint64_t soonest_ns(const struct transfer *transfer)
         uint64_t in = transfer_expected_ns(&transfer->in);
         soonest = in < soonest ? in : soonest;
     }
-    if (transfer->restoring) { /* what is missing may be freed meanwhile, or not be held any more */
+    if (transfer->restoring) { /* missing chunks may be freed meanwhile, or their moves released */
         uint64_t again = transfer->retry_ns > now ? transfer->retry_ns - now : NO_ROOM_NS;
         soonest = again < soonest ? again : soonest;
     }
@@ -114,7 +114,7 @@ static void step(struct transfer *transfer, bool begin)
     }
     finish(transfer, false);
     if (begin && transfer->order_count) {
-        if (!transfer->in.count) { /* what was coming when the order came has to end */
+        if (!transfer->in.count) { /* restores that began before the order have to end first */
             evict_begin(transfer);
         }
     } else if (begin && transfer->restoring && !transfer->out.count && !transfer->scan_count) {
@@ -139,14 +139,14 @@ uint64_t swap_step(bool *restored)
     uint64_t wait_ns = SWAP_NEVER;
     bool comes = false;
     bool moves = false;
-    /* Whoever destroys a context gets it as soon as what is on its way has arrived. */
+    /* A thread that destroys a context gets contexts_lock as soon as all copies have ended. */
     bool begin = !owns_contexts || !lock_is_wanted(&contexts_lock);
     for (uint32_t i = 0; i < MW_GPUS_MAX && transfers[i].device; i++) {
         struct transfer *transfer = &transfers[i];
         if (!transfer->order_count && !transfer->restoring && !transfer_is_moving(transfer)) {
             continue;
         }
-        begin = begin && !agent_is_lost(); /* what it gave room for may be another's by now */
+        begin = begin && !agent_is_lost(); /* another tenant may have the room by now */
         own_contexts(true);
         step(transfer, begin);
         comes = comes || transfer->restoring;
@@ -163,7 +163,7 @@ uint64_t swap_step(bool *restored)
 void swap_order(struct device *device, uint64_t bytes, transfer_report *report)
 {
     struct transfer *transfer = transfer_of(device);
-    device->restore_budget = 0; /* whoever is told to go has no room any more */
+    device->restore_budget = 0; /* an order to evict ends the budget to restore */
     transfer->restoring = false;
     has_room = false;
     transfer->report = report;

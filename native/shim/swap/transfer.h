@@ -69,7 +69,7 @@ static inline bool transfer_is_moving(const struct transfer *transfer)
 bool transfer_has_place(const struct direction *way);
 /* Begins a copy in a direction that has a place free; the caller records *event behind it. */
 struct move *transfer_begin(struct direction *way, CUevent done[], CUevent *event);
-/* Takes off the oldest copy, which has ended; it was of so many bytes. */
+/* Removes the oldest copy, which has ended and was of `bytes`. */
 struct move transfer_end(struct direction *way, uint64_t bytes, uint64_t *busy_ns);
 /* In how many ns the oldest copy should be done. */
 uint64_t transfer_expected_ns(const struct direction *way);

@@ -1,7 +1,7 @@
 #include "shim/swap/victim.h"
 #include "shim/mem/extent_table.h"
 
-/* Whether `one` leaves rather than `other` (both present, neither on its way). */
+/* True if `one` is evicted rather than `other`; both are resident, and neither is being moved. */
 static bool is_better_victim(const struct extent *one, const struct chunk *chunk,
                              const struct victim *other, uint64_t bytes)
 {
@@ -45,7 +45,8 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
             }
         }
     }
-    /* More than is to go leaves only when nobody can be left who fits. */
+    /* A chunk larger than `bytes` is evicted only when no unscanned chunk is left that could
+     * fit. */
     if (best.extent && unscanned && can_scan && best.extent->chunks[best.index].bytes > bytes) {
         best.extent = NULL;
     }
