@@ -35,8 +35,8 @@ SIMGPU_KERNEL(signal_u32, 8, 4)
 /* all_reduce_u64(u32 *flags, u64 *boards, u64 *data, u64 n, u32 rank, u32 ranks, u32 round): every
  * process launches it once for each round, from 1 on, and data[i] becomes the sum of all the
  * processes' data[i]. Both flags (one for each rank) and boards (2 x ranks x n) are shared by all;
- * flags begin at 0. It ends when the kernels of all others have begun, so a board is written to again
- * only after everybody has read it: the round between was everybody's as well. */
+ * flags begin at 0. It ends when the kernels of all others have begun, so a board is written to
+ * again only after all processes have read it: all of them took part in the round between. */
 SIMGPU_SPINNING_KERNEL(all_reduce_u64, 8, 8, 8, 8, 4, 4, 4)
 {
     u32 *flags = SIMGPU_PARAM(u32 *, 0);

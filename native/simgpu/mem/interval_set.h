@@ -18,10 +18,10 @@ struct sg_interval_set {
 /* Adds numbers of which the set has none. */
 void sg_interval_set_add(struct sg_interval_set *set, uint64_t base, uint64_t bytes);
 
-/* Takes `bytes` numbers from the lowest interval that has so many behind an aligned one. Returns the first,
- * or SG_NO_INTERVAL. */
+/* Takes `bytes` numbers, the first of them aligned, from the lowest interval that has them. Returns
+ * the first, or SG_NO_INTERVAL. */
 uint64_t sg_interval_set_take(struct sg_interval_set *set, uint64_t bytes, uint64_t alignment);
-/* Takes them from the beginning of the smallest interval that has so many. */
+/* Takes them from the beginning of the smallest interval that is large enough. */
 uint64_t sg_interval_set_take_best_fit(struct sg_interval_set *set, uint64_t bytes);
 
 /* Takes exactly these. Returns 1, or 0 and takes nothing where the set lacks one of them. */

@@ -1,4 +1,4 @@
-/* NVML: being told of errors of GPUs (XID). Of all events there are only those. */
+/* NVML: events. Errors of GPUs (XID) are the only kind. */
 #include <stdlib.h>
 
 #include "simgpu/nvml/device.h"

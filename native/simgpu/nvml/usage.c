@@ -1,4 +1,4 @@
-/* NVML: what a GPU does, and for whom. */
+/* NVML: what a GPU does, and for which processes. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,7 +53,7 @@ struct user {
     unsigned percent;
 };
 
-/* Those with a context, or memory, on the GPU. */
+/* The processes with a context, or memory, on the GPU. */
 static unsigned users_of(unsigned gpu, struct user users[SG_PROCESSES_MAX])
 {
     unsigned count = 0;
@@ -210,7 +210,7 @@ NVML_DEVICE(nvmlDeviceGetDecoderUtilization, unsigned int *percent, unsigned int
     return idle_engine(device, percent, period_us);
 }
 
-/* Draws what it draws idle, and the rest with the load. */
+/* The power when idle, and most of the rest in proportion to the load. */
 static unsigned power_mw(unsigned gpu)
 {
     const struct sg_profile *profile = &sg_state->machine.profile[gpu];

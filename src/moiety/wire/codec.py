@@ -32,7 +32,7 @@ _LEASE_NOTE: Final = PACKERS[LeaseNoteMessage.LAYOUT]
 
 
 def lease_note(kind: int, epoch: int) -> bytes:
-    """The packet of a `LeaseNote`, quickly: somebody waits for it."""
+    """The packet of a `LeaseNoteMessage`, packed quickly: a tenant waits for it."""
     return _LEASE_NOTE.pack(kind, _LEASE_NOTE.size, 0, epoch)
 
 
