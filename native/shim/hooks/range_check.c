@@ -17,7 +17,7 @@ CUresult range_check_error(void)
     return result ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
-enum owner { NOBODY, A_POOL, AN_ALLOCATION };
+enum owner { NOT_OURS, A_POOL, AN_ALLOCATION };
 
 /* The owner of the page that an address lies in, and the allocation there, which may have no
  * bytes. */
@@ -32,7 +32,7 @@ static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
         return AN_ALLOCATION;
     }
     if (!extent || extent->use == EXTENT_OF_POOL) {
-        return extent ? A_POOL : NOBODY;
+        return extent ? A_POOL : NOT_OURS;
     }
     *base = extent->base;
     *size = extent->bytes;
@@ -50,7 +50,7 @@ bool range_check_fails(CUdeviceptr address, uint64_t bytes)
         return false;
     }
     enum owner owner = find(address, &base, &size);
-    if (owner == NOBODY) {
+    if (owner == NOT_OURS) {
         return false;
     }
     if (owner == A_POOL && !pool_range(address, &base, &size)) {

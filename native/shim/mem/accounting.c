@@ -220,7 +220,7 @@ CUresult accounting_charge(struct device *device, uint64_t bytes, uint32_t flags
         .message.alloc = {.gpu = device->gpu, .flags = flags, .bytes = bytes}};
     agent_ask(&request, sizeof(request.message.alloc), MW_ALLOC_REQUEST);
     if (request.message.header.type == MW_ALLOC_REPLY) {
-        return CUDA_SUCCESS;
+        return CUDA_SUCCESS; /* the control thread counted it: accounting_admitted */
     }
     if (request.message.refused.code != MW_REFUSAL_LIMIT && !told) {
         told = true; /* programs try again and again */

@@ -1,3 +1,4 @@
+/* The walk of cuMemAlloc through the files of the shim stands in native/shim/README.md. */
 #include "shim/mem/alloc.h"
 
 #include "shim/base/driver.h"

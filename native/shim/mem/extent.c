@@ -33,7 +33,7 @@ uint64_t extent_span(uint64_t bytes) { return (bytes + GRANULE - 1) / GRANULE * 
 
 /* The calls for one chunk take as long as the driver's own allocation. So small allocations, of
  * which there are many, have one chunk. */
-static uint64_t heap_piece_of(uint64_t span, uint64_t largest, enum cut cut)
+static uint64_t cut_bytes(uint64_t span, uint64_t largest, enum cut cut)
 {
     bool whole = cut == CUT_WHOLE || (cut == CUT_PLAIN && span <= largest / ALONE_PART);
     return whole ? span : piece_bytes(span, largest);
@@ -42,7 +42,7 @@ static uint64_t heap_piece_of(uint64_t span, uint64_t largest, enum cut cut)
 uint32_t extent_chunks(const struct device *device, uint64_t bytes, enum cut cut)
 {
     uint64_t span = extent_span(bytes);
-    uint64_t piece = heap_piece_of(span, device->chunk_bytes, cut);
+    uint64_t piece = cut_bytes(span, device->chunk_bytes, cut);
     return (uint32_t)((span + piece - 1) / piece);
 }
 
@@ -89,7 +89,7 @@ static struct extent *make(const struct extent_ops *ops, struct device *device, 
                            enum cut cut)
 {
     uint64_t span = extent_span(bytes);
-    uint64_t piece = heap_piece_of(span, device->chunk_bytes, cut);
+    uint64_t piece = cut_bytes(span, device->chunk_bytes, cut);
     uint32_t chunks = (uint32_t)((span + piece - 1) / piece);
     struct extent *made = calloc(1, sizeof(*made) + chunks * sizeof(made->chunks[0]));
     if (!made) {
