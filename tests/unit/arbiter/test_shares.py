@@ -5,23 +5,14 @@ from __future__ import annotations
 import pytest
 
 from moiety.arbiter import events as ev
-from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
 from tests.support.backlog import GPU_BYTES, Backlog
+from tests.support.shares import promise, revoked
 from tests.support.simulated_node import SimulatedNode, handle
-from tests.support.simulated_tenants import SimulatedTenant
 
 FITS, FITS_NOT = 1 << 30, 60 << 30
-
-
-def revoked(told: list[do.Instruction]) -> list[int]:
-    return [each.tenant for each in told if isinstance(each, do.Revoke)]
-
-
-def promise(node: SimulatedNode, tenant: SimulatedTenant, share: Share) -> list[do.Instruction]:
-    return node.feed(ev.ShareSet(tenant.number, share))
 
 
 # How parts follow from shares
@@ -245,164 +236,6 @@ def test_what_was_moved_in_is_used_before_a_pause() -> None:
     before = backlog.revokes
     backlog.run(600)
     assert backlog.revokes - before < 600 / 2  # and not four times a second
-
-
-# Priorities
-
-
-def test_a_higher_class_goes_first_at_once(node: SimulatedNode) -> None:
-    low = node.start({0: [60]})
-    high = node.start({0: []})
-    promise(node, high, Share(priority=Priority.HIGH))
-    high.allocate(0, [60])
-    told = node.hear(high)
-    while high.sent:
-        told += node.hear(high)
-    node.settle()
-    assert high.is_open
-    assert low.number in revoked(node.told)
-    low.touch()
-    node.settle()
-    node.tick(1000.0)
-    assert not low.is_open
-    assert (
-        node.view(low).reason
-        == f"tenant {high.number} holds the GPU and goes first (priority high)"
-    )
-
-
-def test_latency_goes_before_every_priority_and_gives_back_when_idle(node: SimulatedNode) -> None:
-    training = node.start({0: [60]})
-    promise(node, training, Share(priority=Priority.HIGH))
-    inference = node.start({0: []})
-    promise(node, inference, Share(priority=Priority.LOW, latency=True))
-    inference.allocate(0, [60])
-    node.settle()
-    assert inference.is_open
-    training.touch()
-    node.settle()
-    assert "goes first (latency)" in node.view(training).reason
-    inference.fall_idle()
-    node.settle()
-    assert training.is_open
-
-
-def test_latency_has_the_gpu_to_itself_though_both_fit(node: SimulatedNode) -> None:
-    training = node.start({0: [30]})
-    inference = node.start({0: [30]})
-    promise(node, inference, Share(latency=True))
-    node.settle()
-    assert (training.is_open, inference.is_open) == (False, True)
-    for _ in range(5):  # requests
-        training.touch()
-        node.settle()
-        assert not training.is_open
-        inference.fall_idle()
-        node.settle()
-        assert (training.is_open, inference.is_open) == (True, False)
-        node.tick(0.001)  # long before its turn is over
-        inference.touch()
-        node.settle()
-        assert (training.is_open, inference.is_open) == (False, True)
-
-
-def test_several_of_the_latency_class_hold_together(node: SimulatedNode) -> None:
-    training = node.start({0: [30]})
-    inference = [node.start({0: [30]}) for _ in range(2)]
-    for tenant in inference:
-        promise(node, tenant, Share(latency=True))
-    node.settle()
-    for tenant in [training, *inference]:
-        tenant.touch()
-    node.settle()
-    assert [t.is_open for t in [training, *inference]] == [False, True, True]
-    inference[0].fall_idle()
-    node.settle()
-    assert not training.is_open
-    inference[1].fall_idle()
-    node.settle()
-    assert training.is_open
-
-
-def test_a_lower_class_does_not_pass_a_higher_that_waits(node: SimulatedNode) -> None:
-    holder = node.start({0: [60]})
-    promise(node, holder, Share(priority=Priority.HIGH))
-    low = node.start({0: [70]})
-    high = node.start({0: []})
-    promise(node, high, Share(priority=Priority.HIGH))
-    high.allocate(0, [70])
-    node.settle()
-    node.tick(0.2)
-    node.settle()
-    assert high.is_open
-    assert not low.is_open
-
-
-def test_one_of_a_lower_class_that_is_coming_steps_back(node: SimulatedNode) -> None:
-    first = node.start({0: [60]})
-    second = node.start({0: [60]})
-    node.tick(0.2)
-    first.hung = True  # its memory is still there
-    assert node.view(second).state in ("restoring", "queued")
-    high = node.start({0: []})
-    promise(node, high, Share(priority=Priority.HIGH))
-    high.allocate(0, [80])
-    node.settle()
-    assert not high.blocks[0].admitted
-    assert node.view(second).state == "queued"
-    first.hung = False
-    node.settle()
-    assert high.is_open
-
-
-# Memory that stays
-
-
-def test_kept_memory_is_not_evicted(node: SimulatedNode) -> None:
-    keeps = node.start({0: [20, 20, 20]})
-    promise(node, keeps, Share(memory_bytes=40))
-    other = node.start({0: [60]})
-    node.tick(0.2)
-    node.settle()
-    assert other.is_open
-    assert keeps.resident_bytes(0) == 40
-
-
-def test_what_would_need_kept_memory_is_refused(node: SimulatedNode) -> None:
-    keeps = node.start({0: [20]})
-    promise(node, keeps, Share(memory_bytes=40))
-    other = node.start({0: [60]})
-    assert other.blocks
-    other.allocate(0, [1])
-    node.settle()
-    assert "beside memory of others that cannot leave" in other.refusals[-1].text
-
-
-def test_shares_that_no_longer_fit_are_refused_with_what_would(node: SimulatedNode) -> None:
-    first = node.start({0: [60]})
-    promise(node, first, Share(gpu=0.6, memory_bytes=30))
-    refuse = node.arbiter.refuse_share
-    assert refuse(0, Share(gpu=0.4, memory_bytes=40)) is None
-    assert refuse(1, Share(gpu=1.0, memory_bytes=100)) is None
-    assert refuse(0, Share(gpu=1.0), own=[first.number]) is None
-
-    text, possible = refuse(0, Share(gpu=0.5)) or ("", Share())
-    assert text == "50 % of GPU 0 cannot be guaranteed: 60 % of it are promised to others"
-    assert possible.gpu == 0.4
-    text, possible = refuse(0, Share(memory_bytes=71)) or ("", Share())
-    assert "30 B of it are promised to others" in text or "tenant 1 has 60 B" in text
-    assert possible.memory_bytes == 40
-
-
-def test_a_context_for_which_too_much_is_promised_is_refused(node: SimulatedNode) -> None:
-    first = node.start({0: [10]})
-    promise(node, first, Share(gpu=0.7))
-    second = SimulatedTenant(99)
-    node.tenants[99] = second
-    node.feed(ev.Hello(99, share=Share(gpu=0.5)))
-    second.attach(0, 0, 100)
-    node.settle()
-    assert "70 % of it are promised to others" in second.refusals[0].text
 
 
 # Everything changes while it runs
