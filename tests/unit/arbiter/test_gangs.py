@@ -8,57 +8,10 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
+from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Priority, Share
+from tests.support.gangs import CAPACITY, node, open_of, pass_turns, reason, start, touch
 from tests.support.simulated_node import SimulatedNode
-from tests.support.simulated_tenants import SimulatedTenant
-
-CAPACITY = 10
-
-
-def node(gpus: int = 1, **settings: object) -> SimulatedNode:
-    chosen: dict[str, object] = {"arena_bytes": 1000, "turn_factor": 0.0} | settings
-    return SimulatedNode(
-        [GpuSpec(gpu, CAPACITY, CAPACITY) for gpu in range(gpus)],
-        Settings(**chosen),  # type: ignore[arg-type]
-    )
-
-
-def start(
-    node: SimulatedNode, gang: str, *places: dict[int, list[int]], size: int = 0
-) -> list[SimulatedTenant]:
-    """A gang of as many processes as there are places, each with memory on some GPUs."""
-    members = [node.join(gang, size or len(places)) for _ in places]
-    for member, place in zip(members, places, strict=True):
-        for gpu in place:
-            member.attach(gpu, 0, CAPACITY)
-    node.settle()
-    for member, place in zip(members, places, strict=True):
-        for gpu, chunks in place.items():
-            member.allocate(gpu, chunks)
-    node.settle()
-    touch(node, *members)
-    return members
-
-
-def touch(node: SimulatedNode, *tenants: SimulatedTenant) -> None:
-    for tenant in tenants:
-        tenant.touch()
-    node.settle()
-
-
-def pass_turns(node: SimulatedNode, seconds: float = 0.2) -> None:
-    node.tick(seconds)
-    node.settle()
-
-
-def reason(node: SimulatedNode, tenant: SimulatedTenant) -> str:
-    return node.view(tenant).reason
-
-
-def open_of(*tenants: SimulatedTenant) -> list[bool]:
-    return [tenant.is_open for tenant in tenants]
-
 
 # Taking turns as one
 
@@ -249,114 +202,6 @@ def test_a_member_that_dies_in_a_drain_ends_it_for_the_others() -> None:
     n.kill(b)
     n.settle()
     assert open_of(a, other) == [False, True]
-
-
-# Drains that wait
-
-
-@pytest.mark.parametrize("calls", [1, 7])
-def test_members_are_let_through_until_all_have_caught_up(calls: int) -> None:
-    n = node()
-    a, b = start(n, "g", {0: [4]}, {0: [4]})
-    c = n.start({0: [8]})
-    n.tick(0.2)
-    a.launched += calls  # just before its gate was closed
-    n.settle()
-    n.tick(0.01)
-    n.settle()
-    steps = [told for told in n.told if isinstance(told, do.AllowOne)]
-    assert [step.tenant for step in steps] == [b.number] * calls
-    assert a.launched == b.launched
-    n.settle()
-    assert open_of(a, b, c) == [False, False, True]
-
-
-def test_nothing_of_a_gang_leaves_before_all_have_drained() -> None:
-    n = node()
-    a, b = start(n, "g", {0: [4]}, {0: [4]})
-    c = n.start({0: [8]})
-    b.hung = True
-    pass_turns(n)
-    touch(n, c)
-    pass_turns(n)
-    assert not [told for told in n.told if isinstance(told, do.Evict) and told.tenant == a.number]
-    b.hung = False
-    n.settle()
-    assert c.is_open
-
-
-def test_a_gang_that_cannot_be_drained_is_given_back_as_one_and_named() -> None:
-    n = node()
-    a, b = start(n, "g", {0: [4]}, {0: [4]})
-    touch(n, a, b)
-    c = n.start({0: [8]})
-    d = n.start({0: [1]})
-    a.depends = 1 << 40
-    a.touch()
-    b.launched = a.launched
-    for _ in range(400):
-        b.touch()
-        pass_turns(n, 0.05)
-        assert a.is_open == b.is_open
-    granted = [told for told in n.told if isinstance(told, do.Grant) and told.tenant == b.number]
-    assert len(granted) >= n.settings.reopen_most
-    assert {n.view(a).state, n.view(b).state} <= {"undrainable", "draining"}
-    touch(n, c, d)
-    assert "cannot be drained" in reason(n, c)
-    a.depends = 0
-    for _ in range(10):
-        pass_turns(n, 70.0)
-    assert n.view(c).turns == 1
-
-
-def test_a_stopped_member_keeps_its_gang_where_it_is_and_is_named() -> None:
-    n = node()
-    a, b = start(n, "g", {0: [4]}, {0: [4]})
-    c = n.start({0: [8]})
-    b.stopped = True
-    pass_turns(n, 1.0)
-    touch(n, c)
-    pass_turns(n, 1.0)
-    assert n.view(b).state == "stopped"
-    assert a.resident_bytes(0) == 4
-    assert f"tenant {b.number}, which is stopped" in reason(n, c)
-    b.stopped = False
-    n.tick(1.0)
-    n.settle()
-    assert c.is_open
-
-
-def test_a_fenced_member_lets_its_gang_go() -> None:
-    n = node(overdue=OverduePolicy.FENCE, revoke_deadline_s=1.0)
-    a, b = start(n, "g", {0: [4]}, {0: [4]})
-    c = n.start({0: [6]})
-    b.hung = True
-    pass_turns(n, 3.0)
-    touch(n, c)
-    pass_turns(n, 3.0)
-    assert n.view(b).state == "fenced"
-    assert c.is_open
-    a.touch()
-    n.settle()
-    assert "of its gang, does not give the GPU back and is fenced" in reason(n, a)
-
-
-def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> None:
-    n = node()
-    a, b = start(n, "g", {0: [2]}, {0: [2]})
-    b.depends = 1 << 40
-    a.allocate(0, [3])
-    while n.view(a).gpus[0].resident_bytes < 5:
-        n.hear(a)
-    n.start({0: [8]})
-    pass_turns(n)
-    assert n.view(b).state == "draining"
-    assert a.resident_bytes(0) == 2, "it has not used the rest when it is counted"
-    while not a.is_open:
-        b.touch()
-        pass_turns(n, 0.05)
-    a.touch()
-    assert n.view(a).gpus[0].resident_bytes == a.resident_bytes(0) == 5
 
 
 # Several GPUs

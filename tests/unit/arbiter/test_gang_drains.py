@@ -1,0 +1,114 @@
+"""A gang gives the GPU back as one: its members drain together, and wait for each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import OverduePolicy
+from tests.support.gangs import node, open_of, pass_turns, reason, start, touch
+
+
+@pytest.mark.parametrize("calls", [1, 7])
+def test_members_are_let_through_until_all_have_caught_up(calls: int) -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    n.tick(0.2)
+    a.launched += calls  # just before its gate was closed
+    n.settle()
+    n.tick(0.01)
+    n.settle()
+    steps = [told for told in n.told if isinstance(told, do.AllowOne)]
+    assert [step.tenant for step in steps] == [b.number] * calls
+    assert a.launched == b.launched
+    n.settle()
+    assert open_of(a, b, c) == [False, False, True]
+
+
+def test_nothing_of_a_gang_leaves_before_all_have_drained() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    b.hung = True
+    pass_turns(n)
+    touch(n, c)
+    pass_turns(n)
+    assert not [told for told in n.told if isinstance(told, do.Evict) and told.tenant == a.number]
+    b.hung = False
+    n.settle()
+    assert c.is_open
+
+
+def test_a_gang_that_cannot_be_drained_is_given_back_as_one_and_named() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    touch(n, a, b)
+    c = n.start({0: [8]})
+    d = n.start({0: [1]})
+    a.depends = 1 << 40
+    a.touch()
+    b.launched = a.launched
+    for _ in range(400):
+        b.touch()
+        pass_turns(n, 0.05)
+        assert a.is_open == b.is_open
+    granted = [told for told in n.told if isinstance(told, do.Grant) and told.tenant == b.number]
+    assert len(granted) >= n.settings.reopen_most
+    assert {n.view(a).state, n.view(b).state} <= {"undrainable", "draining"}
+    touch(n, c, d)
+    assert "cannot be drained" in reason(n, c)
+    a.depends = 0
+    for _ in range(10):
+        pass_turns(n, 70.0)
+    assert n.view(c).turns == 1
+
+
+def test_a_stopped_member_keeps_its_gang_where_it_is_and_is_named() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [8]})
+    b.stopped = True
+    pass_turns(n, 1.0)
+    touch(n, c)
+    pass_turns(n, 1.0)
+    assert n.view(b).state == "stopped"
+    assert a.resident_bytes(0) == 4
+    assert f"tenant {b.number}, which is stopped" in reason(n, c)
+    b.stopped = False
+    n.tick(1.0)
+    n.settle()
+    assert c.is_open
+
+
+def test_a_fenced_member_lets_its_gang_go() -> None:
+    n = node(overdue=OverduePolicy.FENCE, revoke_deadline_s=1.0)
+    a, b = start(n, "g", {0: [4]}, {0: [4]})
+    c = n.start({0: [6]})
+    b.hung = True
+    pass_turns(n, 3.0)
+    touch(n, c)
+    pass_turns(n, 3.0)
+    assert n.view(b).state == "fenced"
+    assert c.is_open
+    a.touch()
+    n.settle()
+    assert "of its gang, does not give the GPU back and is fenced" in reason(n, a)
+
+
+def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> None:
+    n = node()
+    a, b = start(n, "g", {0: [2]}, {0: [2]})
+    b.depends = 1 << 40
+    a.allocate(0, [3])
+    while n.view(a).gpus[0].resident_bytes < 5:
+        n.hear(a)
+    n.start({0: [8]})
+    pass_turns(n)
+    assert n.view(b).state == "draining"
+    assert a.resident_bytes(0) == 2, "it has not used the rest when it is counted"
+    while not a.is_open:
+        b.touch()
+        pass_turns(n, 0.05)
+    a.touch()
+    assert n.view(a).gpus[0].resident_bytes == a.resident_bytes(0) == 5
