@@ -5,6 +5,9 @@ import pytest
 from moiety.arbiter.settings import GpuSpec, Settings
 from tests.support.simulated_node import SimulatedNode
 
+# A failed assertion of these says the values, as one of a test does.
+pytest.register_assert_rewrite("tests.support.arbiter_invariants", "tests.support.arbiter_rules")
+
 
 @pytest.fixture
 def node() -> SimulatedNode:

@@ -1,0 +1,224 @@
+"""What holds on a node whatever happens there: a state machine of Hypothesis without rules."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import GpuSpec, Settings
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
+
+CAPACITY = 10
+TOTAL = 12
+GPUS = 2
+DEADLINE_S = 10.0
+CHUNKS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+class Invariants(RuleBasedStateMachine):
+    """Two small GPUs with processes that have memory, and what must hold of them."""
+
+    compares = False
+    """whether leases that are given at once are compared with those of whole steps"""
+
+    def __init__(self) -> None:
+        """Nothing has happened."""
+        super().__init__()
+        self.whole: dict[str, list[int]] = {}
+        """the members of each gang when all of it held last"""
+        self.unsettled: list[SimulatedTenant] | None = None
+
+    @initialize(
+        arena=st.sampled_from([1000, 1000, 5]),
+        factor=st.sampled_from([0.0, 9.0]),
+        allowance=st.sampled_from([0, 4]),
+        sizes=st.lists(
+            st.tuples(st.sampled_from([(0,), (0,), (1,), (0, 1)]), CHUNKS), min_size=2, max_size=4
+        ),
+    )
+    def begin(
+        self,
+        arena: int,
+        factor: float,
+        sizes: list[tuple[tuple[int, ...], list[int]]],
+        allowance: int = 0,
+    ) -> None:
+        """A node with two GPUs, and some processes that have memory already."""
+        self.node = SimulatedNode(
+            [GpuSpec(gpu, TOTAL, CAPACITY) for gpu in range(GPUS)],
+            Settings(
+                arena_bytes=arena,
+                turn_factor=factor,
+                revoke_deadline_s=DEADLINE_S,
+                allowance_bytes=allowance,
+                allowance_part=2,
+                allowance_step=1,
+            ),
+            compares=self.compares,
+        )
+        for gpus, chunks in sizes:
+            tenant = self.node.join()
+            for gpu in gpus:
+                tenant.attach(gpu, 0, CAPACITY)
+                self.node.settle()
+                tenant.allocate(gpu, chunks)
+            self.node.settle()
+            self.node.tick(1.0)
+            self.node.settle()
+
+    @property
+    def known(self) -> list[SimulatedTenant]:
+        """Those who are connected."""
+        return [t for t in self.node.tenants.values() if t not in (self.unsettled or [])]
+
+    # What must hold
+
+    def check(self, told: list[do.Instruction]) -> None:
+        """Nobody is interrupted unless somebody else waits for it."""
+        for instruction in told:
+            if isinstance(instruction, do.Revoke):
+                views = self.node.arbiter.tenants()
+                waiting = {v.tenant for v in views if v.state in ("queued", "restoring") or v.asks}
+                served = {i.tenant for i in told if isinstance(i, do.Grant | do.Admitted)}
+                view = next(v for v in views if v.tenant == instruction.tenant)
+                gang = [v for v in views if v is view or (view.gang and v.gang == view.gang)]
+                is_limited = any(v.share.gpu_limit < 1 for v in gang)
+                revoked = {i.tenant for i in told if isinstance(i, do.Revoke)}
+                is_split = any(v.state == "draining" and v.tenant not in revoked for v in gang)
+                rivals = [r for v in gang for r in self.rivals(v.tenant, undrainable=True)]
+                if not (is_limited or is_split or rivals):
+                    assert (waiting | served) - {instruction.tenant}
+            if self.unsettled is not None:
+                assert isinstance(instruction, do.Admitted)
+
+    def rivals(self, number: int, *, undrainable: bool = False) -> list[int]:
+        """Those with an open gate who must not hold together with this one."""
+        views = {view.tenant: view for view in self.node.arbiter.tenants()}
+        own = views[number]
+        return [
+            other.tenant
+            for other in views.values()
+            if other.tenant != number
+            and not (own.gang and other.gang == own.gang)
+            and (undrainable or "undrainable" not in (own.state, other.state))
+            and self.node.tenants[other.tenant].is_open
+            and own.gpus.keys() & other.gpus.keys()
+            and (
+                own.share.is_timed
+                or other.share.is_timed
+                or own.share.latency != other.share.latency
+            )
+        ]
+
+    @invariant()
+    def rivals_never_hold_together(self) -> None:
+        """Whoever was promised a part of the time does not share it, and who goes first neither."""
+        if self.unsettled is None:
+            for tenant in self.node.tenants.values():
+                if tenant.is_open:
+                    assert not self.rivals(tenant.number)
+
+    @invariant()
+    def a_gang_holds_whole_or_not_at_all(self) -> None:
+        """All of its members have their lease, or none; but for who has just become one."""
+        if self.unsettled is not None:
+            self.whole.clear()
+            return
+        for name, members in self.node.gangs.items():
+            numbers = [member.number for member in members]
+            together = len({member.is_open for member in members}) <= 1
+            if not together and set(numbers) <= set(self.whole.get(name, [])):
+                raise AssertionError((name, [(m.number, m.is_open) for m in members]))
+            if all(member.is_open for member in members):
+                self.whole[name] = numbers
+
+    @invariant()
+    def what_is_there_fits(self) -> None:
+        """The truth of all processes never exceeds what the GPU has."""
+        for gpu in range(GPUS):
+            tenants = self.node.tenants.values()
+            resident = sum(t.resident_bytes(gpu) + t.spare_bytes(gpu) for t in tenants)
+            assert resident <= CAPACITY
+            assert resident + sum(t.contexts.get(gpu, 0) for t in tenants) <= TOTAL
+
+    @invariant()
+    def holders_have_every_byte(self) -> None:
+        """Behind an open gate everything is resident and nothing leaves."""
+        for tenant in self.node.tenants.values():
+            if tenant.is_open:
+                leaving = {gpu for gpu, _ in tenant.orders}
+                leaving |= {told.gpu for told in tenant.inbox if isinstance(told, do.Evict)}
+                assert not leaving & tenant.contexts.keys()
+                for gpu in range(GPUS):
+                    assert tenant.resident_bytes(gpu) == tenant.mapped_bytes(gpu)
+
+    @invariant()
+    def bounds_are_as_they_should_be(self) -> None:
+        """A holder that nobody shares a GPU with has no bound on its work; any other has one."""
+        if self.unsettled is not None:
+            return
+        views = self.node.arbiter.tenants()
+        for view in views:
+            tenant = self.node.tenants[view.tenant]
+            if not tenant.is_open:
+                continue
+            gang = [v for v in views if v is view or (view.gang and v.gang == view.gang)]
+            gpus = {gpu for member in gang for gpu in member.gpus}
+            others = [v for v in views if v not in gang and v.gpus.keys() & gpus]
+            if gpus and (others or min(member.share.gpu_limit for member in gang) < 1):
+                assert 0 < tenant.bound_s <= self.node.settings.queue_shared_s
+            else:
+                assert tenant.bound_s == 0
+
+    @invariant()
+    def the_ledger_never_says_less(self) -> None:
+        """What the arbiter believes to be taken covers what is taken."""
+        if self.unsettled is not None:
+            return
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            for gpu, on in view.gpus.items():
+                assert on.resident_bytes + on.allowed_bytes >= (
+                    tenant.resident_bytes(gpu) + tenant.spare_bytes(gpu)
+                )
+
+    @invariant()
+    def spare_memory_is_allowed(self) -> None:
+        """What is kept without being asked for is part of what was allowed."""
+        if self.unsettled is not None:
+            return
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            for gpu, on in view.gpus.items():
+                assert tenant.spare_bytes(gpu) <= tenant.allowed.get(gpu, 0)
+                under_way = any(
+                    isinstance(said, ev.Free | ev.CreditUsed | ev.CreditReturned | ev.Detach)
+                    for said in tenant.sent
+                ) or any(
+                    isinstance(told, do.CreditGrant | do.CreditRevoke) for told in tenant.inbox
+                )
+                if not under_way:
+                    assert on.allowed_bytes == tenant.allowed.get(gpu, 0)
+                    assert on.spare_bytes == tenant.spare_bytes(gpu)
+                    assert on.allocated_bytes >= sum(
+                        b.bytes for b in tenant.blocks if b.gpu == gpu and b.admitted
+                    )
+
+    @invariant()
+    def allowances_are_in_nobodys_way(self) -> None:
+        """Where there are any, all that everybody has fits, unless they are being taken back."""
+        if self.unsettled is not None:
+            return
+        views = self.node.arbiter.tenants()
+        for gpu in range(GPUS):
+            on = [view.gpus[gpu] for view in views if gpu in view.gpus]
+            allowed = sum(each.allowed_bytes for each in on)
+            told = [each for tenant in self.node.tenants.values() for each in tenant.inbox]
+            said = [each for tenant in self.node.tenants.values() for each in tenant.sent]
+            recalled = any(isinstance(each, do.CreditRevoke | do.Revoke) for each in told)
+            recalled = recalled or any(isinstance(each, ev.CreditReturned) for each in said)
+            if allowed and not recalled and not any(t.stopped or t.hung for t in self.known):
+                assert allowed + sum(each.allocated_bytes for each in on) <= CAPACITY
