@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import struct
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,25 +13,20 @@ import pytest
 from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.waiting import DEADLINE_S, until
-from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import Refusal, Type
-from moiety.wire.message import Message
-from moiety.wire.messages import (
-    AmountMessage,
-    AttachMessage,
-    EvictedMessage,
-    FreeMessage,
-    HelloMessage,
-    LeaseNoteMessage,
-    RefusedMessage,
+from moiety.wire.messages import AmountMessage
+from tests.support.agent_clients import (
+    ARGUMENTS,
+    CARD,
+    GIB,
+    Others,
+    Shims,
+    connecting,
+    joined,
+    starting,
 )
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
 from tests.support.wire_end import Closed
-from tests.support.wire_fakes import Shim
-
-GIB = 1 << 30
-CARD = 16 * GIB
-ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
 
 
 @pytest.fixture(scope="module")
@@ -49,94 +41,15 @@ def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
 
 
 @pytest.fixture
-def shims() -> Iterator[Callable[[str], Shim]]:
-    made: list[Shim] = []
-
-    def make(path: str) -> Shim:
-        made.append(Shim(path))
-        return made[-1]
-
-    yield make
-    for shim in made:
-        shim.close()
-
-
-Shims = Callable[[str], Shim]
-
-
-class Other:
-    """A process beside the test's own that speaks the protocol, driven line by line."""
-
-    SOURCE = """
-import sys
-from tests.support.wire_fakes import Shim
-from tests.support.foreground import uuid_of
-from moiety.wire.layout import Type
-shim = Shim(sys.argv[1])
-shim.hello("other")
-for line in sys.stdin:
-    found = eval(line)
-    print(found if found is not None else "done", flush=True)
-"""
-
-    def __init__(self, path: str) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", self.SOURCE, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.pid = self.process.pid
-
-    def tell(self, line: str) -> None:
-        """Let it do something; `listen` hears the result."""
-        assert self.process.stdin
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def listen(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def do(self, line: str) -> str:
-        self.tell(line)
-        return self.listen()
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-
-
-Others = Callable[[str], Other]
+def shims() -> Iterator[Shims]:
+    with connecting() as make:
+        yield make
 
 
 @pytest.fixture
-def others() -> Iterator[Callable[[str], Other]]:
-    made: list[Other] = []
-
-    def make(path: str) -> Other:
-        made.append(Other(path))
-        return made[-1]
-
-    yield make
-    for other in made:
-        other.kill()
-
-
-def joined(shims: Shims, agent: AgentProcess, used: int = 0) -> Shim:
-    """A process on GPU 0 that holds the lease and `used` bytes."""
-    shim = shims(agent.workload())
-    shim.hello()
-    shim.attach(uuid_of(0))
-    if used:
-        shim.allocated(0, used)
-    else:
-        shim.want()
-    shim.expect(Type.GRANT)
-    return shim
+def others() -> Iterator[Others]:
+    with starting() as make:
+        yield make
 
 
 def test_a_lone_process_is_granted_and_its_word_is_open(agent: AgentProcess, shims: Shims) -> None:
@@ -264,95 +177,6 @@ def test_a_process_that_stays_without_a_connection_is_forgotten(
     until(lambda: not agent.ps(), "the end of patience")
 
 
-NONSENSE: dict[str, bytes] = {
-    "no header": b"abc",
-    "an unknown type": struct.pack("<HHI", 99, 8, 0),
-    "a false length": struct.pack("<HHI", Type.LEASE_REQUEST, 999, 0),
-    "a second greeting": HelloMessage().encode(),
-    "a message of the agent": LeaseNoteMessage(Type.GRANT, 0, 7).encode(),
-    "a GPU that is not attached": AmountMessage(Type.RESIDENT, 0, 31, 5).encode(),
-    "an eviction elsewhere": EvictedMessage(gpu=4, bytes=1).encode(),
-    "a free elsewhere": FreeMessage(gpu=4, bytes=1).encode(),
-    "memory from nowhere": AttachMessage(serial=9, uuid=uuid_of(1), allocated_bytes=5).encode(),
-}
-
-
-@pytest.mark.parametrize("packet", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_ends_the_connection_and_nothing_else(
-    agent: AgentProcess, shims: Shims, packet: bytes
-) -> None:
-    shim = joined(shims, agent)
-    shim.send_raw(packet)
-    refusal = shim.refused(Refusal.PROTOCOL)
-    assert refusal.text
-    assert shim.closed_by_agent()
-    assert agent.status().pid
-
-
-def test_the_first_message_must_be_a_greeting(agent: AgentProcess, shims: Shims) -> None:
-    shim = shims(agent.workload())
-    shim.want()
-    assert "greeting" in shim.refused(Refusal.PROTOCOL).text
-    assert shim.closed_by_agent()
-
-
-def test_another_version_is_told_so(agent: AgentProcess, shims: Shims) -> None:
-    shim = shims(agent.workload())
-    shim.send(HelloMessage(version=9))
-    assert "version 9" in shim.refused(Refusal.VERSION).text
-
-
-def test_an_unknown_gpu_is_refused_and_the_rest_goes_on(agent: AgentProcess, shims: Shims) -> None:
-    shim = joined(shims, agent)
-    shim.send(AttachMessage(serial=50, uuid=bytes(16)))
-    assert shim.refused(Refusal.GPU).serial == 50
-    shim.allocated(0, GIB)
-
-
-def test_a_process_that_reads_nothing_does_not_block_the_agent(
-    agent: AgentProcess, shims: Shims
-) -> None:
-    deaf = joined(shims, agent)
-    deaf.sock.setblocking(False)
-    packets = (AttachMessage(serial=n, uuid=bytes(16)).encode() for n in range(1, 1_000_000))
-
-    def refused_to_write() -> bool:
-        try:
-            for packet in packets:
-                deaf.send_raw(packet)
-        except BlockingIOError:
-            return False
-        except (BrokenPipeError, ConnectionResetError):
-            return True
-        raise AssertionError("a million packets were taken in")
-
-    until(refused_to_write, "the agent to hang up")
-    until(lambda: "does not read" in agent.log(), "the agent to say why")
-    assert agent.status().pid
-
-
-def test_a_process_that_never_stops_talking_does_not_starve_the_others(
-    agent: AgentProcess, shims: Shims, others: Others
-) -> None:
-    flooding = others(agent.workload())
-    flooding.do("shim.attach(uuid_of(1))")
-    flooding.tell("[shim.want() for _ in range(1_000_000_000)]")
-    quiet = joined(shims, agent)
-    for _ in range(50):
-        quiet.allocated(0, 1 << 20)
-    flooding.kill()
-    until(lambda: [row.pid for row in agent.ps()] == [os.getpid()], "the end of the noise")
-
-
-def test_counters_that_could_shrink_are_not_read(agent: AgentProcess, shims: Shims) -> None:
-    shim = shims(agent.workload())
-    plain = os.memfd_create("plain")
-    shim.send(HelloMessage(program="plain"), plain)
-    shim.expect(Type.WELCOME)
-    os.close(plain)
-    assert agent.ps()[0].waited_s == 0
-
-
 def test_counters_show_in_ps(agent: AgentProcess, shims: Shims) -> None:
     shim = joined(shims, agent)
     os.pwrite(shim.counters, struct.pack("<Q", 2_500_000_000), 6 * 8)
@@ -398,31 +222,6 @@ def test_an_overdue_process_is_killed_if_the_agent_was_told_so(
         assert other.process.wait(DEADLINE_S) == -signal.SIGKILL
 
 
-def test_the_control_socket_survives_nonsense(agent: AgentProcess) -> None:
-    for line in (
-        b"\n",
-        b"{}\n",
-        b"nonsense\n",
-        b'{"ask":"ps"}\n',
-        b"\xff\xfe\n",
-        b"[" * 5000 + b"\n",
-    ):
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.connect(str(agent.directory.control))
-            sock.sendall(line)
-            answer = protocol.decode_answer(sock.makefile("rb").readline())
-            assert isinstance(answer, protocol.Failed)
-            assert answer.kind == "BadRequest"
-
-
-def test_a_command_of_another_version_is_told_so(
-    agent: AgentProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("moiety.agent.control.client.__version__", "9.9.9")
-    with pytest.raises(errors.AgentVersion, match=r"9\.9\.9"):
-        agent.call()
-
-
 def test_a_limit_above_the_capacity_is_refused_with_the_possible(agent: AgentProcess) -> None:
     with pytest.raises(errors.LimitAboveCapacity, match=r"100 GiB .* 13\.75 GiB"):
         agent.workload(limit_bytes=100 * GIB)
@@ -431,14 +230,6 @@ def test_a_limit_above_the_capacity_is_refused_with_the_possible(agent: AgentPro
 def test_another_capacity_than_the_agents_is_refused_with_both(agent: AgentProcess) -> None:
     with agent.call() as call, pytest.raises(errors.CapacityMismatch, match=r"all .* 4 GiB"):
         call.ask(protocol.CreateWorkload("x", ["x"], "/", capacity_bytes=4 * GIB), protocol.Created)
-
-
-def test_a_message_to_somebody_elses_version_is_readable() -> None:
-    """The shim's side of a version mismatch: the refusal can be read whatever the version."""
-    refused: Message = decode(RefusedMessage(code=Refusal.VERSION, version=5, text="no").encode())
-    assert isinstance(refused, RefusedMessage)
-    with pytest.raises(OtherVersion):
-        decode(HelloMessage(version=5).encode())
 
 
 def test_hanging_up_is_noticed(agent: AgentProcess, shims: Shims) -> None:
