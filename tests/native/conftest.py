@@ -1,21 +1,28 @@
-"""NVIDIA's own headers, to hold our declarations against: they come in the wheel of its runtime.
+"""What the native tests share: programs on the stand-in driver, and NVIDIA's own headers.
 
-They are kept in the cache outside the checkout.
+The headers are there to hold our declarations against. They come in the wheel of NVIDIA's runtime,
+and are kept in the cache outside the checkout.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.native import cache_dir
+from tests.support.native import cache_dir, compile_c, native_dir
+from tests.support.simgpu_programs import Build
 
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
 WHEELS = ["nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cuda-runtime==13.5.37"]
 
 
@@ -43,3 +50,39 @@ def _fetch(wheel: str, folder: Path) -> None:
                 names = content.namelist()
                 content.extractall(folder, [n for n in names if re.search(r"/cuda\w*\.h$", n)])
             archive.unlink()
+
+
+@pytest.fixture(scope="module")
+def simgpu() -> Path:
+    """The folder with the stand-in driver."""
+    folder = native_dir()
+    if folder is None or not (folder / "simgpu" / "libcuda.so.1").exists():
+        pytest.skip("the stand-in driver is not built: make test")
+    return folder / "simgpu"
+
+
+@pytest.fixture(scope="module")
+def build(simgpu: Path, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """A C program of the tests, by its name, compiled when it is asked for."""
+    folder = tmp_path_factory.mktemp("simgpu")
+    flags = [f"-I{ROOT / 'native'}", str(simgpu / "libcuda.so.1"), f"-Wl,-rpath,{simgpu}", "-ldl"]
+
+    def make(name: str) -> Path:
+        return compile_c([PROGRAMS / f"{name}.c"], folder / name, flags=flags)
+
+    return make
+
+
+@pytest.fixture
+def gpu(simgpu: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment with GPUs of its own, small ones."""
+    state = Path("/dev/shm") / f"moiety-test-{os.getpid()}-{tmp_path.name}"
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MOIETY_SIM", "CUDA_"))}
+    env |= {
+        "MOIETY_SIMGPU": "A100-80:memory=256MiB,residue=2MiB,link=2GB/s,pageable=1GB/s",
+        "MOIETY_SIMGPU_STATE": str(state),
+        "KERNELS": str(simgpu / "kernels.elf"),
+        "LD_LIBRARY_PATH": str(simgpu),
+    }
+    yield env
+    shutil.rmtree(state, ignore_errors=True)
