@@ -2,10 +2,8 @@
  * error and nothing worse.
  *
  *   mistakes_objects KERNELS ROUNDS   (0: until SIGUSR1) */
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "mistakes.h"
+#include "mistakes_theirs.h"
 
 static CUcontext context;
 static CUmodule module;
@@ -286,71 +284,7 @@ static void contexts(void)
     SAY(cuCtxGetFlags(&flags));
 }
 
-/* What another process has is nothing here: it tells us the numbers of what it made. */
-struct theirs {
-    CUdeviceptr memory, pooled;
-    CUcontext context;
-    CUmodule module;
-    CUfunction function;
-    CUstream stream;
-    CUevent event;
-    CUmemoryPool pool;
-    CUmemGenericAllocationHandle handle;
-    CUgraphExec exec;
-    CUipcMemHandle ipc;
-};
-
-static int make_theirs(int out)
-{
-    struct theirs theirs;
-    CUgraph graph;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    memset(&theirs, 0, sizeof(theirs));
-    for (int i = 0; i < 40; i++) { /* so that it is not, by chance, where ours is */
-        OK(cuMemAlloc_v2(&theirs.memory, MIB / 2));
-        OK(cuStreamCreate(&theirs.stream, 0));
-    }
-    OK(cuCtxCreate_v2(&theirs.context, 0, 0));
-    OK(cuMemAlloc_v2(&theirs.memory, 4 * MIB));
-    OK(cuModuleLoad(&theirs.module, kernels));
-    OK(cuModuleGetFunction(&theirs.function, theirs.module, "nop"));
-    OK(cuStreamCreate(&theirs.stream, 0));
-    OK(cuMemAllocAsync(&theirs.pooled, 4 * MIB, theirs.stream));
-    OK(cuEventCreate(&theirs.event, CU_EVENT_DISABLE_TIMING));
-    OK(cuMemPoolCreate(&theirs.pool, &props));
-    OK(cuMemCreate(&theirs.handle, 2 * MIB, &prop, 0));
-    OK(cuGraphCreate(&graph, 0));
-    OK(cuGraphInstantiateWithFlags(&theirs.exec, graph, 0));
-    OK(cuIpcGetMemHandle(&theirs.ipc, theirs.memory));
-    return write(out, &theirs, sizeof(theirs)) != sizeof(theirs);
-}
-
-static struct theirs theirs;
-
-/* Asked for once, before anything is repeated: it is gone again when they are used. */
-static int fetch_theirs(void)
-{
-    int tube[2], status;
-    char number[16];
-    if (pipe(tube) != 0) {
-        return -1;
-    }
-    snprintf(number, sizeof(number), "%d", tube[1]);
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("KERNELS", kernels, 1);
-        execl("/proc/self/exe", "mistakes_objects", "theirs", number, NULL);
-        _exit(1);
-    }
-    close(tube[1]);
-    int got = read(tube[0], &theirs, sizeof(theirs)) == sizeof(theirs);
-    close(tube[0]);
-    waitpid(child, &status, 0);
-    return got && status == 0 ? 0 : -1;
-}
+static struct theirs theirs; /* what another process has */
 
 static void of_another_process(void)
 {
@@ -387,14 +321,14 @@ int main(int argc, char **argv)
     kernels = is_other ? getenv("KERNELS") : argv[1];
     garbage = calloc(1, GARBAGE_BYTES);
     memset(garbage, 'g', GARBAGE_BYTES - 1);
-    if (!is_other && fetch_theirs() != 0) {
+    if (!is_other && fetch_theirs(kernels, &theirs) != 0) {
         return 3;
     }
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
     if (is_other) {
-        return make_theirs(atoi(argv[2]));
+        return make_theirs(kernels, atoi(argv[2]));
     }
     OK(cuModuleLoad(&module, kernels));
     OK(cuModuleGetFunction(&nop, module, "nop"));
