@@ -20,7 +20,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
-from tools.wire_header import read  # noqa: E402  it needs the path
+from tools.wire_header import read, source  # noqa: E402  it needs the path
 
 PACKAGE: Final = ROOT / "src" / "moiety"
 PAGE: Final = ROOT / "docs" / "glossary.md"
@@ -104,7 +104,7 @@ def functions(*folders: Path) -> set[str]:
 
 def acts() -> Iterator[str]:
     """Messages, events and handlers that do not share their stem."""
-    header = read((ROOT / "native" / "wire" / "wire.h").read_text())
+    header = read(source(ROOT / "native" / "wire"))
     heard = {t.name for t in header.types if any(">" in arrow for arrow, _ in t.meanings)}
     events = {
         node.name

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-HEADER: Final = ROOT / "native" / "wire" / "wire.h"
+HEADERS: Final = ROOT / "native" / "wire"
 LAYOUT: Final = ROOT / "src" / "moiety" / "wire" / "layout.py"
 MESSAGES: Final = ROOT / "src" / "moiety" / "wire" / "messages.py"
 PAGE: Final = ROOT / "docs" / "reference-protocol.md"
 BEGIN: Final = "<!-- made by tools/wire.py from here on -->\n"
 sys.path[:0] = [str(ROOT)]
-from tools.wire_header import Constant, Field, Header, Struct, read  # noqa: E402  it needs the path
+from tools.wire_header import Constant, Field, Header, Struct, read, source  # noqa: E402  it needs the path
 
 CODES: Final = {"uint16_t": ("H", 2), "uint32_t": ("I", 4), "uint64_t": ("Q", 8)}
 WIDTH: Final = 100
@@ -298,7 +298,7 @@ def made(header: Header) -> dict[Path, str]:
 
 
 def main() -> int:
-    files = made(read(HEADER.read_text()))
+    files = made(read(source(HEADERS)))
     differ = [file for file, text in files.items() if file.read_text() != text]
     if "--check" in sys.argv[1:]:
         for file in differ:

@@ -1,9 +1,10 @@
-"""Reads native/wire/wire.h, which keeps to the form that its first comment describes."""
+"""Reads native/wire/wire.h and pages.h, which keep to the form that wire.h describes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 
@@ -82,6 +83,11 @@ FLAGS: Final = re.compile(r"/\* (mw_\w+)\.flags \*/\n((?:#define .*\n(?: {8,}.*\
 def plain(comment: str) -> str:
     """A comment as one line, without its stars."""
     return " ".join(line.strip().removeprefix("*").strip() for line in comment.split("\n")).strip()
+
+
+def source(folder: Path) -> str:
+    """The text of both headers in a folder."""
+    return "".join((folder / name).read_text() for name in ("wire.h", "pages.h"))
 
 
 def read(text: str) -> Header:

@@ -1,8 +1,9 @@
 /* The bytes that the shim (C) and the agent (Python) share.
  *
- * This file is the only source of the protocol. tools/wire.py makes src/moiety/wire/layout.py,
- * src/moiety/wire/messages.py and the tables of docs/reference-protocol.md from it; a test compares
- * them, and another test compares every size and offset with what a compiler makes of this file.
+ * This file and pages.h are the only source of the protocol. tools/wire.py makes
+ * src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of
+ * docs/reference-protocol.md from them; a test compares these, and another test compares every size
+ * and offset with what a compiler makes of both.
  *
  * Transport: each process has one AF_UNIX SOCK_SEQPACKET connection. One packet is one message and
  * begins with struct mw_header. All integers are little endian. All structs are naturally aligned
@@ -21,6 +22,8 @@
 
 #include <stdint.h>
 
+#include "wire/pages.h"
+
 #define MW_MAGIC 0x5459494du /* "MIYT" as bytes on the wire */
 #define MW_VERSION 1u
 #define MW_NAME_BYTES 64u  /* names are UTF-8, cut and padded with zeros */
@@ -31,8 +34,6 @@
 #define MW_GPUS_MAX 32u    /* GPUs of one node that a client may attach */
 #define MW_NO_GPU 0xffffffffu /* in place of a GPU's index */
 #define MW_UNKNOWN_MAX 32u    /* names of unknown entry points that a client reports */
-#define MW_SLOTS_MAX 1024u    /* threads of one process inside the gate */
-#define MW_LEASE_BYTES 4096u  /* size of the lease page's memfd */
 
 enum mw_type {
     /* > mw_hello: the first message; carries the counters' memfd */
@@ -116,11 +117,9 @@ enum mw_type {
     MW_SHARED = 39,
     /* > mw_unknown: the program used an entry point that the shim does not know */
     MW_UNKNOWN = 40,
-    /* < mw_limit_reply: the answer to MW_LIMIT_QUERY from a client without a hello; the last
-     * message */
+    /* < mw_limit_reply: the answer to MW_LIMIT_QUERY from a client without a hello; the last message */
     MW_LIMIT_REPLY = 41,
-    /* < mw_credit: this many more bytes may be allocated without a request, until
-     * MW_CREDIT_REVOKE */
+    /* < mw_credit: this many more bytes may be allocated without a request, until MW_CREDIT_REVOKE */
     MW_CREDIT_GRANT = 42,
     /* < mw_amount: give the credit on a GPU back; answered by MW_CREDIT_RETURNED */
     MW_CREDIT_REVOKE = 43,
@@ -379,38 +378,6 @@ struct mw_share {
     uint64_t offset;      /* of the export within the pieces */
     uint32_t first;       /* the first piece in this message, counted from 0 */
     uint32_t pieces;      /* in this message */
-};
-
-/* The lease page: only the agent writes it; every gated call reads it. */
-struct mw_lease {
-    uint32_t word; /* epoch << 1 | open */
-    uint32_t reserved;
-};
-#define MW_LEASE_OPEN 1u
-
-/* One for each thread that passed the gate; only that thread writes it. */
-struct mw_slot {
-    uint32_t depth;   /* calls of this thread that are inside the driver */
-    uint32_t blocked; /* it waits inside a synchronising call */
-    uint64_t passes;  /* gated calls so far */
-    uint32_t tid;     /* 0: free */
-    uint32_t reserved[11];
-};
-
-/* The counters' memfd: the client writes it; the agent reads it with pread. */
-struct mw_counters {
-    uint64_t handoffs;      /* leases granted */
-    uint64_t drained_ns;    /* spent in draining */
-    uint64_t evicted_bytes; /* copied to host memory */
-    uint64_t evicted_ns;
-    uint64_t restored_bytes;
-    uint64_t restored_ns;
-    uint64_t waited_ns;     /* threads at the closed gate, summed */
-    uint64_t unknown_calls; /* calls of entry points that the shim does not know */
-    uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
-    uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
-    uint64_t reserved[6];
-    struct mw_slot slots[MW_SLOTS_MAX];
 };
 
 #endif

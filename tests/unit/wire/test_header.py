@@ -11,6 +11,7 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 
 import pytest
+from tools.wire_header import source
 
 from moiety.wire import layout
 from moiety.wire.messages import MESSAGES
@@ -23,7 +24,7 @@ def without_comments(text: str) -> str:
     return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
-SOURCE = without_comments(HEADER.read_text())
+SOURCE = without_comments(source(HEADER.parent))
 STRUCTS = dict(re.findall(r"struct (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.DOTALL))
 FIELDS = {name: re.findall(r"(\w+)(?:\[\w+\])?;", body) for name, body in STRUCTS.items()}
 ENUMS = dict(re.findall(r"enum (mw_\w+) \{(.*?)\n\};", SOURCE, flags=re.DOTALL))
@@ -79,13 +80,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
         lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
         lines += [f'printf("{name}.{f} %zu\\n", offsetof(struct {name}, {f}));' for f in fields]
     folder = tmp_path_factory.mktemp("header")
-    source = folder / "print.c"
-    source.write_text(
+    program_source = folder / "print.c"
+    program_source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n"
         f'#include "{HEADER}"\nint main(void) {{\n' + "\n".join(lines) + "\nreturn 0;\n}\n"
     )
     program = folder / "print"
-    subprocess.run([*compiler(), "-Wall", "-Werror", "-o", program, source], check=True)
+    flags = ["-Wall", "-Werror", "-I", str(HEADER.parents[1])]
+    subprocess.run([*compiler(), *flags, "-o", program, program_source], check=True)
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     return {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
 

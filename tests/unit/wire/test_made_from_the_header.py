@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tools import wire
-from tools.wire_header import read
+from tools.wire_header import read, source
 
-TEXT = wire.HEADER.read_text()
+TEXT = source(wire.HEADERS)
 
 
 @pytest.mark.parametrize(
