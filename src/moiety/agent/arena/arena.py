@@ -1,7 +1,7 @@
 """The host arena: memory for evicted data, made ahead of need and lent to processes in segments.
 
-The ledger (plan.py) says what should be; here it is done. Pages are made in a thread of
-their own (prefault.py), so no command and no hand-off waits for that.
+The ledger (plan.py) decides which segments are made, given and dropped; this module does it. Pages
+are made in a thread of their own (prefault.py), so no command and no hand-off waits for them.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Memory(Protocol):
     """What makes segments: prefault.py, or a stand-in."""
 
     def make(self, size: int, node: int | None, stopped: Callable[[], bool], /) -> int:
-        """A descriptor."""
+        """Return the descriptor of a new segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaSize:
     """How large an arena may become: `ready_bytes` of `size_bytes` are prepared at most.
 
-    `moving_bytes` of it take what moves at one time, and are not promised to anybody.
+    `moving_bytes` of it hold the bytes that move at one time; they are promised to no tenant.
     """
 
     size_bytes: int
@@ -66,7 +66,7 @@ class ArenaSize:
 
     @classmethod
     def of(cls, size: int, ready: int | None, budgets: Iterable[GpuBudget]) -> ArenaSize:
-        """The size of an arena for GPUs with these budgets."""
+        """Return the size of the arena for GPUs with these budgets."""
         each = list(budgets)
         near = max((b.capacity_bytes for b in each), default=0) // 8
         segment = 1 << max(0, near.bit_length() - 1)
@@ -76,7 +76,7 @@ class ArenaSize:
 
 
 class Arena:
-    """All host memory that one agent prepares, and whom it has lent it to."""
+    """All host memory that one agent prepares, and the tenants that have parts of it."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Arena:
         memory: Memory = prefault,
         available: Callable[[], int] = available_bytes,
     ) -> None:
-        """Begin empty; `on_event` and `on_left` say when to look."""
+        """Begin empty; `on_event` and `on_left` say when the plan may have changed."""
         self.extent = extent
         self.size_bytes = extent.size_bytes
         """The present size: less than wanted while the host is short of memory."""
@@ -123,23 +123,23 @@ class Arena:
 
     @property
     def ready_bytes(self) -> int:
-        """Whose pages are there, lent or not."""
+        """Bytes of the segments whose pages exist, given to a tenant or not."""
         return self.segments.made_bytes
 
     def used_bytes(self) -> int:
-        """What is evicted now."""
+        """Bytes of all tenants that are evicted now."""
         views = (on for view in self._arbiter.tenants() for on in view.gpus.values())
         return sum(max(0, on.allocated_bytes - on.resident_bytes) for on in views)
 
     # What processes say
 
     def need(self, client: Client, size: int) -> None:
-        """A process waits for so much more."""
+        """A process waits for this many more bytes."""
         self.segments.asked(client.number, size)
         self._update()
 
     def back(self, client: Client, number: int) -> None:
-        """A process has unmapped a segment; 0: it has no more that is empty."""
+        """A process has unmapped a segment; number 0: it has no more empty segments."""
         if number:
             self.segments.returned(client.number, number)
         else:
@@ -147,11 +147,11 @@ class Arena:
         self._update()
 
     def adopt(self, client: Client, number: int, size: int) -> None:
-        """A process that outlived the last agent has this segment of it."""
+        """A process that outlived the last agent has mapped this segment of that agent."""
         self.segments.adopted(client.number, number, size)
 
     def stop(self) -> None:
-        """Make no more and let go of all; whoever has mapped some keeps it."""
+        """Make no more segments, and close all; a process keeps what it has mapped."""
         self._stopped = True
         self._worker.shutdown(wait=False, cancel_futures=True)
         if self._due:
@@ -198,7 +198,7 @@ class Arena:
             self._look_at(now_s + LOOK_S)
 
     def _look(self, now_s: float) -> None:
-        """See what memory the host has left; if that is too little, promise less from now on."""
+        """Measure the host's free memory; if it is too little, promise less from now on."""
         self._looked_s = now_s
         self._free_bytes = self._available() - RESERVE_BYTES
         wanted = self.extent.size_bytes
@@ -227,7 +227,7 @@ class Arena:
         self._run(action.number, lambda: self._memory.make(size, numa_node, self._is_stopped))
 
     def _run(self, number: int, work: Callable[[], int]) -> None:
-        """Have a segment made ready beside the loop, and be told its descriptor."""
+        """Make a segment beside the loop; `_made` receives its descriptor."""
 
         def run() -> None:
             fd = -1
@@ -235,7 +235,7 @@ class Arena:
                 fd = work()
             except InterruptedError:
                 return
-            except Exception as error:  # whatever the system says: the segment does not exist
+            except Exception as error:  # after any error the segment does not exist
                 self._runtime.log.warning("host_memory_unavailable", problem=str(error))
             try:
                 self._loop.call_soon_threadsafe(self._made, number, fd)
@@ -263,7 +263,7 @@ class Arena:
         client.connection.send(note.encode(), self._fds[action.number])
 
     def _drop(self, action: do.Drop) -> None:
-        """Free its pages, also if whoever had it has it mapped yet: it is not theirs any more."""
+        """Free a segment's pages, even if a process still has it mapped: it has no tenant."""
         self._worker.submit(prefault.free, self._fds.pop(action.number))
 
     def _ask_back(self, action: do.AskBack) -> None:
@@ -293,7 +293,7 @@ _DO: dict[type, Callable[[Arena, Any], None]] = {
 
 
 def _raise_descriptor_limit() -> None:
-    """Each segment is a descriptor, and so are a process' socket and pages."""
+    """Raise the limit of descriptors: each segment, socket and page of a process is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

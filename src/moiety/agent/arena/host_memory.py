@@ -1,4 +1,4 @@
-"""How much memory of this host could be used now: by the kernel's word, and by the cgroup's."""
+"""How much memory of this host is available now, as the kernel and the cgroups say."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CGROUPS: Final = Path("/sys/fs/cgroup")
 def available_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Memory that this process could use now without swapping and without being killed for it.
 
-    The least of MemAvailable and of what the cgroup (version 2) and those around it have left;
-    $MOIETY_HOST_MEMORY instead, where it is set: for tests, and for hosts that tell neither.
+    The least of MemAvailable and of what the cgroup (version 2) and its parents have left.
+    $MOIETY_HOST_MEMORY replaces it if it is set: for tests, and for hosts that show neither.
     """
     if named := os.environ.get("MOIETY_HOST_MEMORY"):
         return parse_bytes(named)
@@ -33,7 +33,7 @@ def _mem_available(proc: Path) -> int:
 
 
 def _cgroup_rooms(proc: Path, cgroups: Path) -> Iterator[int]:
-    """What each limit leaves; page cache that could be dropped does not count as used."""
+    """The bytes that each limit leaves; inactive page cache does not count as used."""
     folder = _cgroup(proc, cgroups)
     while folder is not None and folder != cgroups:
         limits = [n for name in ("max", "high") if (n := _number(folder / f"memory.{name}"))]
@@ -54,7 +54,7 @@ def _cgroup(proc: Path, cgroups: Path) -> Path | None:
 
 
 def _number(path: Path) -> int | None:
-    """What stands in a cgroup's file; None for "max", and where there is no such limit."""
+    """The number in a cgroup's file; None for "max", or if the file does not exist."""
     try:
         return int(path.read_bytes())
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""The ledger of the arena's segments: who has which, and what should be made, given or dropped.
+"""The ledger of the arena's segments: which tenant has which, and which to make, give or drop.
 
-It decides and does nothing itself: `plan` returns actions, and whoever carries them out (arena.py)
-tells the outcome. A segment is one memfd; it is made, then ready, then one tenant's, and never
-anybody else's: its first tenant, or a child of it, may have it mapped for as long as it lives.
+It only decides: `plan` returns actions, and arena.py carries them out and reports the outcome. A
+segment is one memfd. It is made, then ready, then given to one tenant, and never to another: its
+first tenant, or a child of that process, may have it mapped for as long as it lives.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Create and fault in a segment; answered by `made`. `tenant` is whom it is made for."""
+    """Create and fault in a segment for a tenant; answered by `made`."""
 
     number: int
     tenant: int
@@ -60,7 +60,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class AskBack:
-    """Ask a tenant to give back empty segments, up to so many bytes."""
+    """Ask a tenant to give back empty segments, at most this many bytes."""
 
     tenant: int
     bytes: int
@@ -68,7 +68,7 @@ class AskBack:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Tell a tenant that waits for a segment that there is none for it."""
+    """Tell a tenant that waits for a segment that it gets none."""
 
     tenant: int
 
@@ -103,24 +103,24 @@ class Segments:
 
     @property
     def made_bytes(self) -> int:
-        """Those of segments that are ready or given: pages are there."""
+        """Bytes of the segments that are ready or given: their pages exist."""
         made = sum(s.state is not SegmentState.MAKING for s in self.segments.values())
         return made * self.segment_bytes + self.foreign_bytes
 
     @property
     def foreign_bytes(self) -> int:
-        """What an earlier agent gave to those who outlived it."""
+        """Bytes of earlier agents' segments that tenants have mapped."""
         return sum(sum(each.values()) for each in self.foreign.values())
 
     def held_bytes(self, tenant: int) -> int:
-        """What one tenant was given."""
+        """Bytes of the segments that one tenant has."""
         own = sum(s.tenant == tenant for s in self.segments.values()) * self.segment_bytes
         return own + sum(self.foreign.get(tenant, {}).values())
 
     # What happened
 
     def asked(self, tenant: int, more_bytes: int) -> None:
-        """A tenant waits for so much more than it has."""
+        """A tenant waits for this many bytes more than it has."""
         self.urgent[tenant] = self.held_bytes(tenant) + max(1, more_bytes)
 
     def made(self, number: int, *, well: bool) -> None:
@@ -134,7 +134,7 @@ class Segments:
             del self.segments[number]
 
     def returned(self, tenant: int, number: int) -> None:
-        """A tenant has unmapped a segment. One that it does not have changes nothing."""
+        """A tenant has unmapped a segment; a segment that it does not have changes nothing."""
         foreign = self.foreign.get(tenant, {})
         segment = self.segments.get(number)
         if segment is not None and segment.tenant == tenant:
@@ -145,11 +145,11 @@ class Segments:
             del foreign[number]
 
     def gave_all(self, tenant: int) -> None:
-        """A tenant that was asked for what is empty has nothing more."""
+        """A tenant that was asked for empty segments has no more of them."""
         self._asked.discard(tenant)
 
     def adopted(self, tenant: int, number: int, size: int) -> None:
-        """A tenant that outlived an earlier agent has this one's segment mapped."""
+        """A tenant that outlived an earlier agent has mapped a segment of that agent."""
         self.foreign.setdefault(tenant, {})[number] = size
 
     def left(self, tenant: int) -> None:
@@ -169,7 +169,7 @@ class Segments:
     # What should be done
 
     def plan(self, now_s: float, *, may_make: bool) -> list[Action]:
-        """What to do now, in order. `may_make` is false while the host has no memory to spare."""
+        """Return the actions for now, in order. `may_make`: the host has memory to spare."""
         actions, self._later = self._later, []
         self._forgive(now_s)
         lacking = self._give(actions)
@@ -181,7 +181,7 @@ class Segments:
         return actions
 
     def _forgive(self, now_s: float) -> None:
-        """Who could not take what it got (it may have no descriptor left) is tried again later."""
+        """After KEEP_S, try tenants again that could not map a segment (no descriptor was left)."""
         for tenant, until_s in list(self._unable.items()):
             if until_s is None:
                 self._unable[tenant] = now_s + KEEP_S
@@ -196,7 +196,7 @@ class Segments:
         return held
 
     def _give(self, actions: list[Action]) -> dict[int, int]:
-        """Give what is ready to those who lack it; returns how many segments each still lacks."""
+        """Give ready segments to tenants that lack some; returns how many each still lacks."""
         lacking: dict[int, int] = {}
         held = self._held()
         ready = [s for s in self.segments.values() if s.state is SegmentState.READY]
@@ -237,7 +237,7 @@ class Segments:
             making += 1
 
     def _settle(self, actions: list[Action], lacking: dict[int, int]) -> None:
-        """Whoever waits gets what others have empty, or is told that there is nothing."""
+        """While tenants wait, ask others for empty segments; if there are none, deny them."""
         waiting = [tenant for tenant in self.urgent if tenant in lacking]
         if not waiting:
             self._tried.clear()
@@ -254,7 +254,7 @@ class Segments:
                 actions.append(Deny(tenant))
 
     def _shrink(self, actions: list[Action], lacking: dict[int, int], now_s: float) -> None:
-        """Let go of what was not needed for long."""
+        """Drop, or ask back, segments that were not needed for `KEEP_S`."""
         ready = [] if lacking else list(self._in(SegmentState.READY))
         spare = bool(self.needs)
         if self._is_old(0, len(ready) > spare, now_s):

@@ -1,8 +1,8 @@
-"""Host memory in memfds whose pages are there before anybody needs them.
+"""Host memory in memfds whose pages exist before they are needed.
 
-Everything here may take long and runs beside the event loop. The kernel is asked for pages in small
-steps, each mapped for as long as it takes: a large one would keep the whole process from mapping
-anything meanwhile, and count as memory that this process uses.
+These functions may take long, and run beside the event loop. They ask the kernel for pages in small
+steps, and map each step only while it lasts: a large step would keep the whole process from mapping
+anything meanwhile, and would count as memory that this process uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
     fd = os.memfd_create("moiety-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size)
-        # Nobody who has it may cut it short: the others would stumble into the hole.
+        # No process may shrink it: the others would get SIGBUS at the pages that are gone.
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
         for offset in range(0, size, STEP_BYTES):
@@ -60,7 +60,7 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
 
 
 def free(fd: int) -> None:
-    """Give the pages of a memfd back to the system, whoever else has it, and close it."""
+    """Give a memfd's pages back to the system, even if other processes have it, and close it."""
     try:
         mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
         _libc.fallocate(fd, mode, 0, os.fstat(fd).st_size)
@@ -87,7 +87,7 @@ class _Mapped:
         _libc.munmap(self._at, self._size)
 
     def prefer(self, node: int | None) -> None:
-        """Have its pages come large, and from this NUMA node, where the system lets us."""
+        """Ask for large pages, and for pages of this NUMA node; a refusal is no error."""
         _libc.madvise(self._at, self._size, mmap.MADV_HUGEPAGE)
         if node is not None and 0 <= node < 64:
             mask = ctypes.c_ulong(1 << node)
@@ -101,7 +101,7 @@ class _Mapped:
         error = _error()
         if error.errno != errno.EINVAL:
             raise error
-        # An error here would be a deadly signal below.
+        # Where there is no memory, this raises OSError; the loop below would get SIGBUS.
         os.posix_fallocate(self._fd, self._offset, self._size)
         for page in range(self._at, self._at + self._size, mmap.PAGESIZE):
             ctypes.memset(page, ctypes.c_ubyte.from_address(page).value, 1)
