@@ -69,7 +69,7 @@ def test_conversations_of_one_user_have_an_end_and_others_are_answered(
 
 def test_workloads_of_one_user_have_an_end(agent: AgentProcess, users: Users) -> None:
     bob, alice = users(BOB), users(ALICE)
-    with pytest.raises(Raised, match="workloads, the most that one user may have") as refused:
+    with pytest.raises(Raised, match="workloads, which is the limit of one user") as refused:
         bob.do(f"while True: {CREATE}")
     assert refused.value.kind == "TooMany"
     assert alice.do(CREATE)

@@ -21,9 +21,9 @@ def test_one_user_cannot_have_all_and_all_cannot_have_more_than_there_is() -> No
     for _ in range(2):
         assert tally.refuse(ALICE) == ""
         tally.take(ALICE)
-    assert tally.refuse(ALICE) == "65001 has 2 things, the most that one user may have"
+    assert tally.refuse(ALICE) == "65001 has 2 things, which is the limit of one user"
     tally.take(BOB)
-    assert tally.refuse(BOB) == "all users together have 3 things, which is all there can be"
+    assert tally.refuse(BOB) == "all users together have 3 things, which is the limit"
     tally.give(ALICE)
     assert tally.refuse(BOB) == ""
 

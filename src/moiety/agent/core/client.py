@@ -50,18 +50,18 @@ class Client:
     unspoken: set[int] = field(default_factory=set)
     """GPUs where it had a context when its connection broke, not mentioned since."""
     talks: bool = False
-    """True if a person sits before it, who is told why it waits (wait_messages.py)."""
+    """True if it is interactive: its terminal shows why it waits (wait_messages.py)."""
     gang: str = ""
     """The gang with which it holds GPUs (gang_detection.py); empty: none."""
     shares: int = 0
-    """SharedFlag: whether it uses memory together with others"""
+    """SharedFlag: whether it exported or imported memory that moiety does not track."""
     pinned: str = ""
     """The call that pinned it; empty: none."""
     unknown: dict[str, int] = field(default_factory=dict)
     """By name: calls of functions that its shim does not know."""
     gpus: set[int] = field(default_factory=set)
     attaching: dict[int, int] = field(default_factory=dict)
-    """GPU by the serial of the request that is not answered"""
+    """By serial of a request that is not answered: the GPU."""
     allocating: dict[int, int] = field(default_factory=dict)
     measured: set[int] = field(default_factory=set)
     """GPUs where the size of its context alone is known."""
@@ -77,11 +77,11 @@ class Client:
         return f"tenant {self.number} of {name_of(self.uid)}"
 
     def name_for(self, viewer: Client | None) -> str:
-        """What a program of one user is told of one that may be another's."""
+        """The name that `viewer` may see: the program's, or `anonymous` for another user."""
         return str(self) if viewer and viewer.uid == self.uid else self.anonymous
 
     def counters(self) -> Counters:
-        """What the process counted; zeros if it showed nothing. Never maps the client's memory."""
+        """The counters of the process; zeros if it has no page. Never maps the client's memory."""
         fd = self.connection.counters_fd
         try:
             return decode_counters(os.pread(fd, 128, 0)) if fd >= 0 else Counters()
@@ -119,7 +119,7 @@ class Client:
         return passes, inside
 
     def dispose(self) -> None:
-        """Let go of everything that the kernel keeps for it here."""
+        """Close the connection, the lease page and the pidfd."""
         self.connection.close()
         self.page.dispose()
         if self.pidfd >= 0:

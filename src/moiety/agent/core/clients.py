@@ -64,7 +64,7 @@ class Clients:
         self._timeline = timeline
         self._journal = journal
         self._grace: dict[int, Timer] = {}
-        """By tenant: when a process without a connection is looked for."""
+        """By tenant: the timer after which a process without a connection is looked for."""
 
     def sample(self, client: Client, gpu: int) -> None:
         """Record how much of a process is on a GPU now."""
@@ -87,9 +87,9 @@ class Clients:
         return before.fenced if before else self._recovery.was_fenced(pid)
 
     def join(self, client: Client, event: ev.Hello) -> None:
-        """Register a process; what the same process was before is over.
+        """Register a process; this ends its earlier registration.
 
-        If only its connection broke, it keeps its memory until it has said what it has.
+        If only its connection broke, its memory stays counted until it has said what it has.
         """
         before = self.known_as(client.pid, client.workload)
         if before and event.resumed:
@@ -127,7 +127,7 @@ class Clients:
                 self._runtime.feed(ev.Detach(client.number, gpu))
 
     def gpus_changed(self, client: Client) -> None:
-        """Tell those who keep a record that the process is about to use other GPUs."""
+        """Call `on_changed`: the process is about to use other GPUs."""
         for call in self.on_changed:
             call(client)
 
@@ -152,8 +152,8 @@ class Clients:
     def _miss(self, client: Client) -> None:
         """Look for a process that did not come back: while it is stopped, it keeps its memory.
 
-        So it does while the driver says that it has some. A process that replaced itself (exec) or
-        ended its work with the GPU has none any more.
+        It also keeps it while the driver reports memory of it. A process that called exec, or ended
+        its work with the GPU, has none any more.
         """
         if self._kernel.is_stopped(client.pid):
             self._await(client)
@@ -187,7 +187,7 @@ class Clients:
             self._recovery.came_back(client.pid, None)
 
     def _remove(self, client: Client, reason: str) -> None:
-        """Release what is kept for a process; the arbiter is told by the caller."""
+        """Release what is kept for a process; the caller tells the arbiter."""
         del self.by_number[client.number]
         if timer := self._grace.pop(client.number, None):
             timer.cancel()
@@ -211,7 +211,7 @@ class Clients:
             self._runtime.feed(ev.StopChecked(client.number, self._kernel.is_stopped(client.pid)))
 
     def stop(self) -> None:
-        """Hang up on every process; the pages keep their last word, so holders run on."""
+        """Hang up on every process; lease pages keep their last word, so holders continue."""
         for client in list(self.by_number.values()):
             self._loop.remove_reader(client.pidfd)
             client.dispose()

@@ -48,9 +48,10 @@ class Connection:
         on_burst: Callable[[], float] = _never_waits,
         on_close: Callable[[], None] = _nobody_cares,
     ) -> None:
-        """`on_close` is called once, whoever closes it.
+        """`on_close` is called once, whichever side closes the connection.
 
-        `on_burst` is asked when more came than is read at once: how many seconds it is to wait.
+        `on_burst` is called when more packets came than are read at once; it returns the seconds
+        to wait before the rest is read.
         """
         sock.setblocking(False)
         self._loop = loop
@@ -83,7 +84,7 @@ class Connection:
         self._takes_fds = True
 
     def take_fds(self) -> list[int]:
-        """The descriptors of the packet that `on_packet` is being told of, now the caller's."""
+        """Return the descriptors of the packet that `on_packet` handles; the caller closes them."""
         taken, self._fds = self._fds, []
         return taken
 
@@ -115,13 +116,13 @@ class Connection:
         self.close()
 
     def _discard(self) -> None:
-        """Read what was sent already: else the kernel tells of that and not of the refusal."""
+        """Read what was sent already: else the other side sees a reset instead of the refusal."""
         try:
             self._sock.shutdown(socket.SHUT_RD)
             while self._sock.recv(PACKET_BYTES):
                 pass
         except OSError:
-            pass  # nothing is left, or nobody is there
+            pass  # nothing is left, or the other side is gone
 
     def close(self) -> None:
         """Hang up, without `on_end`; what is queued is lost."""
@@ -140,8 +141,8 @@ class Connection:
             os.close(self.counters_fd)
             self.counters_fd = -1
         self._on_close()
-        # Whoever listens knows this connection, too: without this, both are there until the next
-        # collection of such cycles, which is hundreds of tenants away.
+        # The callbacks' owner refers to this connection, too: without this, both stay in memory
+        # until the next collection of cycles, which is hundreds of tenants away.
         self._on_packet = self._on_end = _nobody_listens
         self._on_burst = _never_waits
         self._on_close = _nobody_cares
@@ -223,7 +224,7 @@ class Connection:
         try:
             socket.send_fds(self._sock, [packet], fds)
         except OSError as error:
-            if error.errno == errno.ETOOMANYREFS:  # of one user, so many are under way at most
+            if error.errno == errno.ETOOMANYREFS:  # this user has too many descriptors in flight
                 raise BlockingIOError from error
             raise
 

@@ -1,4 +1,4 @@
-"""The last events of the arbiter with their instructions, in memory that is there from the start.
+"""The last events of the arbiter with their instructions, in memory that is allocated at the start.
 
 There are two segments. Each begins with a checkpoint of the arbiter, so that what is in it can be
 decided again. When one is full, the other is emptied and begun anew. So between half of the memory
@@ -17,11 +17,11 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.checkpoint import Checkpoint
 
 SEGMENT_BYTES: Final = 2 << 20
-"""two of them are kept: some minutes of many hand-offs, or hours of few"""
+"""Size of each of the two segments: minutes of many hand-offs, or hours of few."""
 RESERVE_PART: Final = 64
-"""a segment is full when less than such a part of it is left: most events are far smaller"""
+"""A segment is full when less than 1/RESERVE_PART is left; most events are far smaller."""
 PAGE_BYTES: Final = 96 << 10
-"""what is read at one time, so that nobody waits for it"""
+"""Most bytes that are read at one time; few, so that no program waits for a reader."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class _Segment:
     number: int = 0
     used: int = 0
     first: int = 0
-    """where the first event begins"""
+    """Offset of the first event."""
     has_start: bool = False
     follows: bool = False
-    """it goes on where the segment before it ends"""
+    """True if it continues where the segment before it ends."""
 
     def add(self, record: bytes) -> bool:
-        """Write one record behind the others; False: there is no place for it."""
+        """Write one record behind the others; False: it does not fit."""
         begin = self.used + LENGTH.size
         end = begin + len(record)
         if end > len(self.memory):
@@ -51,15 +51,15 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of what is kept. `data` continues what was read before, unless `is_lost`."""
+    """One page of the recording. `data` continues the page before, unless `is_lost`."""
 
     data: bytes
     segment: int
-    """to go on with; 0: nothing can be replayed now"""
+    """Segment of the next page; 0: nothing can be replayed now."""
     offset: int
     more: bool
     is_lost: bool = False
-    """what was asked for is not kept any more: begin anew"""
+    """True if this page is not kept any more: the reader begins anew."""
 
 
 class StepRecorder:
@@ -75,7 +75,7 @@ class StepRecorder:
         self._open: tuple[float, ev.Event] | None = None
         self._told: list[do.Instruction] = []
         self.told: Final = self._told.append
-        """note an instruction of the step that goes on"""
+        """Adds an instruction to the present step."""
         self._turn_over(follows=False)
 
     def begin(self, now_s: float, event: ev.Event) -> None:
@@ -90,7 +90,7 @@ class StepRecorder:
             return
         try:
             record = pack(*self._open, self._told)
-        except (TypeError, ValueError):  # such as text that is none
+        except (TypeError, ValueError):  # for instance a text that cannot be encoded
             record = None
         self._open = None
         self._told.clear()
@@ -116,7 +116,7 @@ class StepRecorder:
         segment.first = segment.used
 
     def page(self, number: int = 0, offset: int = 0) -> Page:
-        """What follows on a place in a segment; number 0: the oldest starting point."""
+        """Return the page at this offset of a segment; number 0: at the oldest starting point."""
         old, new = self._old, self._new
         if not number:
             if old.has_start and new.follows:

@@ -34,7 +34,7 @@ CODES: Final = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Ref
 
 
 class Executor:
-    """Carries out instructions for the processes that are there.
+    """Carries out instructions for registered processes.
 
     `on_restoring(client, gpu, bytes)` is called when an interactive program gets room to restore.
     """
@@ -61,7 +61,7 @@ class Executor:
         self._journal = journal
 
     def carry_out(self, instruction: do.Instruction) -> None:
-        """Do it; an instruction for a process that is gone is void, but for what is recorded."""
+        """Carry out one instruction; for a process that is gone, only StateChanged is recorded."""
         if type(instruction) is do.StateChanged:
             self.state_changed(instruction)
             return
@@ -73,7 +73,7 @@ class Executor:
 
     def grant(self, client: Client, wanted: do.Grant) -> None:
         """Open the gate."""
-        client.page.open(wanted.epoch)  # before the packet: who reads that finds the word open
+        client.page.open(wanted.epoch)  # before the packet: its reader finds the word open
         self._kernel.give_way()  # the woken thread may be on this very processor; the rest can wait
         client.connection.send(lease_note(Type.GRANT, wanted.epoch))
 
@@ -119,7 +119,7 @@ class Executor:
         client.connection.send(told.encode())
 
     def credit_revoke(self, client: Client, wanted: do.CreditRevoke) -> None:
-        """Take back what the process has not used of that."""
+        """Take back the credit that the process has not used."""
         client.connection.send(AmountMessage(Type.CREDIT_REVOKE, 0, wanted.gpu).encode())
 
     def admitted(self, client: Client, wanted: do.Admitted) -> None:
@@ -181,7 +181,7 @@ class Executor:
     # Time
 
     def set_idle_timeout(self, client: Client, wanted: do.SetIdleTimeout) -> None:
-        """Have the process say when it has submitted nothing for so long."""
+        """Have the process say when it has submitted nothing for this long."""
         idle_us = max(1, round(wanted.idle_s * 1e6)) if wanted.idle_s > 0 else 0
         client.connection.send(IdleTimeoutMessage(idle_us=idle_us).encode())
 

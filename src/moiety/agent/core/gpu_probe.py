@@ -67,7 +67,7 @@ class GpuProbe:
         process saw counts, or else the expected one.
         """
         if self._arbiter.managed_bytes(client.number, gpu):
-            return  # NVML counts those of its pages that happen to be there
+            return  # of managed memory, NVML counts the pages that are resident now
         before = self._data_bytes(client, gpu)
 
         def measured(usage: Usage | None) -> None:

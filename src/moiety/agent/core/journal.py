@@ -39,7 +39,7 @@ SOURCES_MAX: Final = 256
 
 @dataclass(slots=True)
 class _Moved:
-    """What one process moved out and nobody was told."""
+    """Evictions of one process that are not recorded yet."""
 
     client: Client
     gpu: int
@@ -51,7 +51,7 @@ class _Moved:
 
     @property
     def is_told_next(self) -> bool:
-        """Whether there is something to tell, all of it."""
+        """True if the evictions are complete and can be recorded."""
         return self.bytes > 0 and not self.goes_on
 
 
@@ -97,12 +97,12 @@ class Journal:
         self._repeats: dict[tuple[str, int | str], _Repeats] = {}
         """By reason and source, the oldest first."""
         self.pods: dict[str, str] = {}
-        """By UID: namespace/name, as far as it was told."""
+        """By UID: namespace/name of each pod whose name is known."""
 
     def timed_by(self, loop: TimerLoop) -> None:
-        """Tell what was merged as soon as it is due, by this loop's clock.
+        """Record merged events as soon as they are due, by this loop's clock.
 
-        Without one it is told when something else happens, or somebody reads.
+        Without a loop they are recorded at the next event, or when a command reads the journal.
         """
         self._loop = loop
         self._now_s = loop.time
@@ -119,7 +119,7 @@ class Journal:
         uid: int | None = None,
         pod: str = "",
     ) -> None:
-        """It happened just now; what follows `gpu` names a process that shares nothing."""
+        """Record an event; the arguments after `gpu` name a process that is no client."""
         self._tell_due()
         self.counts[reason] += 1
         self._add(reason, message, client, gpu, pid, program, uid, pod)
@@ -176,9 +176,10 @@ class Journal:
         uid: int | None = None,
         pod: str = "",
     ) -> bool:
-        """As `note`, of what one process or workload can bring about as often as it likes.
+        """Record an event that one process or workload can cause as often as it likes.
 
-        A few within some seconds are told, and for these it is True; the others become one event.
+        The first REPEATS_ALONE within REPEATS_S are recorded, and it returns True for these; the
+        others become one event.
         """
         self._tell_due()
         key = reason, source
@@ -199,13 +200,13 @@ class Journal:
         return False
 
     def turned_away(self, peer: Peer, text: str, program: str = "") -> None:
-        """The agent refused something to a user who has no program here, and why."""
+        """Record what the agent refused to a user without a client, and why."""
         told = f"{text} (user {name_of(peer.uid)})"
         source = f"user {peer.uid}"
         self.often(source, "Refused", told, pid=peer.pid, program=program, uid=peer.uid)
 
     def _tell_due(self) -> None:
-        """Tell what was merged for long enough."""
+        """Record the merged events and the evictions that are due."""
         while self._repeats:
             key, oldest = next(iter(self._repeats.items()))
             if self._is_recent(oldest.since_s, REPEATS_S):
@@ -219,7 +220,7 @@ class Journal:
         return when_s <= self._now_s() < when_s + within_s
 
     def _wake_at(self, when_s: float) -> None:
-        """Whoever listens is told then, also if nothing else happens."""
+        """Record what is merged at this time, even if no other event happens."""
         if self._loop is None or (self._timer is not None and self._timer_s <= when_s):
             return
         if self._timer is not None:
@@ -244,9 +245,9 @@ class Journal:
             self._add(key[0], text, *about)
 
     def evicted(self, client: Client, gpu: int, amount: int, *, is_over: bool = True) -> None:
-        """Memory of a process left a GPU: told when the move is over, then a few times a minute.
+        """Memory of a process left a GPU: recorded when the move is over, a few times a minute.
 
-        `is_over`: this was the last of all that the process was told to move.
+        `is_over`: the process has moved all that it was told to move.
         """
         key = client.number, gpu
         moved = self._moved.get(key)
@@ -265,7 +266,7 @@ class Journal:
                 self._tell(moved)
 
     def forget(self, client: Client) -> None:
-        """A process is gone: what is known of it and was not told yet is told now."""
+        """A process is gone: record its merged events and its evictions now."""
         for key in [key for key in self._moved if key[0] == client.number]:
             moved = self._moved.pop(key)
             if moved.bytes:
@@ -281,13 +282,13 @@ class Journal:
         self._add("Evicted", text, moved.client, moved.gpu)
 
     def after(self, number: int, most: int) -> list[Event]:
-        """The oldest that are kept and newer than this one, so many at most."""
+        """Return the oldest kept events after this number; `most` limits how many."""
         self._tell_due()
         skip = max(0, number + 1 - (self.ring[0].number if self.ring else self.next))
         return [self.ring[i] for i in range(skip, min(len(self.ring), skip + most))]
 
     async def changed(self, timeout_s: float) -> None:
-        """Return with the next event, or after so long."""
+        """Return with the next event, or after `timeout_s`."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         try:
@@ -299,7 +300,7 @@ class Journal:
                 self._waiting.remove(waiting)
 
     def close(self) -> None:
-        """Tell what was not told yet, and write no more."""
+        """Record what is not recorded yet, and close the file."""
         if self._timer is not None:
             self._timer.cancel()
         for key in list(self._repeats):

@@ -183,8 +183,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     workload: str = ""
     gpu: int | None = None
     uid: int | None = None
-    """The user whom it concerns."""
+    """The user that it concerns."""
     labels: dict[str, str] = {}
     """Labels of the share, or of the pod: namespace, pod, container."""
     pod: str = ""
-    """The UID of the pod, for a process that shares nothing."""
+    """The UID of the pod, for a process that is no client."""

@@ -22,7 +22,7 @@ _syscall.restype = ctypes.c_long
 
 
 class LeasePage:
-    """One process' lease word: written here, mapped read-only there."""
+    """One process' lease word: the agent writes it, the process maps it read-only."""
 
     def __init__(self, epoch: int = 0, *, is_open: bool = False) -> None:
         flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
@@ -33,7 +33,7 @@ class LeasePage:
         self._word = ctypes.c_uint32.from_buffer(self._map)
         self._address = ctypes.addressof(self._word)
         self.fd = _sealed(memfd)
-        """what the process gets"""
+        """The descriptor that the process gets."""
         if is_open:
             self.open(epoch)
         else:
@@ -41,7 +41,7 @@ class LeasePage:
 
     @property
     def word(self) -> int:
-        """As the process sees it."""
+        """The lease word as the process sees it."""
         return self._word.value
 
     @property
@@ -51,11 +51,11 @@ class LeasePage:
 
     @property
     def epoch(self) -> int:
-        """Of the lease that the word speaks of."""
+        """The epoch of the lease to which the word belongs."""
         return self._word.value >> 1
 
     def open(self, epoch: int) -> None:
-        """Let work pass, under this lease. One aligned store, and who waits for it is woken."""
+        """Let work pass, under this lease. One aligned store; threads that wait are woken."""
         self._word.value = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
         _syscall(SYS_FUTEX, self._address, FUTEX_WAKE, EVERYBODY, 0, 0, 0)
 
@@ -64,7 +64,7 @@ class LeasePage:
         self._word.value = (epoch << 1) & 0xFFFFFFFF
 
     def dispose(self) -> None:
-        """Unmap it here; whoever has mapped it keeps the last word written."""
+        """Unmap it here; a process that has mapped it keeps the last word."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -73,7 +73,7 @@ class LeasePage:
 
 
 def _sealed(memfd: int) -> int:
-    """The descriptor, sealed so that nobody else can write; an own read-only one on old kernels."""
+    """Seal the page against writes of others; on old kernels return a read-only descriptor."""
     fixed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
     try:
         fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fixed | F_SEAL_FUTURE_WRITE)

@@ -1,9 +1,9 @@
-"""Processes that outlived the last agent and have not come back: what they have stays counted.
+"""Orphans: processes that outlived the last agent and have not come back; their memory counts.
 
-One that is stopped cannot say what it has, and would find it given away when it goes on. So the
-driver is asked how much of each GPU it takes, and that much is nobody else's until it speaks, has
-no memory there any more, or is dead. Nor is what it may take before it notices that its agent is
-another: the last one may have allowed it memory without asking, of which the driver knows nothing.
+A stopped process cannot say what it has, and its memory must not be given away before it continues.
+So the agent asks the driver how much of each GPU the process has. That much stays counted until the
+process connects, has no memory there any more, or is dead. The credit that the last agent may have
+granted is counted too: the process may still allocate it, and the driver does not know of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Orphans:
         is_missing: Callable[[int], bool],
         then: Callable[[], None],
     ) -> None:
-        """Ask the driver what these processes have, count it, and go on; at once without any."""
+        """Count what these processes have, as the driver says, then call `then`."""
         missing = list(pids)
         done = False
 
@@ -114,7 +114,7 @@ class Orphans:
             go_on()
 
     def number_of(self, pid: int) -> int:
-        """The tenant as which a process is counted, 0 for none; it is not watched any more."""
+        """Return an orphan's tenant, 0 for none, and stop watching it."""
         orphan = self._orphans.pop(pid, None)
         if orphan is None:
             return 0
@@ -122,11 +122,11 @@ class Orphans:
         return orphan.number
 
     def has(self, pid: int) -> bool:
-        """Whether a process is one of them."""
+        """Whether a process is an orphan."""
         return pid in self._orphans
 
     def stop(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching all orphans."""
         for orphan in self._orphans.values():
             self._unwatch(orphan)
         self._orphans.clear()
@@ -149,8 +149,8 @@ class Orphans:
         if owner != NOBODY:
             self._timeline.owners[orphan.number] = owner
         told = f"tenant {orphan.number} of {name_of(owner)}" if self._shared else name
-        # What it has counts for what its user may have in all.
-        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=owner))
+        # Its memory counts towards its user's limit.
+        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, owner=owner))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, self._gpus[gpu].residue_bytes)
@@ -168,13 +168,13 @@ class Orphans:
         self._runtime.call_at(self._runtime.now() + LOOK_S, self._look, orphan)
 
     def _allowed(self, gpu: int) -> int:
-        """What a process may have been allowed on a GPU, as far as there is room for it."""
+        """Bytes of credit that a process may have on a GPU, at most what is free there."""
         budget = self._gpus[gpu].budget
         free = budget.total_bytes - self._used.get(gpu, 0)
         return max(0, min(most_bytes(self._settings.now, budget.capacity_bytes), free))
 
     def _look(self, orphan: _Orphan) -> None:
-        """Whether it has gone without a word: it has ended its work, or became another program."""
+        """Check whether an orphan still has memory: it may have ended its work, or called exec."""
         if self._orphans.get(orphan.pid) is orphan:
             self._ask(sorted(self._gpus), {}, lambda taken: self._looked(orphan, taken))
 
@@ -198,7 +198,7 @@ class Orphans:
         taken: Taken,
         then: Callable[[Taken | None], None],
     ) -> None:
-        """What all processes have, asked GPU by GPU; None where one does not answer."""
+        """Ask what all processes have, GPU by GPU; `then` gets None if NVML does not answer."""
         if not gpus:
             then(taken)
             return

@@ -21,7 +21,7 @@ DESCRIPTORS_EACH: Final = 8
 
 @dataclass(slots=True)
 class UserQuota:
-    """How many of something each user has."""
+    """Counts how many of `what` each user has, and all users have together."""
 
     each: int
     together: int
@@ -32,21 +32,21 @@ class UserQuota:
     def refuse(self, uid: int, *, is_admin: bool = False) -> str:
         """Why this user may have no more; empty if it may.
 
-        Administrators may have all that there can be, and a few more when others have that.
+        An administrator may have all of `together`, and RESERVE more when others have that.
         """
         if self.counts[uid] >= self.each and not is_admin:
-            return f"{name_of(uid)} has {self.each} {self.what}, the most that one user may have"
+            return f"{name_of(uid)} has {self.each} {self.what}, which is the limit of one user"
         if self.whole >= self.together + RESERVE * is_admin:
-            return f"all users together have {self.together} {self.what}, which is all there can be"
+            return f"all users together have {self.together} {self.what}, which is the limit"
         return ""
 
     def take(self, uid: int) -> None:
-        """One more."""
+        """Count one more."""
         self.counts[uid] += 1
         self.whole += 1
 
     def give(self, uid: int) -> None:
-        """One less."""
+        """Count one less."""
         self.whole -= 1
         self.counts[uid] -= 1
         if not self.counts[uid]:
@@ -55,19 +55,19 @@ class UserQuota:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """What one user may still send: it fills with time, up to `most`."""
+    """The amount that one user may still spend: it fills with time, up to a burst."""
 
     left: float
     since_s: float
     dry_since_s: float | None = None
-    """Since when it was never full enough; None: it is."""
+    """Since when the bucket has stayed almost empty; None: it is not."""
 
 
 @dataclass(slots=True)
 class TokenRate:
-    """So many of something a second for each user, after a burst of `burst_s` seconds' worth.
+    """A rate for each user: `per_s` a second, after a burst of `burst_s` seconds' worth.
 
-    Who always wants more is made to wait, and for longer than `patience_s` is flooding.
+    A user beyond the rate waits; a user that stays beyond it for `patience_s` is flooding.
     """
 
     per_s: float
@@ -76,7 +76,7 @@ class TokenRate:
     buckets: dict[int, TokenBucket] = field(default_factory=dict)
 
     def spend(self, uid: int, now_s: float, amount: float = 1.0) -> float:
-        """Take some; returns how long to wait before the next, in seconds."""
+        """Take `amount`; returns how long to wait before the next, in seconds."""
         most = self.per_s * self.burst_s
         bucket = self.buckets.get(uid)
         if bucket is None:
@@ -94,7 +94,7 @@ class TokenRate:
         return -bucket.left / self.per_s
 
     def is_flooding(self, uid: int, now_s: float) -> bool:
-        """Whether a user was made to wait for so long that it must mean it."""
+        """Whether a user was beyond the rate for longer than `patience_s`."""
         bucket = self.buckets.get(uid)
         return (
             bucket is not None
@@ -103,14 +103,14 @@ class TokenRate:
         )
 
     def _forget_full(self, now_s: float) -> None:
-        """Whoever came so long ago that it has all again is as good as new."""
+        """Drop the buckets that are full again: a new bucket is the same."""
         for uid, bucket in list(self.buckets.items()):
             if now_s - bucket.since_s > self.burst_s:
                 del self.buckets[uid]
 
 
 class RateLimits:
-    """All of them, of one agent."""
+    """All limits of one agent."""
 
     GREETING_S: Final = 10.0
     """Seconds after which a connection without a greeting is closed."""
@@ -131,5 +131,5 @@ class RateLimits:
         self.conversations = UserQuota(64, 512, "conversations with the agent")
         self.requests = TokenRate(200.0, burst_s=5.0)
         self.turns = TokenRate(messages_per_s / PACKETS_A_TURN, patience_s=5.0)
-        """of reading as many messages of one process as are read at once: only who sends faster
-        than the agent reads has such turns"""
+        """Turns of PACKETS_A_TURN messages of one process; only a process that sends faster than
+        the agent reads has such turns."""

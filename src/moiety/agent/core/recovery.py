@@ -1,4 +1,4 @@
-"""The processes that outlived the last agent: who they are, and until when this one waits for them.
+"""The processes that outlived the last agent, and how long this agent waits for them.
 
 Until they are back, or are counted as orphans, the arbiter only listens.
 """
@@ -18,8 +18,8 @@ SETTLE_S = 1.0
 """How long a new agent waits for the processes that outlived the last one."""
 SETTLE_MOST_S = 5.0
 """The same for processes that are not stopped, and so can come back."""
-UNSETTLED: Final = "the agent waits for those who were here before it"
-"""Why nobody gets a lease until then."""
+UNSETTLED: Final = "the agent has just started and waits for running programs to reconnect"
+"""Why no tenant gets a lease until then."""
 
 
 class Recovery:
@@ -34,7 +34,7 @@ class Recovery:
         expected: Mapping[int, frozenset[int]],
         fenced: Iterable[int] = (),
     ) -> None:
-        """`expected` are the GPUs of each such process by pid, `fenced` the pids that were."""
+        """`expected` are the GPUs of each such process by pid, `fenced` the pids of fenced ones."""
         self._runtime = runtime
         self._orphans = orphans
         self._kernel = kernel
@@ -47,7 +47,7 @@ class Recovery:
         self.on_settled: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Wait from now on, if there is anybody to wait for."""
+        """Wait from now on, if processes outlived the last agent."""
         if not self.is_settled:
             self._runtime.call_at(self._runtime.now() + SETTLE_S, self._give_up_waiting)
 
@@ -60,7 +60,7 @@ class Recovery:
         return pid in self._fenced
 
     def outlived(self, pid: int) -> bool:
-        """Tell whether a process was here before this agent, and has not come back to it yet."""
+        """Tell whether a process outlived the last agent, and has not come back yet."""
         return (not self.is_settled and pid in self._expected) or self._orphans.has(pid)
 
     def connected(self, pid: int) -> None:
@@ -76,7 +76,7 @@ class Recovery:
         if needed is not None and (gpus is None or needed <= set(gpus)):
             del self._expected[pid]
         if not self._expected:
-            self._settle("everybody is back")
+            self._settle("all processes are back")
 
     def is_missing(self, pid: int) -> bool:
         """Tell whether a process of the last agent has not connected to this one."""

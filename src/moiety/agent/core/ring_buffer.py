@@ -1,7 +1,7 @@
-"""The last records of the timeline, in memory that is there from the start: it never becomes more.
+"""The last records of the timeline, in memory of a fixed size.
 
-As tuples in a deque, 49,152 of them took up to 12 MiB, more or less as many of their numbers were
-different objects, and came and went among everything else that the agent has. Here they are 2 MiB.
+As tuples in a deque, 49,152 records took up to 12 MiB, depending on how many of their numbers were
+different objects, and were allocated among all other objects of the agent. Here they take 2 MiB.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Ring(Sequence[Record]):
 
     @property
     def first(self) -> int:
-        """The number of the oldest that is kept, of all that there ever were."""
+        """The number of the oldest kept record, counted from the first one ever appended."""
         return max(self._dropped, self.seen - self.most)
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Number of records that are kept."""
         return self.seen - self.first
 
     @overload
@@ -57,7 +57,7 @@ class Ring(Sequence[Record]):
     def __getitem__(self, index: slice) -> list[Record]: ...
 
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
-        """One, or a copy of some; raises IndexError."""
+        """Return one record, or a copy of a slice; raises IndexError."""
         numbers = range(self.first, self.seen)[index]
         if isinstance(numbers, range):
             return [self._read(number % self.most) for number in numbers]
@@ -68,7 +68,7 @@ class Ring(Sequence[Record]):
 
 
 class Spans(Ring[SpanRecord]):
-    """What took time, and moments."""
+    """Spans of time, and moments."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most, SPAN)
@@ -76,7 +76,7 @@ class Spans(Ring[SpanRecord]):
         """Details by slot; records with the same text share one object."""
 
     def append(self, record: SpanRecord) -> None:
-        """One more; where there is no place for it the oldest is gone."""
+        """Add a record; a full ring loses its oldest."""
         kind, tenant, gpu, begin_s, end_s, amount, detail = record
         place = self.seen % self.most
         amount = min(BYTES_MAX, amount)
@@ -87,12 +87,12 @@ class Spans(Ring[SpanRecord]):
 
     @property
     def oldest_end_s(self) -> float:
-        """When the oldest ended; there must be one."""
+        """When the oldest record ended; the ring must not be empty."""
         end_s: float = self._unpack_from(self._bytes, self.first % self.most * self._width)[4]
         return end_s
 
     def drop_oldest(self) -> None:
-        """Keep one less; there must be one."""
+        """Drop the oldest record; the ring must not be empty."""
         first = self.first
         self._details[first % self.most] = ""
         self._dropped = first + 1
@@ -110,7 +110,7 @@ class Samples(Ring[SampleRecord]):
         super().__init__(most, SAMPLE)
 
     def append(self, at_s: float, tenant: int, gpu: int, resident_bytes: int) -> None:
-        """One more; where there is no place for it the oldest is gone."""
+        """Add a record; a full ring loses its oldest."""
         at = self.seen % self.most * self._width
         amount = min(BYTES_MAX, resident_bytes)
         self._pack_into(self._bytes, at, at_s, tenant, gpu, amount)

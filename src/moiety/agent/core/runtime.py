@@ -29,10 +29,10 @@ class Runtime:
         """Components can be made with it at once; `begin` connects it to the arbiter."""
         self.log = log
         self.on_fed: list[Callable[[ev.Event], None]] = []
-        """called after each event, when its instructions are carried out"""
+        """Called after each event, when its instructions are carried out."""
         self._loop = loop
         self._events: deque[ev.Event] = deque()
-        """events that wait until the instructions of the present one are carried out"""
+        """Events that wait until the instructions of the present one are carried out."""
         self._is_feeding = False
         self._timer: Timer | None = None
         self._timer_s = 0.0

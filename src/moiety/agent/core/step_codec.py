@@ -22,7 +22,7 @@ from moiety.arbiter.replay import Step
 EVENTS: Final[tuple[Any, ...]] = get_args(ev.Event)
 INSTRUCTIONS: Final[tuple[Any, ...]] = get_args(do.Instruction)
 LENGTH: Final = Struct("<I")
-"""in front of each record: how many bytes it has"""
+"""The length of a record in bytes, in front of it."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
@@ -80,7 +80,7 @@ def as_document(each: Any) -> dict[str, Any]:
 
 
 def from_document(found: dict[str, Any]) -> Any:
-    """The event or instruction that it is; raises msgspec.ValidationError."""
+    """The event or instruction of a document; raises msgspec.ValidationError."""
     return msgspec.convert(found, ev.Event | do.Instruction, strict=False, str_keys=True)
 
 
@@ -95,7 +95,7 @@ def _of(kinds: tuple[Any, ...], row: list[Any]) -> Any:
 
 
 def _narrow(value: Any) -> Any:
-    """The same with integers that do not fit into 64 bits as texts, and texts that are some."""
+    """The same value; integers of more than 64 bits become texts, and texts become encodable."""
     if isinstance(value, dict):
         return {key: _narrow(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""The recent past of a node's GPUs: who held, drained, moved and waited, from when to when.
+"""The recent past of a node's GPUs: which tenant held, drained, moved and waited, and when.
 
-A stay is written down when it ends, with its beginning, so that each record says all there is to
-it and the oldest can be dropped at any moment. What goes on now is known to the arbiter.
+A stay is recorded when it ends, with its beginning, so that each record is complete and the oldest
+can be dropped at any moment. The arbiter knows the stays that go on now.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WORK: Final = {"draining": 0, "evicting": 1, "restoring": 2}
 
 
 class Timeline:
-    """What happened, in two rings: `now_s` is the time of whatever is told next."""
+    """What happened, in two rings; `now_s` is the time of the next record."""
 
     def __init__(self, spans_max: int = SPANS_MAX, samples_max: int = SAMPLES_MAX) -> None:
         """Nothing has happened yet."""
@@ -53,8 +53,8 @@ class Timeline:
         self.spans = Spans(spans_max)
         self.samples = Samples(samples_max)
         self.on_stay: list[Callable[[int, tuple[int, ...], State, float, float], None]] = []
-        """whoever wants to know of stays that ended: tenant, GPUs, state, begin, end; a holder that
-        waits for more memory is told of as one that waits"""
+        """Called with each stay that ended: tenant, GPUs, state, begin, end. The wait of a holder
+        for more memory is a stay in QUEUED."""
         self.names: dict[int, Name] = {}
         self.owners: dict[int, int] = {}
         """By tenant that has a name here: its user."""
@@ -78,7 +78,7 @@ class Timeline:
         """Begin, bytes."""
 
     def sample(self, tenant: int, gpu: int, resident_bytes: int) -> None:
-        """So much of a tenant is on a GPU: the one thing that messages of running programs add."""
+        """Record a tenant's bytes on a GPU; messages of running programs add no other records."""
         self.samples.append(self.now_s, tenant, gpu, resident_bytes)
 
     # Who is there
@@ -114,7 +114,7 @@ class Timeline:
             self._moment("joined", tenant, gpu)
 
     def left(self, tenant: int, gpu: int) -> None:
-        """It has none any more, and no memory there."""
+        """A process has no context on a GPU any more, and no memory there."""
         self.grown(tenant, gpu)
         if order := self._moving_out.pop((tenant, gpu), None):
             begin_s, moved, _ = order
@@ -128,19 +128,19 @@ class Timeline:
     def worked(self, tenant: int, look: Work) -> None:
         """A process shows how long it has drained, evicted and restored so far.
 
-        The rest of the time that such a thing took from order to answer went into messages, and
-        into waking up for them. `look` is called when that is written down.
+        The rest of the time from order to answer went into messages, and into waking up for them.
+        `look` is called when a stay is recorded.
         """
         self._looks[tenant] = look
 
     def _look(self, tenant: int) -> tuple[int, int, int] | None:
-        """What a process showed last; None: nothing yet."""
+        """The times that a process showed last; None: none yet."""
         if look := self._looks.pop(tenant, None):
             self._shown[tenant] = look()
         return self._shown.get(tenant)
 
     def _divided(self, record: SpanRecord) -> list[SpanRecord]:
-        """A stay as the messages about it and the work itself, where both are known."""
+        """Divide a stay into the time of messages and the work itself, if both are known."""
         kind, tenant, gpu, begin_s, end_s, moved, detail = record
         shown = self._look(tenant)
         if shown is None:
@@ -156,7 +156,7 @@ class Timeline:
         ]
 
     def _count(self, tenant: int, kind: str) -> None:
-        """What was shown of this kind has been written down."""
+        """Note that the time shown for this kind is recorded in spans."""
         if shown := self._look(tenant):
             counted = [*self._counted.get(tenant, (0, 0, 0))]
             counted[WORK[kind]] = shown[WORK[kind]]
@@ -168,7 +168,7 @@ class Timeline:
         self._growing.setdefault((tenant, gpu), self.now_s)
 
     def grown(self, tenant: int, gpu: int) -> None:
-        """It has been answered, or holds no more."""
+        """A holder's request for memory is answered, or it holds no more."""
         self.catch_up()
         begin_s = self._growing.pop((tenant, gpu), self.now_s)
         if self.now_s > begin_s:
@@ -210,7 +210,7 @@ class Timeline:
             self._count(tenant, KINDS[state])
 
     def stay(self, tenant: int, gpu: int, state: State, since_s: float) -> list[SpanRecord]:
-        """What a stay in a state, up to now, was on one GPU."""
+        """The spans of a stay in a state, up to now, on one GPU."""
         attached_s = self._on.get((tenant, gpu))
         kind = KINDS.get(state)
         if kind is None or attached_s is None:
@@ -231,7 +231,7 @@ class Timeline:
         return spans
 
     def restoring(self, tenant: int, gpu: int, amount: int) -> None:
-        """A process may make so many bytes more resident."""
+        """A process may make this many more bytes resident."""
         self.catch_up()
         self._moving_in.setdefault((tenant, gpu), [self.now_s, 0])[1] += amount
 
@@ -240,7 +240,7 @@ class Timeline:
         self._moving_out.setdefault((tenant, gpu), [self.now_s, 0, 0])[2] += 1
 
     def evicted(self, tenant: int, gpu: int, amount: int, is_last: bool, is_failed: bool) -> bool:
-        """It did, in part; `is_last` ends one order. Whether it was told to move nothing more."""
+        """A process moved some bytes; `is_last` ends one order. True if it has no order left."""
         self.catch_up()
         order = self._moving_out.get((tenant, gpu))
         if order is None:
@@ -282,7 +282,7 @@ class Timeline:
         self._moment("refused", tenant, gpu, self._refused[tenant])
 
     def overdue(self, tenant: int, waited_s: float) -> None:
-        """A process has not done what it was told for so long."""
+        """A process has not carried out an instruction for `waited_s`."""
         for gpu in [gpu for who, gpu in self._on if who == tenant]:
             self._moment("overdue", tenant, gpu, f"{waited_s:.3f} s late")
 
